@@ -100,7 +100,7 @@ class Registry:
             Unauthorized: this user may not change it.
         """
         try:
-            self._cluster.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
+            self._cluster.topics.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
         except Unauthorized as error:
             raise _may_not_write(_what(name)) from error
 
@@ -179,9 +179,9 @@ class Registry:
 
     def _create_topic(self) -> None:
         try:
-            self._cluster.describe_topic(REGISTRY_TOPIC, timeout=self._timeout)
+            self._cluster.topics.describe(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:
-            self._cluster.create_topic(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
+            self._cluster.topics.create(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
 
     def _append(self, name: bytes, value: bytes | None) -> int:
         what = _what(key_text(name))
@@ -206,7 +206,7 @@ class Registry:
     def _read(self) -> LatestValues:
         table = LatestValues(topic=REGISTRY_TOPIC)
         try:
-            starts = self._cluster.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
+            starts = self._cluster.logs.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:
             return table
         table.advance(starts)
@@ -214,7 +214,7 @@ class Registry:
         return table
 
     def _read_to_end(self, positions: dict[int, int], table: LatestValues | None = None) -> list[Record]:
-        ends = self._cluster.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
+        ends = self._cluster.logs.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         progress = Progress(positions)
         records: list[Record] = []
         if progress.reached(ends):

@@ -31,12 +31,12 @@ logger = logging.getLogger("lvq_kafka.topics")
 def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
     """Create the topic if it is missing; return whether it was created."""
     try:
-        cluster.describe_topic(topic)
+        cluster.topics.describe(topic)
     except TopicNotFound:
-        created = cluster.create_topic(topic, **_shape(spec))
-        if created and spec.replication_factor is None and cluster.describe_topic(topic).replication_factor >= 3:
+        created = cluster.topics.create(topic, **_shape(spec))
+        if created and spec.replication_factor is None and cluster.topics.describe(topic).replication_factor >= 3:
             with suppress(Unauthorized):  # creating needs no right to alter; `check_topic` warns then
-                cluster.alter_topic_config(topic, {"min.insync.replicas": "2"})
+                cluster.topics.alter_config(topic, {"min.insync.replicas": "2"})
         return created
     return False
 
@@ -44,27 +44,27 @@ def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
 def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec) -> None:
     """Raise what `ensure_topic` would raise, without creating anything."""
     try:
-        cluster.describe_topic(topic)
+        cluster.topics.describe(topic)
     except TopicNotFound:
-        cluster.check_may_create(topic, **_shape(spec))
+        cluster.topics.check_may_create(topic, **_shape(spec))
 
 
 def check_topic(
     cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic; return open findings, fixed findings, and anything left unchecked."""
-    described = cluster.describe_topic(topic)
+    described = cluster.topics.describe(topic)
     replicas = described.replication_factor
     findings, unchecked = judge_size(spec, partitions=described.partitions, replication_factor=replicas), []
     reconciled: list[Finding] = []
     try:
-        config = cluster.topic_config(topic)
+        config = cluster.topics.config(topic)
     except Unauthorized:
         unchecked = [f"the settings of {topic}: this user may not read them"]
     else:
         settings = judge(config, spec, replication_factor=replicas)
         if settings and on_mismatch == "reconcile":
-            cluster.alter_topic_config(topic, {finding.setting: finding.expected for finding in settings})
+            cluster.topics.alter_config(topic, {finding.setting: finding.expected for finding in settings})
             reconciled = settings
         else:
             findings += settings
@@ -101,7 +101,7 @@ def ask_delete_retention(
         TransportError: ``insist`` is set, and the cluster is temporarily unavailable.
     """
     try:
-        return delete_retention(cluster.topic_config(topic, timeout=timeout))
+        return delete_retention(cluster.topics.config(topic, timeout=timeout))
     except LVQError as error:
         if insist and isinstance(error, TransportError) and error.retriable:
             raise

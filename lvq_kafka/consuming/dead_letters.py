@@ -154,7 +154,7 @@ class DeadLetters:
             )
         check_own_topic(topic, "dead_letters")
         try:
-            cluster.describe_topic(topic)
+            cluster.topics.describe(topic)
         except TopicNotFound as error:
             raise TopicNotFound(
                 f"The dead letter topic {topic} does not exist, or this user may not see it.",

@@ -93,7 +93,7 @@ class GroupMonitor:
         self._topic = definition.topic
         self._group = definition.group
         self._on_foreign_commits = on_foreign_commits
-        described = cluster.describe_topic(self._topic)
+        described = cluster.topics.describe(self._topic)
         self._topic_id = described.id
         self._partitions = described.partitions
         self._load(range(described.partitions), self._decided(), described)
@@ -123,9 +123,9 @@ class GroupMonitor:
         described = patiently(lambda: self._describe(partitions), _PATIENCE)
         if set(partitions) - commits.keys():
             # Look at the whole group: it may be gone, or these partitions may be new to it.
-            commits = patiently(lambda: cluster.committed(self._group, topic), _PATIENCE)
-        first = patiently(lambda: cluster.start_offsets(topic), _PATIENCE)
-        stable = patiently(lambda: cluster.stable_ends(topic), _PATIENCE)
+            commits = patiently(lambda: cluster.groups.committed(self._group, topic), _PATIENCE)
+        first = patiently(lambda: cluster.logs.start_offsets(topic), _PATIENCE)
+        stable = patiently(lambda: cluster.logs.stable_ends(topic), _PATIENCE)
         mine = {partition: commits[partition] for partition in partitions if partition in commits}
         known = patiently(lambda: known_ends(cluster, topic, mine, stable), _PATIENCE)
         maps = self._load(partitions, commits, described, known)
@@ -162,7 +162,7 @@ class GroupMonitor:
                 said = True
 
     def _committed(self) -> dict[int, Commit]:
-        return self._cluster.committed(self._group, self._topic, timeout=_OPENING / 4)
+        return self._cluster.groups.committed(self._group, self._topic, timeout=_OPENING / 4)
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to `observe` again."""
@@ -204,15 +204,15 @@ class GroupMonitor:
         try:
             # In this order: a partition without transactions then never looks blocked.
             known = self._partitions  # each description costs memory (DESIGN.md): one per check is enough
-            ends = self._cluster.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
-            stable = self._cluster.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
-            self._check_id(self._cluster.describe_topic(self._topic, timeout=left()))
+            ends = self._cluster.logs.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
+            stable = self._cluster.logs.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
+            self._check_id(self._cluster.topics.describe(self._topic, timeout=left()))
             if now >= self._settings_at:
                 self._retention = ask_delete_retention(self._cluster, self._topic, self._retention, timeout=left())
                 self._settings_at = now + _SETTINGS
             members = self._members(left()) if count or not mine else 0
             if now >= min((self._reread_at, *self._rereads[:1])):
-                commits = self._cluster.committed(
+                commits = self._cluster.groups.committed(
                     self._group, self._topic, decided=bool(others), partitions=known, timeout=min(_MOMENT, left())
                 )
                 stored = examine(self._group, self._topic, {*mine, *others}, commits, queue=self._name).maps
@@ -226,7 +226,7 @@ class GroupMonitor:
 
     def _members(self, timeout: float) -> int:
         try:
-            return self._cluster.member_count(self._group, timeout=timeout)
+            return self._cluster.groups.member_count(self._group, timeout=timeout)
         except TransportError as error:
             if error.retriable:
                 raise
@@ -246,7 +246,7 @@ class GroupMonitor:
             return None
         self._ask_limit_at = time.monotonic() + _LIMIT_AGAIN
         try:
-            return self._cluster.commit_text_limit(timeout=_LIMIT)
+            return self._cluster.groups.commit_text_limit(timeout=_LIMIT)
         except TransportError:
             return None
 
@@ -270,7 +270,7 @@ class GroupMonitor:
 
     def _describe(self, partitions: Collection[int]) -> TopicDescription:
         """Describe the topic, which must have these partitions, since the group says so."""
-        described = self._cluster.describe_topic(self._topic)
+        described = self._cluster.topics.describe(self._topic)
         self._check_id(described)
         if max(partitions, default=-1) >= described.partitions:
             raise TransportError(

@@ -22,7 +22,7 @@ _LITTLE = {"fetch.wait.max.ms": 10, "fetch.message.max.bytes": 1, "queued.min.me
 
 
 def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], timeout: float) -> None:
-    """See `lvq_kafka.cluster.Cluster.check_uncut`.
+    """See `lvq_kafka.cluster.Logs.check_uncut`.
 
     Before the client reads on from an offset of an epoch, it asks the leader where that epoch ended. So reading
     whatever comes next, even the end of the log, asks that question.
@@ -34,7 +34,7 @@ def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], ti
 def overwritten(
     config: ClientConfig, topic: str, starts: Mapping[int, int], ends: Mapping[int, LogEnd], timeout: float
 ) -> dict[int, int]:
-    """See `lvq_kafka.cluster.Cluster.overwritten`.
+    """See `lvq_kafka.cluster.Logs.overwritten`.
 
     Each end has to lie in its log, and not at its start. The client asks where an epoch ended, but does not report the
     answer. So the records themselves are checked.

@@ -72,7 +72,7 @@ def snapshot_queue(
 
     Args:
         consumed: True if there is a group to ask.
-        decided: see `Cluster.committed`.
+        decided: see `Groups.committed`.
 
     Raises:
         TopicNotFound: the topic does not exist.
@@ -80,10 +80,14 @@ def snapshot_queue(
     """
     topic = definition.topic
     while True:
-        described = cluster.describe_topic(topic)
+        described = cluster.topics.describe(topic)
         # Read the commits first: messages consumed meanwhile must not appear to lie beyond the end.
-        commits = cluster.committed(definition.group, topic, decided=decided) if consumed else {}
-        starts, ends, stable = cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.stable_ends(topic)
+        commits = cluster.groups.committed(definition.group, topic, decided=decided) if consumed else {}
+        starts, ends, stable = (
+            cluster.logs.start_offsets(topic),
+            cluster.logs.end_offsets(topic),
+            cluster.logs.stable_ends(topic),
+        )
         if described.partitions == len(starts) == len(ends) == len(stable):
             break  # otherwise partitions were just added, or a broker has just heard of them
     return QueueSnapshot(
@@ -213,7 +217,7 @@ def read_backlog(
         try:
             return _read(cluster, snapshot, loaded, starts, keep, deadline)
         except DataLoss:
-            begins = cluster.start_offsets(snapshot.definition.topic)
+            begins = cluster.logs.start_offsets(snapshot.definition.topic)
             if begins == starts:
                 raise
             starts = begins  # the log was truncated meanwhile

@@ -66,7 +66,7 @@ def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinit
     """
     check_may_create(cluster, definition.topic, spec)
     if not definition.non_destructive:
-        patiently(lambda: cluster.check_may_commit(definition.group, definition.topic), _PATIENCE)
+        patiently(lambda: cluster.groups.check_may_commit(definition.group, definition.topic), _PATIENCE)
     registry.check_may_declare(definition)
 
 
@@ -90,13 +90,13 @@ def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -
     registry.check_may_write(name)  # before deleting the group, which cannot be restored
     if delete_topic:
         with suppress(TopicNotFound):
-            cluster.check_may("Delete", topic)
+            cluster.topics.check_may("Delete", topic)
     try:
-        cluster.delete_group(definition.group)
+        cluster.groups.delete(definition.group)
     except TransportError as error:
         if not means_at_work(error):
             raise
         raise at_work(name) from error
     registry.remove(name)
     if delete_topic:
-        cluster.delete_topic(topic)
+        cluster.topics.delete(topic)

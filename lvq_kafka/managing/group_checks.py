@@ -59,9 +59,9 @@ def declare_group(
         TopicNotFound: the topic does not exist.
         TransportError: the commits could not be stored within ``timeout`` seconds.
     """
-    described = cluster.describe_topic(topic)
-    commits = patiently(lambda: cluster.committed(group, topic), timeout)
-    first, stable = cluster.start_offsets(topic), cluster.stable_ends(topic)
+    described = cluster.topics.describe(topic)
+    commits = patiently(lambda: cluster.groups.committed(group, topic), timeout)
+    first, stable = cluster.logs.start_offsets(topic), cluster.logs.stable_ends(topic)
     # Values hidden by an open transaction are still to come.
     starts = first if start == "earliest" else {partition: stable[partition].offset for partition in first}
     if commits:
@@ -76,7 +76,7 @@ def declare_group(
     begun = {partition: CommitMap(at, topic_tag=tag, partitions=len(starts)) for partition, at in starts.items()}
     texts = {p: Commit(first.base, first.encode(), stable[p].leader_epoch) for p, first in begun.items()}
     # Nobody consumes from the group before this is done, so retrying is safe.
-    patiently(lambda: cluster.commit(group, topic, texts), timeout)
+    patiently(lambda: cluster.groups.commit(group, topic, texts), timeout)
     return True
 
 
@@ -117,17 +117,17 @@ def known_ends(
 
     Args:
         commits: the group's commits.
-        stable: the result of `Cluster.stable_ends`, asked afterwards.
+        stable: the result of `Logs.stable_ends`, asked afterwards.
     """
     ends = {partition: end.offset for partition, end in stable.items()}
     reaches = {p: LogEnd(_reach(commit), commit.leader_epoch) for p, commit in commits.items() if p in ends}
     later = {p: reach for p, reach in reaches.items() if 0 <= reach.leader_epoch < stable[p].leader_epoch}
     behind = [p for p, reach in reaches.items() if reach.offset > ends[p] and p not in later]
     if behind:  # an open transaction may have begun there since, but never beyond the log end
-        log_ends = cluster.end_offsets(topic, timeout=timeout)
+        log_ends = cluster.logs.end_offsets(topic, timeout=timeout)
         ends |= {p: log_ends[p] for p in behind}
     if later:
-        ends |= cluster.overwritten(topic, later, timeout=timeout)
+        ends |= cluster.logs.overwritten(topic, later, timeout=timeout)
     return ends
 
 

@@ -118,7 +118,7 @@ def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
     name = snapshot.definition.name
     try:
         store(cluster, snapshot, signed(snapshot, snapshot.maps()))
-        return cluster.committed_at(snapshot.definition.group)
+        return cluster.groups.committed_at(snapshot.definition.group)
     except (TransportError, TopicNotFound) as error:
         if isinstance(error, TransportError) and error.retriable:
             raise
@@ -177,7 +177,7 @@ def idle(cluster: Cluster, definition: QueueDefinition) -> QueueSnapshot:
         TopicNotFound, TransportError: as in `snapshot_queue`.
     """
     with suppress(Unauthorized):  # the broker would refuse the commit anyway; this check only fails earlier
-        if cluster.member_count(definition.group):
+        if cluster.groups.member_count(definition.group):
             raise at_work(definition.name)
     return snapshot_queue(cluster, definition)
 
@@ -199,7 +199,7 @@ def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMa
         TransportError: the cluster cannot be reached or refuses.
     """
     definition = snapshot.definition
-    now = replace(snapshot, commits=cluster.committed(definition.group, definition.topic))
+    now = replace(snapshot, commits=cluster.groups.committed(definition.group, definition.topic))
     # Compare maps, not texts: those of another client may end in different garbage on each read.
     if now.findings().maps != snapshot.findings().maps:
         raise QueueError(
@@ -213,7 +213,7 @@ def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMa
         partition: one.shortened(max(LONGEST_TEXT, lengths.get(partition, 0))) for partition, one in maps.items()
     }
     try:
-        cluster.commit(definition.group, definition.topic, snapshot.commits_of(fitting))
+        cluster.groups.commit(definition.group, definition.topic, snapshot.commits_of(fitting))
     except TransportError as error:
         if means_at_work(error):
             raise at_work(definition.name) from error
@@ -258,7 +258,7 @@ def _resolve(cluster: Cluster, snapshot: QueueSnapshot, point: Point, option: st
         return dict(snapshot.stable)
     if isinstance(point, Mapping):
         return _checked(snapshot, point, option)
-    offsets = cluster.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
+    offsets = cluster.logs.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
     return {p: min(offsets[p], stable) for p, stable in snapshot.stable.items()}
 
 

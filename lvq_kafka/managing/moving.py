@@ -74,9 +74,9 @@ def move(
 def _same_cluster(cluster: Cluster, other: Cluster, topic: str) -> bool:
     if cluster is other:
         return True
-    there = other.describe_topic(topic)
+    there = other.topics.describe(topic)
     try:
-        return cluster.describe_topic(topic).id == there.id
+        return cluster.topics.describe(topic).id == there.id
     except TopicNotFound:
         return False
 
@@ -226,7 +226,7 @@ class _SoleMember:
     def __init__(self, cluster: Cluster, definition: QueueDefinition) -> None:
         self._cluster = cluster
         self._definition = definition
-        self._all = set(range(cluster.describe_topic(definition.topic).partitions))
+        self._all = set(range(cluster.topics.describe(definition.topic).partitions))
         self._held: set[int] = set()
         self._parted = False  # True if any partition was revoked or lost since `join`, even if it is back
         self.member = cluster.member(definition.group, definition.topic, self)
@@ -247,7 +247,7 @@ class _SoleMember:
                 if not error.retriable:
                     raise
             except TopicNotFound:  # a lagging broker may report this
-                self._cluster.describe_topic(self._definition.topic)
+                self._cluster.topics.describe(self._definition.topic)
         self._parted = False
 
     def check(self) -> None:
@@ -269,7 +269,7 @@ class _SoleMember:
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
         """See `GroupListener.assigned`."""
         self._held.update(partitions)
-        ends = self._cluster.end_offsets(self._definition.topic, stable=True)
+        ends = self._cluster.logs.end_offsets(self._definition.topic, stable=True)
         return {partition: ends[partition] for partition in partitions}
 
     def revoked(self, partitions: Sequence[int]) -> None:

@@ -137,7 +137,7 @@ def measure(
     if consumed:
         pending = _is_pending(cluster, definition)
         with suppress(Unauthorized):
-            members = cluster.member_count(definition.group)
+            members = cluster.groups.member_count(definition.group)
     partitions = _count(snapshot, backlog, now, consumed=consumed)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
     return QueueStats(
@@ -154,7 +154,7 @@ def measure(
 
 def _is_pending(cluster: Cluster, definition: QueueDefinition) -> bool:
     try:
-        cluster.committed(definition.group, definition.topic, timeout=_MOMENT)
+        cluster.groups.committed(definition.group, definition.topic, timeout=_MOMENT)
     except TransportError as error:
         return isinstance(error, OffsetsPending)
     return False
@@ -168,7 +168,7 @@ def _full(limit: int) -> int:
 def _text_limit(cluster: Cluster, longest: int) -> int:
     if longest > _full(LONGEST_TEXT):
         with suppress(TransportError):
-            return cluster.commit_text_limit()
+            return cluster.groups.commit_text_limit()
     return LONGEST_TEXT
 
 
@@ -180,7 +180,7 @@ def _commits_of_now(
     cluster: Cluster, snapshot: QueueSnapshot, before: Mapping[int, CommitMap]
 ) -> Mapping[int, CommitMap]:
     definition = snapshot.definition
-    commits = cluster.committed(definition.group, definition.topic, decided=False)
+    commits = cluster.groups.committed(definition.group, definition.topic, decided=False)
     found = examine(definition.group, definition.topic, before, commits, described=snapshot.described)
     return {partition: found.maps.get(partition, then) for partition, then in before.items()}
 

@@ -37,7 +37,7 @@ def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = Fa
     """Remove consumed records. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
     topic = definition.topic
     _check_policy(cluster, topic)
-    starts = cluster.start_offsets(topic)
+    starts = cluster.logs.start_offsets(topic)
     queues, lowest = _consumed_by_all(cluster, definition)
     if not dry_run and _ahead(lowest, starts):
         # A queue may have been declared from the start, or reset. Between this check and the deletion there are
@@ -46,7 +46,7 @@ def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = Fa
         lowest = reclaimable([lowest, now])
     ahead = _ahead(lowest, starts)
     if ahead and not dry_run:
-        ahead = cluster.delete_before(topic, ahead)
+        ahead = cluster.logs.delete_before(topic, ahead)
     return Reclaim(starts, {**starts, **ahead}, queues, dry_run)
 
 
@@ -82,7 +82,7 @@ def reclaimable(bases: Collection[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _check_policy(cluster: Cluster, topic: str) -> None:
-    policy = cluster.topic_config(topic).get("cleanup.policy", "")
+    policy = cluster.topics.config(topic).get("cleanup.policy", "")
     if {part.strip() for part in policy.split(",")} != {"compact", "delete"}:
         raise TopicMismatch(
             f"From the topic {topic} nothing can be reclaimed: its cleanup.policy is {policy}.",

@@ -284,8 +284,8 @@ class Browser(QueueReader[V], Generic[V]):
             TransportError: the cluster cannot be asked for the end of the log.
             DecodeError, ReaderFailed: as for `poll`.
         """
-        topic_id = self._cluster.describe_topic(self._topic).id  # a recreated topic must be read first
-        targets = self._cluster.end_offsets(self._topic, stable=True)
+        topic_id = self._cluster.topics.describe(self._topic).id  # a recreated topic must be read first
+        targets = self._cluster.logs.end_offsets(self._topic, stable=True)
         self.refresh()
         self._follower.wait_for(targets, timeout, topic_id=topic_id)
         return self._opened.drain()

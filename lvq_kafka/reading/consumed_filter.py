@@ -74,10 +74,10 @@ class ConsumedFilter:
         while True:
             count = self._described.partitions if self._described else None
             # Messages consumed in an open transaction do not count yet.
-            commits = self._cluster.committed(self._group, self._topic, decided=False, partitions=count)
-            stable = self._cluster.stable_ends(self._topic, partitions=count)
+            commits = self._cluster.groups.committed(self._group, self._topic, decided=False, partitions=count)
+            stable = self._cluster.logs.stable_ends(self._topic, partitions=count)
             # Describe last: a topic's commits are deleted with it.
-            self._described = described = self._cluster.describe_topic(self._topic)
+            self._described = described = self._cluster.topics.describe(self._topic)
             if count in (None, described.partitions):
                 return self._judge(commits, stable, described)
 

@@ -81,8 +81,8 @@ class MetadataThread:
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
                 # In this order, a partition without transactions never looks blocked.
-                self._cluster.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
-                self._cluster.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
+                self._cluster.logs.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
+                self._cluster.logs.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
             ),
             lambda: _LOOK,
         )
@@ -94,7 +94,7 @@ class MetadataThread:
         """Return the topic's id and each partition's end offset, for a waiting caller.
 
         ``left`` returns the caller's remaining seconds. May be called from any thread. Raises what
-        `Cluster.end_offsets` raises.
+        `Logs.end_offsets` raises.
         """
 
         def timeout() -> float:
@@ -102,7 +102,7 @@ class MetadataThread:
             return _QUESTION if seconds is None else min(seconds, _QUESTION)
 
         described, ends = self._of_one_topic(
-            lambda partitions: self._cluster.end_offsets(
+            lambda partitions: self._cluster.logs.end_offsets(
                 self._topic, stable=stable, partitions=partitions, timeout=timeout()
             ),
             timeout,
@@ -118,7 +118,7 @@ class MetadataThread:
         known = self._shared.replay.described
         while True:
             answer = question(known.partitions)
-            described = self._cluster.describe_topic(self._topic, timeout=timeout())
+            described = self._cluster.topics.describe(self._topic, timeout=timeout())
             if described.id != known.id:
                 news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
                 self._shared.lose(news, known.id)

@@ -64,7 +64,7 @@ class ReaderThread:
             TopicNotFound: there is no such topic.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        described = self._cluster.describe_topic(self._topic)
+        described = self._cluster.topics.describe(self._topic)
         if self._since is not None:
             self._shared.since = self._since(self._cluster, self._topic)
         self._start_reading(described)
@@ -153,10 +153,10 @@ class ReaderThread:
         """Start with an empty table, all partitions, and the current log end as the target."""
         since = self._shared.since
         retention = self._metadata.retention()
-        starts = dict(self._cluster.start_offsets(self._topic))
+        starts = dict(self._cluster.logs.start_offsets(self._topic))
         # Ends before stable ends: in this order, a partition without transactions never looks blocked.
-        ends = self._cluster.end_offsets(self._topic, partitions=described.partitions)
-        stable = self._cluster.end_offsets(self._topic, stable=True, partitions=described.partitions)
+        ends = self._cluster.logs.end_offsets(self._topic, partitions=described.partitions)
+        stable = self._cluster.logs.end_offsets(self._topic, stable=True, partitions=described.partitions)
         for partition, offset in since.items():
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
@@ -175,7 +175,7 @@ class ReaderThread:
         self._shared.start_reading(Replay(described, table, since, starts, ends, stable, absence))
 
     def _grow(self, before: int, now: int) -> None:
-        starts = self._cluster.start_offsets(self._topic)
+        starts = self._cluster.logs.start_offsets(self._topic)
         added = {partition: starts.get(partition, 0) for partition in range(before, now)}
         logger.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
         self._reader.assign(added)
@@ -189,7 +189,7 @@ class ReaderThread:
         """
         shared = self._shared
         try:
-            described = self._cluster.describe_topic(self._topic)
+            described = self._cluster.topics.describe(self._topic)
         except TopicNotFound as gone:
             shared.lose(gone, shared.replay.described.id)
             if time.monotonic() - shared.gone_since < _ABSENCE:

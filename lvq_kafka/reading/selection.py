@@ -53,10 +53,10 @@ class Selection:
         """
         if self._dump and self._horizon is None:
             return {}
-        visible = cluster.end_offsets(topic, stable=True)
+        visible = cluster.logs.end_offsets(topic, stable=True)
         if not self._dump or self._horizon is None:
             return visible
-        recent = cluster.offsets_at(topic, self._horizon)
+        recent = cluster.logs.offsets_at(topic, self._horizon)
         return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
 
     def opened(self, positions: Mapping[int, int]) -> None:

@@ -66,19 +66,19 @@ def force_compaction(
         finally:
             cluster.close()
     deadline = time.monotonic() + timeout
-    cluster.alter_broker_config(_CLEANER, timeout=timeout)
-    retention = {_RETENTION: cluster.topic_config(topic, timeout=timeout)[_RETENTION]}
+    cluster.brokers.alter_config(_CLEANER, timeout=timeout)
+    retention = {_RETENTION: cluster.topics.config(topic, timeout=timeout)[_RETENTION]}
     settings = FORCED_COMPACTION if drop_tombstones else {**FORCED_COMPACTION, **retention}
-    cluster.alter_topic_config(topic, settings, timeout=timeout)
+    cluster.topics.alter_config(topic, settings, timeout=timeout)
     try:
         _compact(cluster, topic, drop_tombstones, deadline, timeout)
     finally:
         if drop_tombstones:
-            cluster.alter_topic_config(topic, retention, timeout=timeout)
+            cluster.topics.alter_config(topic, retention, timeout=timeout)
 
 
 def _compact(cluster: KafkaCluster, topic: str, drop_tombstones: bool, deadline: float, timeout: float) -> None:
-    ends = cluster.end_offsets(topic, timeout=timeout)
+    ends = cluster.logs.end_offsets(topic, timeout=timeout)
     look = partial(_left_over, cluster, topic, ends, drop_tombstones)
     while True:
         _roll(cluster, topic, len(ends), timeout)
@@ -113,7 +113,7 @@ def _left_over(cluster: KafkaCluster, topic: str, ends: Mapping[int, int], tombs
 
     Each is a pair of partition and offset.
     """
-    positions = cluster.start_offsets(topic)
+    positions = cluster.logs.start_offsets(topic)
     reader = cluster.reader(topic, positions)
     newest: dict[tuple[int, bytes | None], tuple[int, bool]] = {}
     left: list[tuple[int, int]] = []

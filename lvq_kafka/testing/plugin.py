@@ -69,4 +69,4 @@ def lvq_topic(request: pytest.FixtureRequest, lvq_cluster: KafkaCluster) -> Iter
     topic = f"{test}-{uuid.uuid4().hex[:8]}"
     yield topic
     with suppress(TopicNotFound):
-        lvq_cluster.delete_topic(topic, timeout=60)  # irrelevant to the test: even a busy broker gets there in time
+        lvq_cluster.topics.delete(topic, timeout=60)  # irrelevant to the test: even a busy broker gets there in time

@@ -63,7 +63,7 @@ def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.N
 
 def _started(queue: LastValueQueue[Any], newest: Version) -> str:
     """Return where a new query starts: the store's cut, or the beginning of new partitions."""
-    there = range(queue.cluster.describe_topic(queue.topic).partitions)
+    there = range(queue.cluster.topics.describe(queue.topic).partitions)
     return json.dumps({queue.topic: {str(p): newest.end.get(p, EARLIEST) for p in {*there, *newest.end}}})
 
 

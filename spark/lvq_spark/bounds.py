@@ -42,7 +42,7 @@ class TopicSettings:
     def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> TopicSettings:
         """Fetch the current settings."""
         try:
-            found = cluster.topic_config(topic, timeout=timeout)
+            found = cluster.topics.config(topic, timeout=timeout)
         except Unauthorized:
             return cls()
         compacted = "compact" in found.get("cleanup.policy", "compact")
@@ -73,10 +73,10 @@ class Bounds:
 
         Partitions may be added meanwhile; only those that all answers know are included.
         """
-        described = cluster.describe_topic(topic, timeout=timeout)
-        lowest = cluster.start_offsets(topic, timeout=timeout)
-        ends = cluster.stable_ends(topic, timeout=timeout)
-        highest = cluster.end_offsets(topic, timeout=timeout)
+        described = cluster.topics.describe(topic, timeout=timeout)
+        lowest = cluster.logs.start_offsets(topic, timeout=timeout)
+        ends = cluster.logs.stable_ends(topic, timeout=timeout)
+        highest = cluster.logs.end_offsets(topic, timeout=timeout)
         there = range(min(described.partitions, len(lowest), len(ends), len(highest)))
         return cls(
             replace(described, partitions=len(there)),
@@ -132,7 +132,7 @@ class Bounds:
         if end == wanted:
             return end, ()
         # The log may simply have grown between the two requests. Only an open transaction explains a gap that remains.
-        now = cluster.end_offsets(self.topic, stable=True, timeout=timeout)
+        now = cluster.logs.end_offsets(self.topic, stable=True, timeout=timeout)
         return end, tuple(Shortfall(p, end[p], wanted[p], now[p]) for p in sorted(end) if now[p] < wanted[p])
 
     def reached(
@@ -167,7 +167,9 @@ class Bounds:
                     "there with as_of_policy='warn' (lvq.asOfPolicy).",
                 )
             warnings.warn(what, stacklevel=3)
-        found = {at: cluster.offsets_at(self.topic, round(at * 1000), timeout=timeout) for at in set(moments.values())}
+        found = {
+            at: cluster.logs.offsets_at(self.topic, round(at * 1000), timeout=timeout) for at in set(moments.values())
+        }
         return {p: min(found[at][p], self.highest[p]) for p, at in moments.items()}
 
     def check_partitions(self, option: str, offsets: Mapping[int, object]) -> None:

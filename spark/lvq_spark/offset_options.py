@@ -181,8 +181,8 @@ def resolve(
         numbers = {partition: numbers[partition] for partition in only}
     if isinstance(point, Times):
         return _at(point, numbers, cluster, topic, or_latest, timeout)
-    lowest = cluster.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}
-    stable = cluster.end_offsets(topic, stable=True, timeout=timeout) if LATEST in numbers.values() else {}
+    lowest = cluster.logs.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}
+    stable = cluster.logs.end_offsets(topic, stable=True, timeout=timeout) if LATEST in numbers.values() else {}
     ends = {EARLIEST: lowest, LATEST: stable}
     return {p: ends[number][p] if number < 0 else number for p, number in numbers.items()}
 
@@ -190,8 +190,8 @@ def resolve(
 def _at(
     point: Times, numbers: Mapping[int, int], cluster: Cluster, topic: str, or_latest: bool, timeout: float
 ) -> dict[int, int]:
-    ends = cluster.end_offsets(topic, timeout=timeout)
-    found = {at: cluster.offsets_at(topic, at, timeout=timeout) for at in set(numbers.values())}
+    ends = cluster.logs.end_offsets(topic, timeout=timeout)
+    found = {at: cluster.logs.offsets_at(topic, at, timeout=timeout) for at in set(numbers.values())}
     starts = {partition: found[at][partition] for partition, at in numbers.items()}
     late = sorted(partition for partition, start in starts.items() if start >= ends[partition])
     if late and not or_latest:
@@ -200,5 +200,5 @@ def _at(
             options=[point.option],
             hint="Set startingOffsetsByTimestampStrategy to latest to read nothing there.",
         )
-    stable = cluster.end_offsets(topic, stable=True, timeout=timeout) if late else ends
+    stable = cluster.logs.end_offsets(topic, stable=True, timeout=timeout) if late else ends
     return {partition: min(start, stable[partition]) for partition, start in starts.items()}

@@ -138,7 +138,7 @@ def pin(
     topic, pinned = definition.topic, time.time()
     settings = TopicSettings.ask(cluster, topic, timeout)
     # Commits come first: records consumed while we ask must not appear to lie beyond the end.
-    commits = {} if group is None else cluster.committed(group, topic, timeout=timeout)
+    commits = {} if group is None else cluster.groups.committed(group, topic, timeout=timeout)
     if group != definition.group:
         commits = {partition: _by_offset(commit) for partition, commit in commits.items()}
     bounds = (

@@ -113,7 +113,7 @@ def publish(
     rows = newest_rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # Report a missing right, or a missing topic, before anything runs.
-    cluster.check_may("Write", topic, timeout=timeout)
+    cluster.topics.check_may("Write", topic, timeout=timeout)
     limits, config = SizeLimits.ask(cluster, topic, config, timeout)
     may_be_too_large = suspect(limits, queue.key_header)
     checked = rows.persist()

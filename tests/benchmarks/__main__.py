@@ -151,7 +151,7 @@ def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
         topics = [load(cluster, "unique", records, records), load(cluster, "overwrites", records, records // 10)]
         empty = load(cluster, "empty", 0, 1)
         for topic in (*topics, empty):
-            at_the_end.callback(cluster.delete_topic, topic.name)
+            at_the_end.callback(cluster.topics.delete, topic.name)
         yield topics, empty
 
 

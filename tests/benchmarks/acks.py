@@ -84,7 +84,7 @@ def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
 
     def watch() -> None:
         while not finished.wait(_SAMPLE):
-            commits = cluster.committed(queue.definition.group, topic)
+            commits = cluster.groups.committed(queue.definition.group, topic)
             lengths.append((done / count, max(len(commit.metadata) for commit in commits.values())))
 
     with closing(KafkaCluster(servers)) as cluster, LastValueQueue.open(name, bootstrap_servers=servers) as queue:
@@ -179,8 +179,8 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
             resting, holding = ask("memory", empty, 0), ask("memory", full, messages)
             yield from _memory_rows(resting["waiting"], holding, messages)
         finally:
-            cluster.delete_topic(full)
-            cluster.delete_topic(empty)
+            cluster.topics.delete(full)
+            cluster.topics.delete(empty)
 
 
 def _memory_rows(resting: float, holding: dict[str, Any], messages: int) -> Iterator[dict[str, Any]]:

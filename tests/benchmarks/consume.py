@@ -170,7 +170,7 @@ class Kafka:
         else:
             measured = result(start("consume", contestant, *arguments))
             began = measured["began"]
-        commits, ends = self._cluster.committed(group, topic), self._cluster.end_offsets(topic)
+        commits, ends = self._cluster.groups.committed(group, topic), self._cluster.logs.end_offsets(topic)
         if {partition: commit.offset for partition, commit in commits.items()} != ends:
             raise RuntimeError(f"{contestant} has not acknowledged all there is: {commits}, and the log ends at {ends}")
         queue.drop(delete_topic=mode == "live")
@@ -186,7 +186,7 @@ class Kafka:
 
     def close(self) -> None:
         for topic in self._topics.values():
-            self._cluster.delete_topic(topic)
+            self._cluster.topics.delete(topic)
 
 
 def run(

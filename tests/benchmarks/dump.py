@@ -117,7 +117,7 @@ def run(servers: str, rounds: int, sizes: Sequence[int]) -> Iterator[dict[str, A
                         measured = _measure(servers, cluster, topic, contestant, keys)
                         yield {"contestant": contestant, "keys": keys, "round": number, **measured}
             finally:
-                cluster.delete_topic(topic.name)
+                cluster.topics.delete(topic.name)
 
 
 def _measure(servers: str, cluster: KafkaCluster, topic: Topic, contestant: str, keys: int) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def run(servers: str, rounds: int, puts: int) -> Iterator[dict[str, Any]]:
             for number in range(rounds):
                 yield from _round(servers, topic, number, puts)
         finally:
-            cluster.delete_topic(topic)
+            cluster.topics.delete(topic)
 
 
 def _round(servers: str, topic: str, number: int, puts: int) -> Iterator[dict[str, Any]]:

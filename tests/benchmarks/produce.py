@@ -32,11 +32,11 @@ SYNCHRONOUS = 500
 def topic(cluster: KafkaCluster) -> Iterator[str]:
     name = f"bench-produce-{uuid.uuid4().hex[:8]}"
     config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
-    cluster.create_topic(name, partitions=1, config=config)
+    cluster.topics.create(name, partitions=1, config=config)
     try:
         yield name
     finally:
-        cluster.delete_topic(name)
+        cluster.topics.delete(name)
 
 
 def bare(servers: str, name: str, *, reports: bool) -> Loop:

@@ -176,7 +176,7 @@ def refreshed(spark: SparkSession, servers: str, topics: Sequence[tuple[str, boo
     found = []
     for number, (topic, _) in enumerate(topics):
         queue = LastValueQueue(topic, key_header=None, bootstrap_servers=servers)
-        ends = queue.cluster.end_offsets(topic)
+        ends = queue.cluster.logs.end_offsets(topic)
         with TemporaryDirectory() as path:
             for share in (99, 100) if number else range(100 - STEPS, 101):
                 cpu, wall = cpu_seconds(), time.perf_counter()
@@ -212,7 +212,7 @@ def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]
         ):
             count = int(records * share)
             topic = load(cluster, label, count, count // 10, HEADERS if headers else None)
-            at_the_end.callback(cluster.delete_topic, topic.name)
+            at_the_end.callback(cluster.topics.delete, topic.name)
             topics.append((topic, headers, count))
         yield topics
 

@@ -48,7 +48,7 @@ def create(cluster: KafkaCluster, label: str) -> str:
     """A new, empty topic; its name."""
     name = f"bench-{label}-{uuid.uuid4().hex[:8]}"
     config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
-    cluster.create_topic(name, partitions=PARTITIONS, config=config)
+    cluster.topics.create(name, partitions=PARTITIONS, config=config)
     return name
 
 

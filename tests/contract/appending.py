@@ -14,7 +14,7 @@ from tests.contract.harness import COMPACTED, pairs, put, read_all
 
 class AppendingContract:
     def test_an_appended_record_lies_at_the_position_of_its_receipt(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=3, config=COMPACTED)
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
         positions = put(cluster, topic, *[(f"k{n}", str(n)) for n in range(20)])
         found = {(r.partition, r.offset): (r.key, r.value) for r in read_all(cluster, topic)}
         assert len(found) == 20
@@ -23,13 +23,13 @@ class AppendingContract:
             assert found[position.partition, position.offset] == (f"k{n}".encode(), str(n).encode())
 
     def test_a_key_lives_in_its_home_partition(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=5, config=COMPACTED)
+        cluster.topics.create(topic, partitions=5, config=COMPACTED)
         keys = ["", "a", "IBM", "ключ", "x" * 100]
         for key, position in zip(keys, put(cluster, topic, *[(key, "v") for key in keys]), strict=True):
             assert position.partition == home_partition(key.encode(), 5)
 
     def test_records_of_one_key_keep_the_order_of_their_appends(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=3, config=COMPACTED)
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
         put(cluster, topic, *[(f"k{n % 4}", str(n)) for n in range(200)])
         by_key: dict[str, list[int]] = {}
         for key, value in pairs(read_all(cluster, topic)):
@@ -37,14 +37,14 @@ class AppendingContract:
         assert by_key == {f"k{k}": list(range(k, 200, 4)) for k in range(4)}
 
     def test_a_delete_has_no_value_and_an_empty_value_is_one(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", None), ("a", ""), ("", "x"))
         assert pairs(read_all(cluster, topic)) == [("a", None), ("a", ""), ("", "x")]
 
     def test_headers_keep_their_order_their_repetitions_and_their_empty_values(
         self, cluster: Cluster, topic: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         headers = [("b", b"1"), ("a", None), ("b", b""), ("a", b"\x00\xff"), ("ünï", b"x")]
         writer = cluster.writer()
         writer.append(topic, b"k", b"v", headers).result(10)
@@ -55,7 +55,7 @@ class AppendingContract:
         assert [record.headers for record in read_all(cluster, topic)] == [tuple(headers), tuple(headers), (), ()]
 
     def test_flush_decides_every_append(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         receipts = [writer.append(topic, b"k", b"%d" % n) for n in range(500)]
         assert writer.flush(10) == 0
@@ -67,7 +67,7 @@ class AppendingContract:
     def test_a_receipt_calls_back_when_it_is_decided_and_at_once_when_it_is_already(
         self, cluster: Cluster, topic: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         called = threading.Event()
         seen: list[Receipt] = []
@@ -87,7 +87,7 @@ class AppendingContract:
         writer.close()
 
     def test_a_message_that_the_client_refuses_raises_at_once(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         with pytest.raises(MessageTooLarge):
             writer.append(topic, b"k", b"x" * 2_000_000)
@@ -95,7 +95,7 @@ class AppendingContract:
         writer.close()
 
     def test_a_message_that_the_topic_refuses_fails_through_its_receipt(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
         writer = cluster.writer()
         refused = writer.append(topic, b"k", b"x" * 5000)
         error = refused.exception(10)
@@ -108,7 +108,7 @@ class AppendingContract:
         writer.close()
 
     def test_failures_that_nobody_asked_for_are_kept_once(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
         writer = cluster.writer()
         writer.append(topic, b"k", b"x" * 5000)
         assert writer.flush(10) == 0
@@ -118,7 +118,7 @@ class AppendingContract:
         writer.close()
 
     def test_a_closed_writer_takes_nothing(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         receipt = writer.append(topic, b"k", b"v")
         assert writer.close(10) == 0
@@ -127,7 +127,7 @@ class AppendingContract:
             writer.append(topic, b"k", b"v")
 
     def test_timestamps_are_append_times(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         for n in range(3):
             put(cluster, topic, ("k", str(n)))
         stamps = [record.timestamp for record in read_all(cluster, topic)]

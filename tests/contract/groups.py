@@ -16,88 +16,88 @@ class GroupsContract:
     def test_a_commit_is_read_back_with_its_text_and_other_partitions_are_missing(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=3, config=COMPACTED)
-        assert cluster.committed(group, topic) == {}
-        cluster.commit(group, topic, {0: Commit(5), 2: Commit(7, "lvq1:äöü €")})
-        assert cluster.committed(group, topic) == {0: Commit(5), 2: Commit(7, "lvq1:äöü €")}
-        cluster.commit(group, topic, {0: Commit(3, "back")})
-        assert cluster.committed(group, topic) == {0: Commit(3, "back"), 2: Commit(7, "lvq1:äöü €")}
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
+        assert cluster.groups.committed(group, topic) == {}
+        cluster.groups.commit(group, topic, {0: Commit(5), 2: Commit(7, "lvq1:äöü €")})
+        assert cluster.groups.committed(group, topic) == {0: Commit(5), 2: Commit(7, "lvq1:äöü €")}
+        cluster.groups.commit(group, topic, {0: Commit(3, "back")})
+        assert cluster.groups.committed(group, topic) == {0: Commit(3, "back"), 2: Commit(7, "lvq1:äöü €")}
 
     def test_commits_of_groups_and_topics_are_apart(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        cluster.commit(group, topic, {0: Commit(1)})
-        assert cluster.committed(f"{group}-other", topic) == {}
-        assert cluster.committed(group, f"{topic}-other") == {}
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        cluster.groups.commit(group, topic, {0: Commit(1)})
+        assert cluster.groups.committed(f"{group}-other", topic) == {}
+        assert cluster.groups.committed(group, f"{topic}-other") == {}
 
     @pytest.mark.parametrize("character", ["x", "€"])
     def test_a_text_of_4095_characters_is_the_longest(
         self, cluster: Cluster, topic: str, group: str, character: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        cluster.commit(group, topic, {0: Commit(1, character * 4095)})
-        assert cluster.committed(group, topic) == {0: Commit(1, character * 4095)}
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        cluster.groups.commit(group, topic, {0: Commit(1, character * 4095)})
+        assert cluster.groups.committed(group, topic) == {0: Commit(1, character * 4095)}
         with pytest.raises(TransportError) as caught:
-            cluster.commit(group, topic, {0: Commit(2, character * 4096)})
+            cluster.groups.commit(group, topic, {0: Commit(2, character * 4096)})
         assert caught.value.code == "OFFSET_METADATA_TOO_LARGE"
-        assert cluster.committed(group, topic)[0].offset == 1
+        assert cluster.groups.committed(group, topic)[0].offset == 1
 
     def test_a_text_that_is_too_long_does_not_keep_the_other_partitions_from_their_commits(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         with pytest.raises(TransportError):
-            cluster.commit(group, topic, {0: Commit(1, "x" * 5000), 1: Commit(2, "short")})
-        assert cluster.committed(group, topic) == {1: Commit(2, "short")}
+            cluster.groups.commit(group, topic, {0: Commit(1, "x" * 5000), 1: Commit(2, "short")})
+        assert cluster.groups.committed(group, topic) == {1: Commit(2, "short")}
 
     def test_a_commit_for_a_missing_topic_or_partition_is_refused(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
         with pytest.raises(TopicNotFound):
-            cluster.commit(group, topic, {0: Commit(1)})
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+            cluster.groups.commit(group, topic, {0: Commit(1)})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         with pytest.raises(TopicNotFound):
-            cluster.commit(group, topic, {5: Commit(1)})
+            cluster.groups.commit(group, topic, {5: Commit(1)})
 
     def test_a_commit_has_the_time_of_the_clusters_clock(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config={**COMPACTED, "message.timestamp.type": "LogAppendTime"})
+        cluster.topics.create(topic, partitions=1, config={**COMPACTED, "message.timestamp.type": "LogAppendTime"})
         put(cluster, topic, ("a", "before"))
-        cluster.commit(group, topic, {0: Commit(0)})
-        at = cluster.committed_at(group)
+        cluster.groups.commit(group, topic, {0: Commit(0)})
+        at = cluster.groups.committed_at(group)
         put(cluster, topic, ("b", "after"))
         before, after = (record.timestamp / 1000 for record in read_all(cluster, topic))
         assert before <= at <= after
 
     def test_who_asks_whether_he_may_commit_commits_nothing(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.check_may_commit(group, topic)
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        cluster.check_may_commit(group, topic)
-        assert cluster.committed(group, topic) == {}
-        assert cluster.delete_group(group) is False
-        cluster.commit(group, topic, {0: Commit(1)})
-        cluster.check_may_commit(group, topic)
-        assert cluster.committed(group, topic) == {0: Commit(1)}
+        cluster.groups.check_may_commit(group, topic)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        cluster.groups.check_may_commit(group, topic)
+        assert cluster.groups.committed(group, topic) == {}
+        assert cluster.groups.delete(group) is False
+        cluster.groups.commit(group, topic, {0: Commit(1)})
+        cluster.groups.check_may_commit(group, topic)
+        assert cluster.groups.committed(group, topic) == {0: Commit(1)}
 
     def test_a_deleted_group_has_forgotten_its_commits(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        assert cluster.delete_group(group) is False
-        cluster.commit(group, topic, {0: Commit(1)})
-        assert cluster.delete_group(group) is True
-        assert cluster.committed(group, topic) == {}
-        assert cluster.delete_group(group) is False
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        assert cluster.groups.delete(group) is False
+        cluster.groups.commit(group, topic, {0: Commit(1)})
+        assert cluster.groups.delete(group) is True
+        assert cluster.groups.committed(group, topic) == {}
+        assert cluster.groups.delete(group) is False
 
     def test_a_deleted_topic_takes_its_commits_along(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        cluster.commit(group, topic, {0: Commit(1)})
-        cluster.delete_topic(topic)
-        eventually(lambda: cluster.committed(group, topic) == {})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        cluster.groups.commit(group, topic, {0: Commit(1)})
+        cluster.topics.delete(topic)
+        eventually(lambda: cluster.groups.committed(group, topic) == {})
 
     def test_a_member_gets_all_partitions_with_their_commits_and_reads_from_there(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         put(cluster, topic, *[(f"k{n}", str(n)) for n in range(20)])
-        ends = cluster.end_offsets(topic)
-        cluster.commit(group, topic, {1: Commit(ends[1] - 1, "text")})
+        ends = cluster.logs.end_offsets(topic)
+        cluster.groups.commit(group, topic, {1: Commit(ends[1] - 1, "text")})
         listener = Listener()
         member = cluster.member(group, topic, listener)
         records = follow(member, ends, timeout=30)
@@ -109,7 +109,7 @@ class GroupsContract:
         assert listener.diary[-1][0] == "revoked"
 
     def test_two_members_share_the_partitions(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=4, config=COMPACTED)
+        cluster.topics.create(topic, partitions=4, config=COMPACTED)
         one, two = Listener(), Listener()
         first = cluster.member(group, topic, one)
         poll_until(lambda: one.held == {0, 1, 2, 3}, first)
@@ -123,7 +123,7 @@ class GroupsContract:
     def test_a_member_that_leaves_can_commit_once_more_and_its_successor_goes_on_there(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"), ("a", "2"), ("a", "3"))
         one, two = Listener(), Listener()
         first = cluster.member(group, topic, one)
@@ -136,20 +136,20 @@ class GroupsContract:
         second.close()
 
     def test_a_commit_is_durable_when_the_call_returns(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0, 1}, member)
         member.commit({0: Commit(4, "x")})
-        assert cluster.committed(group, topic) == {0: Commit(4, "x")}
+        assert cluster.groups.committed(group, topic) == {0: Commit(4, "x")}
         member.commit({0: Commit(5, "y"), 1: Commit(1)})
-        assert cluster.committed(group, topic) == {0: Commit(5, "y"), 1: Commit(1)}
+        assert cluster.groups.committed(group, topic) == {0: Commit(5, "y"), 1: Commit(1)}
         member.close()
 
     def test_a_commit_in_the_background_is_durable_when_its_answer_comes(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0, 1}, member)
@@ -158,13 +158,13 @@ class GroupsContract:
         assert answers == []  # it comes with a poll, on the polling thread
         poll_until(lambda: len(answers) == 1, member)
         assert answers == [{0: None, 1: None}]
-        assert cluster.committed(group, topic) == {0: Commit(4, "x"), 1: Commit(1)}
+        assert cluster.groups.committed(group, topic) == {0: Commit(4, "x"), 1: Commit(1)}
         member.close()
 
     def test_commits_in_the_background_are_answered_each_for_itself(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
@@ -177,13 +177,13 @@ class GroupsContract:
             member.commit_async({0: Commit(7, f"{number}")}, told(number))
         poll_until(lambda: len(answered) == 5, member)
         assert answered == [0, 1, 2, 3, 4]
-        assert cluster.committed(group, topic) == {0: Commit(7, "4")}
+        assert cluster.groups.committed(group, topic) == {0: Commit(7, "4")}
         member.close()
 
     def test_a_text_that_is_too_long_is_the_answer_to_a_commit_in_the_background(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
@@ -193,77 +193,77 @@ class GroupsContract:
         error = answers[0][0]
         assert error is not None
         assert error.code == "OFFSET_METADATA_TOO_LARGE"
-        assert cluster.committed(group, topic) == {}
+        assert cluster.groups.committed(group, topic) == {}
         member.close()
 
     def test_a_commit_in_the_background_for_a_partition_that_is_not_held_is_refused_at_once(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         one, two = Listener(), Listener()
         first, second = cluster.member(group, topic, one), cluster.member(group, topic, two)
         poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
         [foreign] = two.held
         with pytest.raises(TransportError):
             first.commit_async({foreign: Commit(1)}, lambda _: None)
-        assert cluster.committed(group, topic) == {}
+        assert cluster.groups.committed(group, topic) == {}
         first.close()
         second.close()
 
     def test_a_member_cannot_commit_for_a_partition_it_does_not_hold(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         one, two = Listener(), Listener()
         first, second = cluster.member(group, topic, one), cluster.member(group, topic, two)
         poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
         [foreign] = two.held
         with pytest.raises(TransportError):
             first.commit({foreign: Commit(1)})
-        assert cluster.committed(group, topic) == {}
+        assert cluster.groups.committed(group, topic) == {}
         first.close()
         second.close()
 
     def test_a_group_with_members_refuses_commits_and_deletion_from_outside(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
         with pytest.raises(TransportError):
-            cluster.commit(group, topic, {0: Commit(1)})
+            cluster.groups.commit(group, topic, {0: Commit(1)})
         with pytest.raises(TransportError) as caught:
-            cluster.delete_group(group)
+            cluster.groups.delete(group)
         assert caught.value.code == "NON_EMPTY_GROUP"
         member.close()
-        cluster.commit(group, topic, {0: Commit(1)})
-        assert cluster.delete_group(group) is True
+        cluster.groups.commit(group, topic, {0: Commit(1)})
+        assert cluster.groups.delete(group) is True
 
     def test_the_members_of_a_group_are_counted(self, cluster: Cluster, topic: str, group: str) -> None:
-        assert cluster.member_count(group) == 0
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
-        cluster.commit(group, topic, {0: Commit(0)})
-        assert cluster.member_count(group) == 0
+        assert cluster.groups.member_count(group) == 0
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        cluster.groups.commit(group, topic, {0: Commit(0)})
+        assert cluster.groups.member_count(group) == 0
         one, two = Listener(), Listener()
         first, second = cluster.member(group, topic, one), cluster.member(group, topic, two)
         poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
-        assert cluster.member_count(group) == 2
+        assert cluster.groups.member_count(group) == 2
         first.close()
         second.close()
-        eventually(lambda: cluster.member_count(group) == 0)
+        eventually(lambda: cluster.groups.member_count(group) == 0)
 
     def test_added_partitions_come_to_the_members(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
-        cluster.add_partitions(topic, 2)
+        cluster.topics.add_partitions(topic, 2)
         poll_until(lambda: listener.held == {0, 1}, member)
         member.close()
 
     def test_a_closed_member_refuses_to_poll(self, cluster: Cluster, topic: str, group: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         member = cluster.member(group, topic, Listener())
         member.close()
         with pytest.raises(Closed):

@@ -48,8 +48,8 @@ def settled(cluster: Cluster, topic: str) -> dict[int, int]:
     """Wait until the markers of all decided transactions are written; the end offsets then."""
 
     def same() -> dict[int, int] | None:
-        ends = cluster.end_offsets(topic)
-        return ends if ends == cluster.end_offsets(topic, stable=True) else None
+        ends = cluster.logs.end_offsets(topic)
+        return ends if ends == cluster.logs.end_offsets(topic, stable=True) else None
 
     return eventually(same) or {}
 
@@ -80,9 +80,9 @@ def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: f
 
 def read_all(cluster: Cluster, topic: str) -> list[Record]:
     """Everything that a reader gets from the start to the last stable offset."""
-    reader = cluster.reader(topic, cluster.start_offsets(topic))
+    reader = cluster.reader(topic, cluster.logs.start_offsets(topic))
     try:
-        return follow(reader, cluster.end_offsets(topic, stable=True))
+        return follow(reader, cluster.logs.end_offsets(topic, stable=True))
     finally:
         reader.close()
 

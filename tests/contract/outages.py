@@ -27,7 +27,7 @@ class OutagesContract:
     def test_readers_and_questions_fail_as_retriable_and_readers_go_on_by_themselves(
         self, cluster: Cluster, topic: str, outage: Outage
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         reader = cluster.reader(topic, {0: 0})
         assert pairs(follow(reader, {0: 1})) == [("a", "1")]
@@ -36,7 +36,7 @@ class OutagesContract:
         with pytest.raises(BrokerUnavailable) as of_reader:
             eventually(lambda: polls_without_error(reader), 30)
         with pytest.raises(BrokerUnavailable) as of_question:
-            cluster.end_offsets(topic, timeout=1)
+            cluster.logs.end_offsets(topic, timeout=1)
         assert of_reader.value.retriable
         assert of_question.value.retriable
 
@@ -58,7 +58,7 @@ class OutagesContract:
     def test_appends_wait_for_the_end_of_an_outage_and_keep_their_order(
         self, cluster: Cluster, topic: str, outage: Outage
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
         writer.append(topic, b"a", b"0").result(10)
         outage.disconnect()

@@ -16,14 +16,14 @@ from tests.waiting import eventually
 
 class ReadingContract:
     def test_an_empty_topic_is_at_its_end_at_once(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
         reader = cluster.reader(topic, {0: 0, 1: 0})
         assert follow(reader, {0: 0, 1: 0}) == []
         assert stays_at(reader, {0: 0, 1: 0})
         reader.close()
 
     def test_a_reader_placed_at_the_end_reports_that_position_and_waits(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"), ("a", "2"))
         reader = cluster.reader(topic, {0: 2})
         assert follow(reader, {0: 2}) == []
@@ -33,16 +33,16 @@ class ReadingContract:
         reader.close()
 
     def test_a_reader_starts_at_its_position(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, *[("a", str(n)) for n in range(5)])
         reader = cluster.reader(topic, {0: 3})
         assert pairs(follow(reader, {0: 5})) == [("a", "3"), ("a", "4")]
         reader.close()
 
     def test_a_reader_reads_only_the_partitions_it_was_given(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=3, config=COMPACTED)
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
         put(cluster, topic, *[(f"k{n}", "v") for n in range(30)])
-        end = cluster.end_offsets(topic)[1]
+        end = cluster.logs.end_offsets(topic)[1]
         reader = cluster.reader(topic, {1: 0})
         records = follow(reader, {1: end})
         assert len(records) == end
@@ -51,7 +51,7 @@ class ReadingContract:
         reader.close()
 
     def test_a_reader_without_headers_sees_none_and_all_the_rest(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         with closing(cluster.writer()) as writer:
             writer.append(topic, b"a", b"1", [("ticker", b"a")]).result(10)
         put(cluster, topic, ("b", None))
@@ -63,7 +63,7 @@ class ReadingContract:
         ]
 
     def test_assigning_a_partition_again_starts_it_anew(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"), ("a", "2"))
         reader = cluster.reader(topic, {0: 0})
         follow(reader, {0: 2})
@@ -72,19 +72,19 @@ class ReadingContract:
         reader.close()
 
     def test_partitions_that_were_added_can_be_assigned(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         reader = cluster.reader(topic, {0: 0})
         follow(reader, {0: 1})
-        cluster.add_partitions(topic, 4)
+        cluster.topics.add_partitions(topic, 4)
         put(cluster, topic, *[(f"k{n}", "v") for n in range(20)])
-        ends = cluster.end_offsets(topic)
+        ends = cluster.logs.end_offsets(topic)
         reader.assign({1: 0, 2: 0, 3: 0})
         assert len(follow(reader, ends)) == 20
         reader.close()
 
     def test_a_poll_wakes_up_for_a_record(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         reader = cluster.reader(topic, {0: 0})
         follow(reader, {0: 0})
         fetched: list[Fetch] = []
@@ -97,11 +97,11 @@ class ReadingContract:
         reader.close()
 
     def test_a_position_below_the_start_is_data_loss(self, cluster: Cluster, topic: str, faults: Faults) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"cleanup.policy": "delete"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"cleanup.policy": "delete"})
         put(cluster, topic, *[("a", str(n)) for n in range(5)])
         faults.delete_records(topic, 0, 3)
-        assert cluster.start_offsets(topic) == {0: 3}
-        assert cluster.end_offsets(topic) == {0: 5}
+        assert cluster.logs.start_offsets(topic) == {0: 3}
+        assert cluster.logs.end_offsets(topic) == {0: 5}
         late = cluster.reader(topic, {0: 1})
         with pytest.raises(DataLoss):
             eventually(lambda: polls_without_error(late), 30)
@@ -111,7 +111,7 @@ class ReadingContract:
         reader.close()
 
     def test_a_position_beyond_the_end_is_data_loss(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         reader = cluster.reader(topic, {0: 7})
         with pytest.raises(DataLoss):
@@ -125,17 +125,17 @@ class ReadingContract:
         reader.close()
 
     def test_a_reader_learns_that_its_topic_is_deleted(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         reader = cluster.reader(topic, {0: 0})
         follow(reader, {0: 1})
-        cluster.delete_topic(topic)
+        cluster.topics.delete(topic)
         with pytest.raises(TopicNotFound, match=topic):
             eventually(lambda: polls_without_error(reader), 30)
         reader.close()
 
     def test_a_closed_reader_refuses_to_poll(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         reader = cluster.reader(topic, {0: 0})
         reader.close()
         reader.close()

@@ -16,42 +16,42 @@ from tests.waiting import eventually
 
 class TopicsContract:
     def test_a_created_topic_is_described_with_what_it_was_created_with(self, cluster: Cluster, topic: str) -> None:
-        assert cluster.create_topic(topic, partitions=3, config=COMPACTED) is True
-        found = cluster.describe_topic(topic)
+        assert cluster.topics.create(topic, partitions=3, config=COMPACTED) is True
+        found = cluster.topics.describe(topic)
         assert (found.name, found.partitions, found.replication_factor) == (topic, 3, 1)
         assert found.id
 
     def test_creating_a_topic_twice_says_so_and_changes_nothing(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        before = cluster.describe_topic(topic)
-        assert cluster.create_topic(topic, partitions=5, config={"cleanup.policy": "delete"}) is False
-        assert cluster.describe_topic(topic) == before
-        assert cluster.topic_config(topic)["cleanup.policy"] == "compact"
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        before = cluster.topics.describe(topic)
+        assert cluster.topics.create(topic, partitions=5, config={"cleanup.policy": "delete"}) is False
+        assert cluster.topics.describe(topic) == before
+        assert cluster.topics.config(topic)["cleanup.policy"] == "compact"
 
     def test_a_missing_topic_is_named_in_every_answer(self, cluster: Cluster, topic: str) -> None:
         for question in (
-            cluster.describe_topic,
-            cluster.topic_config,
-            cluster.start_offsets,
-            cluster.end_offsets,
-            cluster.delete_topic,
+            cluster.topics.describe,
+            cluster.topics.config,
+            cluster.logs.start_offsets,
+            cluster.logs.end_offsets,
+            cluster.topics.delete,
         ):
             with pytest.raises(TopicNotFound, match=topic) as caught:
                 question(topic)
             assert caught.value.topic == topic
 
     def test_settings_come_with_their_defaults(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"segment.ms": "60000"})
-        config = cluster.topic_config(topic)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"segment.ms": "60000"})
+        config = cluster.topics.config(topic)
         assert config["segment.ms"] == "60000"
         assert config["delete.retention.ms"] == "86400000"
         assert config["max.message.bytes"] == "1048588"
 
     def test_altering_a_setting_leaves_the_others_alone(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"segment.ms": "60000"})
-        cluster.alter_topic_config(topic, {"delete.retention.ms": "5000"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"segment.ms": "60000"})
+        cluster.topics.alter_config(topic, {"delete.retention.ms": "5000"})
         config = eventually(
-            lambda: found if (found := cluster.topic_config(topic))["delete.retention.ms"] == "5000" else None
+            lambda: found if (found := cluster.topics.config(topic))["delete.retention.ms"] == "5000" else None
         )
         assert config is not None
         assert config["segment.ms"] == "60000"
@@ -59,83 +59,83 @@ class TopicsContract:
 
     def test_an_unknown_setting_is_refused(self, cluster: Cluster, topic: str) -> None:
         with pytest.raises(ConfigError):
-            cluster.create_topic(topic, partitions=1, config={"cleanup.polizy": "compact"})
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+            cluster.topics.create(topic, partitions=1, config={"cleanup.polizy": "compact"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         with pytest.raises(ConfigError):
-            cluster.alter_topic_config(topic, {"cleanup.polizy": "compact"})
+            cluster.topics.alter_config(topic, {"cleanup.polizy": "compact"})
 
     def test_impossible_counts_are_refused(self, cluster: Cluster, topic: str) -> None:
         with pytest.raises(ConfigError):
-            cluster.create_topic(topic, partitions=0, config=COMPACTED)
+            cluster.topics.create(topic, partitions=0, config=COMPACTED)
         with pytest.raises(ConfigError):
-            cluster.create_topic(topic, partitions=1, replication_factor=99, config=COMPACTED)
+            cluster.topics.create(topic, partitions=1, replication_factor=99, config=COMPACTED)
         with pytest.raises(ConfigError):
-            cluster.create_topic("no such name", partitions=1, config=COMPACTED)
+            cluster.topics.create("no such name", partitions=1, config=COMPACTED)
 
     def test_what_could_be_created_can_be_asked_and_is_not_created(self, cluster: Cluster, topic: str) -> None:
-        cluster.check_may_create(topic, partitions=3, config=COMPACTED)
+        cluster.topics.check_may_create(topic, partitions=3, config=COMPACTED)
         with pytest.raises(TopicNotFound):
-            cluster.describe_topic(topic)
+            cluster.topics.describe(topic)
         for options in (
             {"partitions": 0, "config": COMPACTED},
             {"partitions": 1, "replication_factor": 99, "config": COMPACTED},
             {"partitions": 1, "config": {"cleanup.polizy": "compact"}},
         ):
             with pytest.raises(ConfigError):
-                cluster.check_may_create(topic, **options)
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        cluster.check_may_create(topic, partitions=3, config=COMPACTED)
-        assert cluster.describe_topic(topic).partitions == 1
+                cluster.topics.check_may_create(topic, **options)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        cluster.topics.check_may_create(topic, partitions=3, config=COMPACTED)
+        assert cluster.topics.describe(topic).partitions == 1
 
     def test_where_nothing_is_forbidden_everything_is_allowed(self, cluster: Cluster, topic: str) -> None:
         with pytest.raises(TopicNotFound):
-            cluster.check_may("Write", topic)
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+            cluster.topics.check_may("Write", topic)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         for operation in get_args(Operation):
-            cluster.check_may(operation, topic)
+            cluster.topics.check_may(operation, topic)
 
     def test_partitions_can_be_added_but_not_taken_away(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        identity = cluster.describe_topic(topic).id
-        cluster.add_partitions(topic, 3)
-        found = cluster.describe_topic(topic)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        identity = cluster.topics.describe(topic).id
+        cluster.topics.add_partitions(topic, 3)
+        found = cluster.topics.describe(topic)
         assert (found.id, found.partitions) == (identity, 3)
-        assert cluster.end_offsets(topic) == {0: 0, 1: 0, 2: 0}
+        assert cluster.logs.end_offsets(topic) == {0: 0, 1: 0, 2: 0}
         for total in (2, 3):
             with pytest.raises(ConfigError):
-                cluster.add_partitions(topic, total)
+                cluster.topics.add_partitions(topic, total)
 
     def test_who_knows_the_partition_count_is_told_the_ends_of_so_many(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
-        assert cluster.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
-        cluster.add_partitions(topic, 3)
-        assert cluster.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
-        assert cluster.end_offsets(topic, partitions=5, stable=True) == {0: 0, 1: 0, 2: 0}
-        cluster.delete_topic(topic)
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        assert cluster.logs.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
+        cluster.topics.add_partitions(topic, 3)
+        assert cluster.logs.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
+        assert cluster.logs.end_offsets(topic, partitions=5, stable=True) == {0: 0, 1: 0, 2: 0}
+        cluster.topics.delete(topic)
         with pytest.raises(TopicNotFound):
-            cluster.end_offsets(topic, partitions=3, timeout=5)
+            cluster.logs.end_offsets(topic, partitions=3, timeout=5)
 
     def test_a_topic_created_again_is_another_topic(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
-        before = cluster.describe_topic(topic)
-        cluster.delete_topic(topic)
+        before = cluster.topics.describe(topic)
+        cluster.topics.delete(topic)
         with pytest.raises(TopicNotFound):
-            cluster.describe_topic(topic)
-        assert cluster.create_topic(topic, partitions=1, config=COMPACTED) is True
-        assert cluster.describe_topic(topic).id != before.id
-        assert cluster.end_offsets(topic) == {0: 0}
+            cluster.topics.describe(topic)
+        assert cluster.topics.create(topic, partitions=1, config=COMPACTED) is True
+        assert cluster.topics.describe(topic).id != before.id
+        assert cluster.logs.end_offsets(topic) == {0: 0}
 
     def test_offsets_begin_at_zero_and_end_behind_the_last_record(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=2, config=COMPACTED)
-        assert cluster.start_offsets(topic) == cluster.end_offsets(topic) == {0: 0, 1: 0}
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        assert cluster.logs.start_offsets(topic) == cluster.logs.end_offsets(topic) == {0: 0, 1: 0}
         positions = put(cluster, topic, *[(f"k{n}", "v") for n in range(10)])
         ends = {p: sum(position.partition == p for position in positions) for p in (0, 1)}
-        assert cluster.end_offsets(topic) == cluster.end_offsets(topic, stable=True) == ends
-        assert cluster.start_offsets(topic) == {0: 0, 1: 0}
+        assert cluster.logs.end_offsets(topic) == cluster.logs.end_offsets(topic, stable=True) == ends
+        assert cluster.logs.start_offsets(topic) == {0: 0, 1: 0}
 
     def test_offsets_at_a_time_are_the_first_that_are_as_young(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         [first] = read_all(cluster, topic)
 
@@ -146,50 +146,50 @@ class TopicsContract:
         eventually(later)
         records = read_all(cluster, topic)
         young = next(record for record in records if record.timestamp > first.timestamp)
-        assert cluster.offsets_at(topic, 0) == {0: 0}
-        assert cluster.offsets_at(topic, first.timestamp) == {0: 0}
-        assert cluster.offsets_at(topic, first.timestamp + 1) == {0: young.offset}
-        assert cluster.offsets_at(topic, records[-1].timestamp + 1) == cluster.end_offsets(topic)
+        assert cluster.logs.offsets_at(topic, 0) == {0: 0}
+        assert cluster.logs.offsets_at(topic, first.timestamp) == {0: 0}
+        assert cluster.logs.offsets_at(topic, first.timestamp + 1) == {0: young.offset}
+        assert cluster.logs.offsets_at(topic, records[-1].timestamp + 1) == cluster.logs.end_offsets(topic)
 
     def test_there_is_at_least_one_broker(self, cluster: Cluster, topic: str) -> None:
         assert cluster.broker_count() >= 1
 
     def test_a_commit_text_may_be_as_long_as_the_broker_says(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
-        longest = "x" * cluster.commit_text_limit()
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        longest = "x" * cluster.groups.commit_text_limit()
         assert len(longest) >= 4095
-        cluster.commit(f"group-{topic}", topic, {0: Commit(0, longest)})
-        assert cluster.committed(f"group-{topic}", topic)[0].metadata == longest
+        cluster.groups.commit(f"group-{topic}", topic, {0: Commit(0, longest)})
+        assert cluster.groups.committed(f"group-{topic}", topic)[0].metadata == longest
 
     def test_a_closed_log_answers_nothing(self, another_cluster: Cluster, topic: str) -> None:
         cluster = another_cluster
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         cluster.close()
         cluster.close()
         asked: dict[str, Callable[[], object]] = {
-            "describe_topic": lambda: cluster.describe_topic(topic),
-            "topic_config": lambda: cluster.topic_config(topic),
-            "create_topic": lambda: cluster.create_topic(topic, partitions=1, config=COMPACTED),
-            "alter_topic_config": lambda: cluster.alter_topic_config(topic, {"segment.ms": "60000"}),
-            "add_partitions": lambda: cluster.add_partitions(topic, 2),
-            "delete_topic": lambda: cluster.delete_topic(topic),
+            "describe_topic": lambda: cluster.topics.describe(topic),
+            "topic_config": lambda: cluster.topics.config(topic),
+            "create_topic": lambda: cluster.topics.create(topic, partitions=1, config=COMPACTED),
+            "alter_topic_config": lambda: cluster.topics.alter_config(topic, {"segment.ms": "60000"}),
+            "add_partitions": lambda: cluster.topics.add_partitions(topic, 2),
+            "delete_topic": lambda: cluster.topics.delete(topic),
             "broker_count": cluster.broker_count,
-            "commit_text_limit": cluster.commit_text_limit,
-            "start_offsets": lambda: cluster.start_offsets(topic),
-            "end_offsets": lambda: cluster.end_offsets(topic),
-            "stable_ends": lambda: cluster.stable_ends(topic),
-            "check_uncut": lambda: cluster.check_uncut(topic, {0: LogEnd(0, 0)}),
-            "overwritten": lambda: cluster.overwritten(topic, {0: LogEnd(0, 0)}),
-            "offsets_at": lambda: cluster.offsets_at(topic, 0),
-            "delete_before": lambda: cluster.delete_before(topic, {0: 0}),
-            "committed": lambda: cluster.committed("group", topic),
-            "check_may_create": lambda: cluster.check_may_create(topic, partitions=1, config=COMPACTED),
-            "check_may": lambda: cluster.check_may("Write", topic),
-            "check_may_commit": lambda: cluster.check_may_commit("group", topic),
-            "commit": lambda: cluster.commit("group", topic, {0: Commit(0)}),
-            "committed_at": lambda: cluster.committed_at("group"),
-            "delete_group": lambda: cluster.delete_group("group"),
-            "member_count": lambda: cluster.member_count("group"),
+            "commit_text_limit": cluster.groups.commit_text_limit,
+            "start_offsets": lambda: cluster.logs.start_offsets(topic),
+            "end_offsets": lambda: cluster.logs.end_offsets(topic),
+            "stable_ends": lambda: cluster.logs.stable_ends(topic),
+            "check_uncut": lambda: cluster.logs.check_uncut(topic, {0: LogEnd(0, 0)}),
+            "overwritten": lambda: cluster.logs.overwritten(topic, {0: LogEnd(0, 0)}),
+            "offsets_at": lambda: cluster.logs.offsets_at(topic, 0),
+            "delete_before": lambda: cluster.logs.delete_before(topic, {0: 0}),
+            "committed": lambda: cluster.groups.committed("group", topic),
+            "check_may_create": lambda: cluster.topics.check_may_create(topic, partitions=1, config=COMPACTED),
+            "check_may": lambda: cluster.topics.check_may("Write", topic),
+            "check_may_commit": lambda: cluster.groups.check_may_commit("group", topic),
+            "commit": lambda: cluster.groups.commit("group", topic, {0: Commit(0)}),
+            "committed_at": lambda: cluster.groups.committed_at("group"),
+            "delete_group": lambda: cluster.groups.delete("group"),
+            "member_count": lambda: cluster.groups.member_count("group"),
             "reader": lambda: cluster.reader(topic, {0: 0}),
             "member": lambda: cluster.member("group", topic, Listener()),
             "writer": cluster.writer,
@@ -200,7 +200,7 @@ class TopicsContract:
         assert asked.keys() == {name for name in vars(Cluster) if not name.startswith("_")} - {"close"}
 
     def test_what_a_log_has_opened_outlives_it(self, another_cluster: Cluster, topic: str) -> None:
-        another_cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        another_cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer, reader = another_cluster.writer(), another_cluster.reader(topic, {0: 0})
         another_cluster.close()
         writer.append(topic, b"a", b"1").result(10)

@@ -24,7 +24,7 @@ from tests.contract.harness import (
 
 class TransactionsContract:
     def test_a_committed_transaction_is_seen_and_its_marker_takes_an_offset(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         receipts = [writer.append(topic, b"a", b"1"), writer.append(topic, b"b", b"2")]
@@ -37,7 +37,7 @@ class TransactionsContract:
     def test_an_aborted_transaction_is_never_seen_and_the_position_passes_it(
         self, cluster: Cluster, topic: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
@@ -55,7 +55,7 @@ class TransactionsContract:
 
     def test_an_abort_shortly_after_a_commit_leaves_a_writer_that_can_go_on(self, cluster: Cluster, topic: str) -> None:
         """The broker refuses the partitions of a transaction while the one before completes, some ms long."""
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         for value in range(30):
             writer.begin_transaction()
@@ -69,14 +69,14 @@ class TransactionsContract:
         assert {value for _, value in pairs(read_all(cluster, topic))} == {str(value) for value in range(30)}
 
     def test_an_open_transaction_hides_what_follows_it_too(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"b", b"2").result(20)
         put(cluster, topic, ("c", "3"))
-        assert cluster.end_offsets(topic) == {0: 3}
-        assert cluster.end_offsets(topic, stable=True) == {0: 1}
+        assert cluster.logs.end_offsets(topic) == {0: 3}
+        assert cluster.logs.end_offsets(topic, stable=True) == {0: 1}
         reader = cluster.reader(topic, {0: 0})
         assert pairs(follow(reader, {0: 1})) == [("a", "1")]
         assert stays_at(reader, {0: 1})
@@ -86,7 +86,7 @@ class TransactionsContract:
         writer.close()
 
     def test_a_reader_can_stand_beyond_the_last_stable_offset(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"1").result(20)
@@ -101,7 +101,7 @@ class TransactionsContract:
     def test_a_transaction_over_several_partitions_ends_in_each_that_it_touched(
         self, cluster: Cluster, topic: str
     ) -> None:
-        cluster.create_topic(topic, partitions=4, config=COMPACTED)
+        cluster.topics.create(topic, partitions=4, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         touched = {writer.append(topic, key, b"v").result(20).partition for key in (b"a", b"b")}
@@ -112,7 +112,7 @@ class TransactionsContract:
         writer.close()
 
     def test_a_new_writer_with_the_same_id_fences_the_old_one_off(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         old = cluster.writer(transactional_id=topic)
         old.begin_transaction()
         old.append(topic, b"a", b"never").result(20)
@@ -136,7 +136,7 @@ class TransactionsContract:
         new.close()
 
     def test_steps_out_of_order_are_refused(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         plain = cluster.writer()
         with pytest.raises(StateError):
             plain.begin_transaction()
@@ -153,7 +153,7 @@ class TransactionsContract:
         writer.close()
 
     def test_a_transaction_with_a_failed_append_cannot_be_committed(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
+        cluster.topics.create(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"never").result(20)
@@ -171,7 +171,7 @@ class TransactionsContract:
         successor.close()
 
     def test_closing_a_writer_aborts_its_open_transaction(self, cluster: Cluster, topic: str) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"never").result(20)
@@ -182,7 +182,7 @@ class TransactionsContract:
     def test_offsets_sent_in_a_transaction_are_committed_or_dropped_with_it(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         put(cluster, topic, ("a", "1"))
         listener = Listener()
         member = cluster.member(group, topic, listener)
@@ -194,14 +194,14 @@ class TransactionsContract:
             writer.send_offsets(member, {0: Commit(1, "done")})
             end(20)
             settled(cluster, topic)
-            assert cluster.committed(group, topic) == expected
+            assert cluster.groups.committed(group, topic) == expected
         writer.close()
         member.close()
 
     def test_a_commit_in_an_open_transaction_is_not_answered_yet(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
@@ -210,17 +210,17 @@ class TransactionsContract:
         writer.begin_transaction()
         writer.send_offsets(member, {0: Commit(2, "in it")})
         with pytest.raises(TransportError) as caught:
-            cluster.committed(group, topic, timeout=0.3)
+            cluster.groups.committed(group, topic, timeout=0.3)
         assert caught.value.retriable
         writer.abort_transaction(20)
-        assert cluster.committed(group, topic) == {0: Commit(1, "before")}
+        assert cluster.groups.committed(group, topic) == {0: Commit(1, "before")}
         writer.close()
         member.close()
 
     def test_a_plain_commit_overtakes_one_in_an_open_transaction(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
@@ -229,14 +229,14 @@ class TransactionsContract:
         writer.send_offsets(member, {0: Commit(2, "in it")})
         member.commit({0: Commit(1, "plain")})
         writer.commit_transaction(20)
-        assert cluster.committed(group, topic) == {0: Commit(1, "plain")}
+        assert cluster.groups.committed(group, topic) == {0: Commit(1, "plain")}
         writer.close()
         member.close()
 
     def test_offsets_of_a_member_that_was_put_out_are_refused(
         self, cluster: Cluster, topic: str, group: str, faults: Faults
     ) -> None:
-        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener, others = Listener(), Listener()
         zombie = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, zombie)
@@ -257,7 +257,7 @@ class TransactionsContract:
         successor.commit({0: Commit(1, "its successor's")})
         assert is_refused()
         settled(cluster, topic)
-        assert cluster.committed(group, topic) == {0: Commit(1, "its successor's")}
+        assert cluster.groups.committed(group, topic) == {0: Commit(1, "its successor's")}
         assert read_all(cluster, topic) == []
         writer.close()
         successor.close()

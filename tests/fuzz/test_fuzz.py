@@ -149,7 +149,7 @@ def test_a_commit_is_taken_or_refused_by_all_alike_and_repair_mends_it(commit: t
         with queue.producer() as producer:
             for number in range(10):
                 producer.put(f"k{number}", b"1")
-        cluster.commit(queue.definition.group, "prices", {0: Commit(*commit)})
+        cluster.groups.commit(queue.definition.group, "prices", {0: Commit(*commit)})
         found = queue.repair(dry_run=True).found
         for damage in found:
             harmless(str(damage.error))

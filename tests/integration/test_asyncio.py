@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def queue(kafka_cluster: KafkaCluster, topic_name: str) -> LastValueQueue[str]:
-    kafka_cluster.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.create(topic_name, partitions=1, config={"cleanup.policy": "compact"})
     return LastValueQueue(topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster)
 
 

@@ -71,7 +71,7 @@ def readable(broker: SecureBroker, user: str) -> bool:
     """Whether the broker knows of the rights of the user yet."""
     try:
         with LastValueQueue.open("prices", config=broker.config(user)) as queue:
-            queue.cluster.committed("lvq.prices", "prices")
+            queue.cluster.groups.committed("lvq.prices", "prices")
     except Unauthorized:
         return False
     return True
@@ -320,7 +320,7 @@ def test_a_missing_topic_is_named_by_every_reader_and_writer(plain: str, tmp_pat
     assert isinstance(error.__cause__, TopicNotFound)
     assert error.__cause__.topic == "nowhere"
     gone = LastValueQueue.declare("gone", key_header="ticker", bootstrap_servers=plain)
-    gone.cluster.delete_topic("gone")
+    gone.cluster.topics.delete("gone")
     for call in (gone.consumer, lambda: enter(gone.view()), lambda: enter(gone.browser())):
         error = error_of(call, AT_ONCE)
         assert isinstance(error, TopicNotFound)
@@ -337,7 +337,7 @@ def test_declarations_that_cannot_be_are_told_apart(plain: str, tmp_path: Path) 
         return lambda: LastValueQueue.declare(name, key_header=key_header, bootstrap_servers=plain, **options)
 
     with LastValueQueue.open("prices", bootstrap_servers=plain) as queue:
-        queue.cluster.create_topic("plain", partitions=1, config={})
+        queue.cluster.topics.create("plain", partitions=1, config={})
     mismatch = error_of(declare("plain"), AT_ONCE)
     assert isinstance(mismatch, TopicMismatch)
     assert mismatch.settings == {"cleanup.policy": ("compact", "delete")}
@@ -361,7 +361,7 @@ def test_declarations_that_cannot_be_are_told_apart(plain: str, tmp_path: Path) 
 
 def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain: str, tmp_path: Path) -> None:
     queue = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
-    assert queue.cluster.delete_group("lvq.forgotten")
+    assert queue.cluster.groups.delete("lvq.forgotten")
     again = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
     for one in (queue, again):
         error = error_of(one.consumer, AT_ONCE)

@@ -74,7 +74,7 @@ def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
         with pytest.raises(RuntimeError, match="view does not hold the newest value of every key of the topic small"):
             measure(broker.bootstrap_servers, replace(topic, content=other), "view")
     finally:
-        kafka_cluster.delete_topic(topic.name)
+        kafka_cluster.topics.delete(topic.name)
 
 
 def test_a_compacted_backlog_is_compared_with_what_other_brokers_conflated() -> None:

@@ -33,7 +33,7 @@ class World:
     def __init__(self, cluster: KafkaCluster, topic: str, partitions: int) -> None:
         self.cluster = cluster
         self.definition = QueueDefinition(name=topic, topic=topic, key_header=None)
-        cluster.create_topic(topic, partitions=partitions, config={"cleanup.policy": "compact"})
+        cluster.topics.create(topic, partitions=partitions, config={"cleanup.policy": "compact"})
         declare_group(cluster, self.definition.group, topic)
 
     def send(self, *records: tuple[str, str | None]) -> None:
@@ -47,11 +47,11 @@ class World:
             receipt.result(0)
 
     def committed(self) -> dict[int, int]:
-        found = self.cluster.committed(self.definition.group, self.definition.topic)
+        found = self.cluster.groups.committed(self.definition.group, self.definition.topic)
         return {partition: commit.offset for partition, commit in found.items()}
 
     def ends(self) -> dict[int, int]:
-        return self.cluster.end_offsets(self.definition.topic)
+        return self.cluster.logs.end_offsets(self.definition.topic)
 
     @contextmanager
     def consuming(
@@ -129,7 +129,7 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
     four_partitions: World,
 ) -> None:
     cluster, out = four_partitions.cluster, f"{four_partitions.definition.topic}.out"
-    cluster.create_topic(out, partitions=1, config={})
+    cluster.topics.create(out, partitions=1, config={})
     four_partitions.send(*((f"k{number % 400}", str(number)) for number in range(2_000)))
     kept: list[str] = []
     moved: list[str] = []
@@ -153,14 +153,14 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
     assert four_partitions.committed() == four_partitions.ends()
     settled(cluster, out)
     assert [value for _, value in pairs(read_all(cluster, out))] == moved
-    cluster.delete_topic(out)
+    cluster.topics.delete(out)
 
 
 def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every_transaction(
     one_partition: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster, dead = one_partition.cluster, f"{one_partition.definition.topic}.dead"
-    cluster.create_topic(dead, partitions=1, config={"max.message.bytes": "10000"})
+    cluster.topics.create(dead, partitions=1, config={"max.message.bytes": "10000"})
     value = "v" * 9_900
     one_partition.send(("a", value))
 
@@ -184,7 +184,7 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every
     [letter] = read_all(cluster, dead)
     assert (letter.value, letter.headers) == (value.encode(), ())
     assert "has no room for headers" in caplog.text
-    cluster.delete_topic(dead)
+    cluster.topics.delete(dead)
 
 
 def test_aborted_transactions_and_markers_at_the_end_of_the_log_hold_nothing_up(one_partition: World) -> None:
@@ -322,7 +322,7 @@ def test_the_new_consumer_protocol_shares_and_takes_over_as_well(four_partitions
 def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_partition: World, protocol: str) -> None:
     cluster, out = one_partition.cluster, f"{one_partition.definition.topic}.out"
     properties = {"classic": {"session.timeout.ms": 6000}, "consumer": {"group.protocol": "consumer"}}[protocol]
-    cluster.create_topic(out, partitions=1, config={})
+    cluster.topics.create(out, partitions=1, config={})
     one_partition.send(("a", "a"))
 
     def producer(name: str) -> Producer[Any]:
@@ -356,13 +356,13 @@ def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_parti
     settled(cluster, out)
     assert pairs(read_all(cluster, out)) == [("a", "its successor's")]
     assert one_partition.committed() == {0: 1}
-    cluster.delete_topic(out)
+    cluster.topics.delete(out)
 
 
 def test_r17_an_undeclared_queue_and_one_whose_group_was_deleted_are_errors(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=2, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.create(topic_name, partitions=2, config={"cleanup.policy": "compact"})
     definition = QueueDefinition(name=topic_name, topic=topic_name, key_header=None)
     with pytest.raises(GroupNotFound):
         Consumer(kafka_cluster, definition, TEXT)
@@ -370,7 +370,7 @@ def test_r17_an_undeclared_queue_and_one_whose_group_was_deleted_are_errors(
     assert not declare_group(kafka_cluster, definition.group, topic_name)
     with Consumer(kafka_cluster, definition, TEXT) as consumer:
         eventually(lambda: consumer.stats.partitions == (0, 1), 30)
-    assert kafka_cluster.delete_group(definition.group)
+    assert kafka_cluster.groups.delete(definition.group)
     with pytest.raises(GroupNotFound, match="expired or was deleted"):
         Consumer(kafka_cluster, definition, TEXT)
 
@@ -379,7 +379,7 @@ def test_r17_partitions_that_are_added_under_a_consumer_stop_it_with_a_reason(on
     one_partition.send(("a", "a"))
     with one_partition.consuming({"topic.metadata.refresh.interval.ms": 500}) as consumer:
         take(consumer).ack(wait=True, timeout=30)
-        one_partition.cluster.add_partitions(one_partition.definition.topic, 2)
+        one_partition.cluster.topics.add_partitions(one_partition.definition.topic, 2)
         with pytest.raises(PartitionsAdded, match="partition 1"):
             take(consumer)
 
@@ -416,5 +416,5 @@ def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
             with take(consumer, 60) as delivery:
                 rest.add(delivery.value)
         assert rest <= {"b1", "a2"} | again
-    assert world.committed() == world.ends()
+    assert world.groups.committed() == world.ends()
     cluster.close()

@@ -52,7 +52,7 @@ def test_g12_it_hands_out_nothing_older_than_what_was_consumed_meanwhile_and_goe
     kafka_cluster: KafkaCluster, topic_name: str, protocol: str
 ) -> None:
     servers = kafka_cluster.config.bootstrap_servers
-    kafka_cluster.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.create(topic_name, partitions=1, config={"cleanup.policy": "compact"})
     declare_group(kafka_cluster, f"lvq.{topic_name}", topic_name)
     put(kafka_cluster, topic_name, "held", "held")
     with Cable(servers) as cable, consuming(cable.bootstrap_servers, protocol, topic_name) as first:
@@ -76,5 +76,5 @@ def test_g12_it_hands_out_nothing_older_than_what_was_consumed_meanwhile_and_goe
         delivery.ack(wait=True, timeout=60)
         with pytest.raises(LockLost):
             held.ack()
-    commit = kafka_cluster.committed(f"lvq.{topic_name}", topic_name)[0]
+    commit = kafka_cluster.groups.committed(f"lvq.{topic_name}", topic_name)[0]
     assert commit.offset == 4

@@ -199,8 +199,8 @@ def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluste
     receipts: list[Receipt] = []
     enough = Event()
     with LastValueQueue.declare("replicated", key_header="k", value=TEXT, bootstrap_servers=servers) as queue:
-        assert queue.cluster.describe_topic("replicated").replication_factor == 3
-        eventually(lambda: queue.cluster.topic_config("replicated")["min.insync.replicas"] == "2")  # once all know
+        assert queue.cluster.topics.describe("replicated").replication_factor == 3
+        eventually(lambda: queue.cluster.topics.config("replicated")["min.insync.replicas"] == "2")  # once all know
 
         def feed() -> None:
             while not enough.wait(0.001):

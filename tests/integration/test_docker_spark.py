@@ -113,7 +113,7 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
         second = cluster.submit("refresh.py", "prices", "--store", "/data/store")
         refreshed = cluster.finished_tasks()
         snapshot = cluster.submit("snapshot.py", "prices", "--output", "/data/snapshot", executors=2)
-        ends = queue.cluster.end_offsets(queue.topic)
+        ends = queue.cluster.logs.end_offsets(queue.topic)
 
     assert (first["version"], first["kind"], first["rows"]) == (1, "full", 20)
     assert (second["version"], second["kind"], second["rows"]) == (2, "delta", 20)
@@ -146,7 +146,7 @@ def test_a_job_runs_on_kubernetes_with_a_driver_and_executors_of_the_image(clust
         for number in range(40):
             producer.put(f"k{number % 20}", str(number))
         producer.flush()
-        ends = queue.cluster.end_offsets(queue.topic)
+        ends = queue.cluster.logs.end_offsets(queue.topic)
     job = ("local:///opt/lvq/jobs/snapshot.py", "cells", "--format", "noop", "--mode", "overwrite", "--output", "none")
 
     with kubernetes(cluster.image, cluster.compose.network("kafka"), user="4242:0", folder=tmp_path) as pods:

@@ -70,7 +70,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
 ) -> None:
     before = maps(queue)
     forget(queue, 0, 1)
-    assert queue.cluster.member_count(queue.definition.group) == 0
+    assert queue.cluster.groups.member_count(queue.definition.group) == 0
     for use in (queue.consumer, queue.stats, queue.purge, lambda: queue.reset("latest")):
         with pytest.raises(GroupNotFound, match="has expired") as caught:
             use()

@@ -29,7 +29,7 @@ class Group:
         self.cluster = cluster
         self.protocol = protocol
         self.definition = QueueDefinition(name=topic, topic=topic, key_header=None)
-        cluster.create_topic(topic, partitions=4, config={"cleanup.policy": "compact"})
+        cluster.topics.create(topic, partitions=4, config={"cleanup.policy": "compact"})
         declare_group(cluster, self.definition.group, topic)
         with Producer(cluster, topic, key_header=None, value=TEXT) as producer:
             for key in KEYS:
@@ -49,8 +49,8 @@ class Group:
             yield consumer, cluster
 
     def all_done(self) -> bool:
-        committed = self.cluster.committed(self.definition.group, self.definition.topic)
-        ends = self.cluster.end_offsets(self.definition.topic)
+        committed = self.cluster.groups.committed(self.definition.group, self.definition.topic)
+        ends = self.cluster.logs.end_offsets(self.definition.topic)
         return {partition: commit.offset for partition, commit in committed.items()} == ends
 
 

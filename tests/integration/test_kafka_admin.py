@@ -18,9 +18,9 @@ COMPACT = {"cleanup.policy": "compact"}
 
 
 def test_a_created_topic_can_be_used_at_once(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=12, config=COMPACT)
-    assert kafka_cluster.end_offsets(topic_name, timeout=1) == dict.fromkeys(range(12), 0)
-    assert kafka_cluster.start_offsets(topic_name, timeout=1) == dict.fromkeys(range(12), 0)
+    kafka_cluster.topics.create(topic_name, partitions=12, config=COMPACT)
+    assert kafka_cluster.logs.end_offsets(topic_name, timeout=1) == dict.fromkeys(range(12), 0)
+    assert kafka_cluster.logs.start_offsets(topic_name, timeout=1) == dict.fromkeys(range(12), 0)
     writer = kafka_cluster.writer()
     assert writer.append(topic_name, b"k", b"v").result(10).topic == topic_name
     writer.close()
@@ -31,7 +31,7 @@ def test_of_many_who_create_a_topic_at_once_one_has_created_it(kafka_cluster: Ka
 
     def create() -> bool:
         start.wait(10)
-        return kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        return kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
 
     with ThreadPoolExecutor(4) as pool:
         outcomes = [future.result(30) for future in [pool.submit(create) for _ in range(4)]]
@@ -40,29 +40,29 @@ def test_of_many_who_create_a_topic_at_once_one_has_created_it(kafka_cluster: Ka
 
 def test_a_deleted_topic_is_gone_and_its_name_free_at_once(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     for partitions in (1, 3):
-        assert kafka_cluster.create_topic(topic_name, partitions=partitions, config=COMPACT)
-        assert kafka_cluster.describe_topic(topic_name).partitions == partitions
-        kafka_cluster.delete_topic(topic_name)
+        assert kafka_cluster.topics.create(topic_name, partitions=partitions, config=COMPACT)
+        assert kafka_cluster.topics.describe(topic_name).partitions == partitions
+        kafka_cluster.topics.delete(topic_name)
         with pytest.raises(TopicNotFound):
-            kafka_cluster.describe_topic(topic_name)
+            kafka_cluster.topics.describe(topic_name)
 
 
 def test_what_the_cluster_refuses_is_told_in_its_words(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     with pytest.raises(ConfigError, match=r"cleanup\.policy"):
-        kafka_cluster.create_topic(topic_name, partitions=1, config={"cleanup.policy": "sometimes"})
+        kafka_cluster.topics.create(topic_name, partitions=1, config={"cleanup.policy": "sometimes"})
     with pytest.raises(ConfigError, match="replication factor"):
-        kafka_cluster.create_topic(topic_name, partitions=1, replication_factor=9, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, replication_factor=9, config=COMPACT)
     with pytest.raises(ConfigError, match="invalid"):
-        kafka_cluster.create_topic("a/b", partitions=1, config=COMPACT)
+        kafka_cluster.topics.create("a/b", partitions=1, config=COMPACT)
     with pytest.raises(ConfigError):
-        kafka_cluster.describe_topic("")
+        kafka_cluster.topics.describe("")
     with pytest.raises(ConfigError, match=r"log\.cleaner\.backoff\.ms"):
-        kafka_cluster.alter_broker_config({"log.cleaner.backoff.ms": "soon"})
+        kafka_cluster.brokers.alter_config({"log.cleaner.backoff.ms": "soon"})
 
 
 def test_offsets_are_told_without_waiting_for_a_reader_that_waits(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     """On the reader's own connection the question would queue behind its fetch (ktables: half a second)."""
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     reader = kafka_cluster.reader(topic_name, {0: 0})
     stop = threading.Event()
 
@@ -75,7 +75,7 @@ def test_offsets_are_told_without_waiting_for_a_reader_that_waits(kafka_cluster:
     times = []
     for _ in range(20):
         started = time.perf_counter()
-        kafka_cluster.end_offsets(topic_name)
+        kafka_cluster.logs.end_offsets(topic_name)
         times.append(time.perf_counter() - started)
     stop.set()
     waiting.join(10)
@@ -84,29 +84,29 @@ def test_offsets_are_told_without_waiting_for_a_reader_that_waits(kafka_cluster:
 
 
 def test_added_partitions_have_offsets_at_once(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
-    assert kafka_cluster.end_offsets(topic_name) == {0: 0}
-    kafka_cluster.add_partitions(topic_name, 3)
-    assert kafka_cluster.end_offsets(topic_name, timeout=1) == {0: 0, 1: 0, 2: 0}
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
+    assert kafka_cluster.logs.end_offsets(topic_name) == {0: 0}
+    kafka_cluster.topics.add_partitions(topic_name, 3)
+    assert kafka_cluster.logs.end_offsets(topic_name, timeout=1) == {0: 0, 1: 0, 2: 0}
 
 
 def test_a_topic_that_is_created_anew_with_fewer_partitions_after_they_were_counted_has_ends(
     kafka_cluster: KafkaCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=3, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=3, config=COMPACT)
     counted = kafka_cluster._admin._describe(topic_name, time.monotonic() + 10)
-    kafka_cluster.delete_topic(topic_name)
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.delete(topic_name)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     describe, stale = kafka_cluster._admin._describe, [counted]
     monkeypatch.setattr(kafka_cluster._admin, "_describe", lambda *how: stale.pop() if stale else describe(*how))
-    assert kafka_cluster.end_offsets(topic_name) == {0: 0}
+    assert kafka_cluster.logs.end_offsets(topic_name) == {0: 0}
     assert not stale
 
 
 def test_many_threads_may_ask_at_once(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=2, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=2, config=COMPACT)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: kafka_cluster.end_offsets(topic_name), range(100)))
+        answers = list(pool.map(lambda _: kafka_cluster.logs.end_offsets(topic_name), range(100)))
     assert answers == [{0: 0, 1: 0}] * 100
 
 
@@ -115,11 +115,11 @@ def test_a_cluster_that_falls_silent_after_its_topic_was_described_is_not_taken_
 ) -> None:
     """librdkafka 2.16.0 then answers as if all was well; a barrier up to such an end would be reached at once."""
     cluster = KafkaCluster(private_broker.bootstrap_servers)
-    cluster.create_topic("prices", partitions=2, config=COMPACT)
+    cluster.topics.create("prices", partitions=2, config=COMPACT)
 
     def nobody_answers() -> bool:
         try:
-            assert cluster.end_offsets("prices", partitions=2, timeout=0.3) == {0: 0, 1: 0}
+            assert cluster.logs.end_offsets("prices", partitions=2, timeout=0.3) == {0: 0, 1: 0}
         except BrokerUnavailable:
             return True
         return False

@@ -34,7 +34,7 @@ class KafkaFaults:
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
         # What a delete is kept for is settled when the cleaner first meets it: by 0 it can go at the next call.
-        self._cluster.alter_topic_config(topic, {"delete.retention.ms": "0"})
+        self._cluster.topics.alter_config(topic, {"delete.retention.ms": "0"})
         force_compaction(self._cluster, topic, drop_tombstones=drop_tombstones)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
@@ -87,7 +87,7 @@ def group(cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
     group = f"lvq.{topic_name}"
     yield group
     with suppress(TransportError):  # a failed test may leave members behind; they go with the process
-        cluster.delete_group(group)
+        cluster.groups.delete(group)
 
 
 class TestAppending(AppendingContract):

@@ -29,7 +29,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 def described(cluster: KafkaCluster, topic: str) -> TopicDescription | None:
     """The description, or None while the broker has not heard of the ACL."""
     with suppress(Unauthorized):
-        return cluster.describe_topic(topic)
+        return cluster.topics.describe(topic)
     return None
 
 
@@ -37,7 +37,7 @@ class TestNobodyThere:
     def test_no_broker_is_reported_with_its_address_and_what_to_check(self) -> None:
         cluster = KafkaCluster(NOWHERE)
         with pytest.raises(BrokerUnavailable, match=NOWHERE) as caught:
-            cluster.describe_topic("prices", timeout=0.5)
+            cluster.topics.describe("prices", timeout=0.5)
         assert caught.value.retriable
         assert "Connection refused" in str(caught.value)
         assert "broker runs" in caught.value.hint
@@ -47,7 +47,7 @@ class TestNobodyThere:
         cluster = KafkaCluster(NOWHERE)
         started = time.monotonic()
         with pytest.raises(BrokerUnavailable):
-            cluster.end_offsets("prices", timeout=0.5)
+            cluster.logs.end_offsets("prices", timeout=0.5)
         assert time.monotonic() - started < 2
         cluster.close()
 
@@ -80,7 +80,7 @@ class TestRefused:
         cluster = KafkaCluster(config)
         started = time.monotonic()
         with pytest.raises(AuthenticationFailed) as caught:
-            cluster.describe_topic("alice-prices", timeout=30)
+            cluster.topics.describe("alice-prices", timeout=30)
         assert time.monotonic() - started < 10  # it does not wait for what cannot come
         assert not caught.value.retriable
         assert PASSWORD not in str(caught.value)
@@ -131,14 +131,14 @@ class TestRefused:
 class TestAllowed:
     def test_the_right_password_and_authority_get_through(self, secure: SecureBroker) -> None:
         cluster = KafkaCluster(secure.config())
-        assert cluster.create_topic("alice-open", partitions=1, config=COMPACT)
-        assert cluster.describe_topic("alice-open").partitions == 1
+        assert cluster.topics.create("alice-open", partitions=1, config=COMPACT)
+        assert cluster.topics.describe("alice-open").partitions == 1
         writer = cluster.writer()
         position = writer.append("alice-open", b"k", b"v").result(20)
         writer.close()
         reader = cluster.reader("alice-open", {0: 0})
         assert eventually(lambda: len(reader.poll(0.1).batch)) == 1
-        assert cluster.end_offsets("alice-open") == {0: position.offset + 1}
+        assert cluster.logs.end_offsets("alice-open") == {0: position.offset + 1}
         reader.close()
         cluster.close()
 
@@ -155,20 +155,20 @@ class TestForbidden:
     @pytest.fixture
     def topic(self, secure: SecureBroker) -> str:
         cluster = KafkaCluster(secure.plain)
-        cluster.create_topic("alice-prices", partitions=1, config=COMPACT)
+        cluster.topics.create("alice-prices", partitions=1, config=COMPACT)
         cluster.close()
         return "alice-prices"
 
     def test_every_question_about_a_topic_is_refused_with_its_name(self, cluster: KafkaCluster, topic: str) -> None:
         for call in (
-            lambda: cluster.describe_topic(topic),
-            lambda: cluster.topic_config(topic),
-            lambda: cluster.start_offsets(topic),
-            lambda: cluster.end_offsets(topic),
-            lambda: cluster.delete_topic(topic),
-            lambda: cluster.alter_topic_config(topic, COMPACT),
-            lambda: cluster.add_partitions(topic, 3),
-            lambda: cluster.create_topic("alice-new", partitions=1, config=COMPACT),
+            lambda: cluster.topics.describe(topic),
+            lambda: cluster.topics.config(topic),
+            lambda: cluster.logs.start_offsets(topic),
+            lambda: cluster.logs.end_offsets(topic),
+            lambda: cluster.topics.delete(topic),
+            lambda: cluster.topics.alter_config(topic, COMPACT),
+            lambda: cluster.topics.add_partitions(topic, 3),
+            lambda: cluster.topics.create("alice-new", partitions=1, config=COMPACT),
         ):
             with pytest.raises(Unauthorized, match="'alice-") as caught:
                 call()
@@ -182,9 +182,9 @@ class TestForbidden:
         cluster = KafkaCluster(secure.config(user="carol"))
         assert eventually(lambda: described(cluster, topic)).partitions == 1
         with pytest.raises(Unauthorized, match=f"settings of topic '{topic}'"):
-            cluster.topic_config(topic)
+            cluster.topics.config(topic)
         with pytest.raises(Unauthorized, match=r"lvq\.prices"):
-            cluster.committed("lvq.prices", topic)
+            cluster.groups.committed("lvq.prices", topic)
         reader = cluster.reader(topic, {0: 0})
         with pytest.raises(Unauthorized, match=topic):
             eventually(lambda: reader.poll(0.1).positions)

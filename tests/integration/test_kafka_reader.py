@@ -36,7 +36,7 @@ class TestPositions:
     def test_a_log_that_ends_in_markers_is_read_to_its_true_end(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a")
         for _ in range(3):
             abort(kafka_cluster, topic_name)
@@ -49,7 +49,7 @@ class TestPositions:
     def test_a_log_that_begins_with_what_was_aborted_is_read_to_its_true_end(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         abort(kafka_cluster, topic_name)
         reader = kafka_cluster.reader(topic_name, {0: 0})
         assert follow(reader, {0: 2}) == []
@@ -58,7 +58,7 @@ class TestPositions:
     def test_an_idle_partition_reports_the_end_of_an_open_transaction(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a", "b")
         writer = kafka_cluster.writer(transactional_id=topic_name)
         writer.begin_transaction()
@@ -66,8 +66,8 @@ class TestPositions:
         reader = kafka_cluster.reader(topic_name, {0: 0})
         assert len(follow(reader, {0: 2})) == 2
         eventually(lambda: reader.poll(0.1).positions)  # it is told that it stands at the last stable offset
-        assert kafka_cluster.end_offsets(topic_name) == {0: 3}
-        assert kafka_cluster.end_offsets(topic_name, stable=True) == {0: 2}
+        assert kafka_cluster.logs.end_offsets(topic_name) == {0: 3}
+        assert kafka_cluster.logs.end_offsets(topic_name, stable=True) == {0: 2}
         writer.abort_transaction(20)
         assert follow(reader, {0: 4}) == []
         writer.begin_transaction()
@@ -80,11 +80,11 @@ class TestPositions:
     def test_a_partition_that_was_added_is_read_while_the_others_go_on(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=2, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=2, config=COMPACT)
         put(kafka_cluster, topic_name, "a", partition=0)
         reader = kafka_cluster.reader(topic_name, {0: 0, 1: 0})
         follow(reader, {0: 1, 1: 0})
-        kafka_cluster.add_partitions(topic_name, 4)
+        kafka_cluster.topics.add_partitions(topic_name, 4)
         reader.assign({2: 0, 3: 0})
         put(kafka_cluster, topic_name, "b", partition=0)
         put(kafka_cluster, topic_name, "c", partition=3)
@@ -95,7 +95,7 @@ class TestPositions:
     def test_holes_at_the_tail_of_a_compacted_log_are_crossed(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, *["a"] * 20, "b")
         force_compaction(kafka_cluster, topic_name)
         abort(kafka_cluster, topic_name)
@@ -107,15 +107,15 @@ class TestPositions:
 
 def stable_end(cluster: KafkaCluster, topic: str) -> dict[int, int] | None:
     """The end offsets, or None while a transaction's markers are still on their way."""
-    ends = cluster.end_offsets(topic)
-    return ends if ends == cluster.end_offsets(topic, stable=True) else None
+    ends = cluster.logs.end_offsets(topic)
+    return ends if ends == cluster.logs.end_offsets(topic, stable=True) else None
 
 
 class TestLosses:
     def test_data_loss_stays_until_the_partition_is_assigned_anew(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=2, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=2, config=COMPACT)
         put(kafka_cluster, topic_name, "a", partition=0)
         put(kafka_cluster, topic_name, "b", partition=1)
         reader = kafka_cluster.reader(topic_name, {0: 0, 1: 99})
@@ -131,14 +131,14 @@ class TestLosses:
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
         """A reader that read on in the new topic at its old position would miss the records before it."""
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a", "b")
         reader = kafka_cluster.reader(topic_name, {0: 0})
         follow(reader, {0: 2})
-        kafka_cluster.delete_topic(topic_name)
+        kafka_cluster.topics.delete(topic_name)
         with pytest.raises(TopicNotFound, match=topic_name):
             eventually(lambda: reader.poll(0.1) is None, 20)
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a", "b", "c", "d")
         with pytest.raises(TopicNotFound):
             reader.poll(1)
@@ -147,15 +147,15 @@ class TestLosses:
     def test_a_topic_that_is_replaced_by_a_shorter_one_is_data_loss(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a", "b", "c")
         reader = kafka_cluster.reader(topic_name, {0: 0})
         follow(reader, {0: 3})
-        before = kafka_cluster.describe_topic(topic_name).id
-        kafka_cluster.delete_topic(topic_name)
-        kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+        before = kafka_cluster.topics.describe(topic_name).id
+        kafka_cluster.topics.delete(topic_name)
+        kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a")
-        assert kafka_cluster.describe_topic(topic_name).id != before
+        assert kafka_cluster.topics.describe(topic_name).id != before
         with pytest.raises((DataLoss, TopicNotFound)):
             eventually(lambda: reader.poll(0.1) is None, 20)
         reader.close()
@@ -166,7 +166,7 @@ class TestOutages:
         self, private_broker: ProvidedBroker
     ) -> None:
         cluster = KafkaCluster(private_broker.bootstrap_servers)
-        cluster.create_topic("prices", partitions=1, config=COMPACT)
+        cluster.topics.create("prices", partitions=1, config=COMPACT)
         put(cluster, "prices", "a")
         reader = cluster.reader("prices", {0: 0})
         follow(reader, {0: 1})
@@ -175,7 +175,7 @@ class TestOutages:
             eventually(lambda: reader.poll(0.1) is None, 20)
         assert caught.value.retriable
         with pytest.raises(BrokerUnavailable):
-            cluster.end_offsets("prices", timeout=0.5)
+            cluster.logs.end_offsets("prices", timeout=0.5)
         private_broker.restart()
         assert eventually(lambda: ends_or_none(cluster), 30) == {0: 1}
         put(cluster, "prices", "b")
@@ -186,7 +186,7 @@ class TestOutages:
 
 def ends_or_none(cluster: KafkaCluster) -> dict[int, int] | None:
     try:
-        return cluster.end_offsets("prices", timeout=5)
+        return cluster.logs.end_offsets("prices", timeout=5)
     except BrokerUnavailable:
         return None
 

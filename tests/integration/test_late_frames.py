@@ -35,7 +35,7 @@ def queue(broker: ProvidedBroker, topic_name: str) -> Iterator[Queue]:
 
 
 def stored(queue: Queue) -> CommitMap:
-    commit = queue.cluster.committed(queue.definition.group, queue.topic, decided=False)[0]
+    commit = queue.cluster.groups.committed(queue.definition.group, queue.topic, decided=False)[0]
     return CommitMap.decode(commit.offset, commit.metadata)
 
 

@@ -43,27 +43,27 @@ def cut(broker: EmbeddedBroker, topic: str) -> None:
 
 def test_a_log_that_lost_records_shows_it_however_far_it_has_grown_since(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=2, config=COMPACT)
+        cluster.topics.create("prices", partitions=2, config=COMPACT)
         put(cluster, "prices", *map(str, range(40)))
-        first = cluster.stable_ends("prices")
+        first = cluster.logs.stable_ends("prices")
         own_broker.kill()
         own_broker.restart()
         put(cluster, "prices", *map(str, range(40)))
-        second = cluster.stable_ends("prices", timeout=30)
+        second = cluster.logs.stable_ends("prices", timeout=30)
         assert second[0].leader_epoch > first[0].leader_epoch
-        cluster.check_uncut("prices", first)  # another epoch is nothing bad
-        cluster.check_uncut("prices", second)
+        cluster.logs.check_uncut("prices", first)  # another epoch is nothing bad
+        cluster.logs.check_uncut("prices", second)
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        shorter = cluster.stable_ends("prices", timeout=30)
+        shorter = cluster.logs.stable_ends("prices", timeout=30)
         assert 0 < shorter[0].offset < second[0].offset
         put(cluster, "prices", *map(str, range(80)))
-        assert cluster.end_offsets("prices")[0] > second[0].offset
+        assert cluster.logs.end_offsets("prices")[0] > second[0].offset
         with pytest.raises(DataLoss, match=r"partition 0.*truncation"):
-            cluster.check_uncut("prices", second)
-        cluster.check_uncut("prices", shorter)
-        cluster.check_uncut("prices", {1: second[1]})
+            cluster.logs.check_uncut("prices", second)
+        cluster.logs.check_uncut("prices", shorter)
+        cluster.logs.check_uncut("prices", {1: second[1]})
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -83,7 +83,7 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        eventually(lambda: cluster.stable_ends("prices")[0].offset == 20, timeout=30)
+        eventually(lambda: cluster.logs.stable_ends("prices")[0].offset == 20, timeout=30)
         put(cluster, "prices", *(f"b{number}" for number in range(60)))
         for _ in range(2):
             with queue.consumer() as consumer, pytest.raises(DataLoss, match=r"up to 40, of which .* below 20"):
@@ -96,36 +96,36 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
 
 def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=1, config=COMPACT)
-        ends = cluster.stable_ends("prices")
+        cluster.topics.create("prices", partitions=1, config=COMPACT)
+        ends = cluster.logs.stable_ends("prices")
         own_broker.pause()
         with pytest.raises(TransportError) as caught:
-            cluster.check_uncut("prices", ends, timeout=1)
+            cluster.logs.check_uncut("prices", ends, timeout=1)
         assert caught.value.retriable
         own_broker.resume()
-        cluster.check_uncut("prices", ends, timeout=30)
+        cluster.logs.check_uncut("prices", ends, timeout=30)
 
 
 def test_where_a_log_was_overwritten_is_found_by_the_epochs_of_its_records(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=2, config=COMPACT)
+        cluster.topics.create("prices", partitions=2, config=COMPACT)
         put(cluster, "prices", *map(str, range(40)))
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        end = cluster.stable_ends("prices", timeout=30)[0]
+        end = cluster.logs.stable_ends("prices", timeout=30)[0]
         put(cluster, "prices", *map(str, range(80)))
         assert end.offset == 20
-        now = cluster.stable_ends("prices")
-        assert cluster.overwritten("prices", {0: LogEnd(40, 0), 1: LogEnd(40, 0)}) == {0: 20}
+        now = cluster.logs.stable_ends("prices")
+        assert cluster.logs.overwritten("prices", {0: LogEnd(40, 0), 1: LogEnd(40, 0)}) == {0: 20}
         for below in (1, 19, 20, 21, 22, 39, 100):
-            assert cluster.overwritten("prices", {0: LogEnd(below, 0)}) == ({0: 20} if below > 20 else {})
-            assert cluster.overwritten("prices", {0: LogEnd(below, now[0].leader_epoch)}) == {}
+            assert cluster.logs.overwritten("prices", {0: LogEnd(below, 0)}) == ({0: 20} if below > 20 else {})
+            assert cluster.logs.overwritten("prices", {0: LogEnd(below, now[0].leader_epoch)}) == {}
 
 
 def test_markers_of_a_later_epoch_overwrite_nothing(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=1, config=COMPACT)
+        cluster.topics.create("prices", partitions=1, config=COMPACT)
         writer = cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append("prices", b"k", b"v")
@@ -133,9 +133,9 @@ def test_markers_of_a_later_epoch_overwrite_nothing(own_broker: EmbeddedBroker) 
         own_broker.kill()
         own_broker.restart()
         writer.commit_transaction(30)
-        eventually(lambda: cluster.end_offsets("prices") == {0: 2}, timeout=30)
-        assert cluster.overwritten("prices", {0: LogEnd(2, 0)}, timeout=30) == {}
+        eventually(lambda: cluster.logs.end_offsets("prices") == {0: 2}, timeout=30)
+        assert cluster.logs.overwritten("prices", {0: LogEnd(2, 0)}, timeout=30) == {}
         put(cluster, "prices", "k")
-        assert cluster.overwritten("prices", {0: LogEnd(2, 0)}) == {}
-        assert cluster.overwritten("prices", {0: LogEnd(3, 0)}) == {0: 2}
+        assert cluster.logs.overwritten("prices", {0: LogEnd(2, 0)}) == {}
+        assert cluster.logs.overwritten("prices", {0: LogEnd(3, 0)}) == {0: 2}
         writer.close()

@@ -50,7 +50,7 @@ class Numbers:
 
 @contextmanager
 def numbers(cluster: KafkaCluster, servers: str, topic: str, limit: float = 1.0) -> Iterator[Numbers]:
-    cluster.create_topic(topic, partitions=1, config=COMPACT)
+    cluster.topics.create(topic, partitions=1, config=COMPACT)
     through = KafkaCluster(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
     producer = Producer(through, topic, key_header="n")
     sent = Numbers(producer)
@@ -139,7 +139,7 @@ def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
 ) -> None:
     servers = kafka_cluster.config.bootstrap_servers
     with HoldingCable(servers) as cable, numbers(kafka_cluster, cable.bootstrap_servers, topic_name) as sent:
-        first, end = len(sent.sent), kafka_cluster.end_offsets(topic_name)[0]
+        first, end = len(sent.sent), kafka_cluster.logs.end_offsets(topic_name)[0]
         cable.hold()
         on_the_line = sent.send(5)
         eventually(lambda: cable.held)
@@ -148,7 +148,7 @@ def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
         assert [type(receipt.exception(20)) for receipt in on_the_line] == [DeliveryUnknown] * 5
         if arrival == "before":
             cable.release()
-            eventually(lambda: kafka_cluster.end_offsets(topic_name)[0] > end)
+            eventually(lambda: kafka_cluster.logs.end_offsets(topic_name)[0] > end)
         cable.accept()
         sent.send_until_stored()
         if arrival == "after":

@@ -147,7 +147,7 @@ from lvq_kafka.kafka import KafkaCluster
 cluster = KafkaCluster(sys.argv[1])
 while True:
     try:
-        cluster.member_count("lvq.prices", timeout=1)
+        cluster.groups.member_count("lvq.prices", timeout=1)
     except TransportError as error:
         assert error.retriable
         print("no answer", flush=True)

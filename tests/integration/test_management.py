@@ -50,11 +50,11 @@ def other(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
     yield other
     other.drop()
     with suppress(TopicNotFound):
-        kafka_cluster.delete_topic(other.topic)
+        kafka_cluster.topics.delete(other.topic)
 
 
 def test_what_declare_commits_is_whole(kafka_cluster: KafkaCluster, queue: Queue) -> None:
-    described = kafka_cluster.describe_topic(queue.topic)
+    described = kafka_cluster.topics.describe(queue.topic)
     assert {one.partitions for one in maps(queue).values()} == {described.partitions} == {2}
     assert queue.repair(dry_run=True).found == ()
 
@@ -81,7 +81,9 @@ def test_a_queue_is_counted_purged_reset_and_expired(kafka_cluster: KafkaCluster
     assert queue.stats().depth == 0
     change = queue.reset(begin - 3600)
     assert {p: one.base for p, one in change.after.items()} == {0: 0, 1: 0}
-    assert {p: one.base for p, one in queue.reset(begin + 3600).after.items()} == kafka_cluster.end_offsets(queue.topic)
+    assert {p: one.base for p, one in queue.reset(begin + 3600).after.items()} == kafka_cluster.logs.end_offsets(
+        queue.topic
+    )
     assert queue.reset({1: 2}).after[1].base == 2
 
 
@@ -119,20 +121,20 @@ def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(
 ) -> None:
     put(queue, *(f"{number}=1" for number in range(20)))
     consume(queue, *map(str, range(20)))
-    kafka_cluster.add_partitions(queue.topic, 3)
+    kafka_cluster.topics.add_partitions(queue.topic, 3)
     with pytest.raises(PartitionsAdded, match="partition 2 after"):
         queue.stats()
     assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
     assert queue.stats().depth == 0
 
-    kafka_cluster.delete_group(queue.definition.group)
+    kafka_cluster.groups.delete(queue.definition.group)
     with pytest.raises(GroupNotFound, match="expired or was deleted"):
         queue.consumer().close()
     assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
     queue.repair("earliest")
     assert queue.stats().depth == 20
 
-    kafka_cluster.delete_group(queue.definition.group)
+    kafka_cluster.groups.delete(queue.definition.group)
     overwrite(queue, p0=said(queue, 1), p2=said(queue, 0))
     with pytest.raises(OffsetsExpired, match="expire one by one"):
         queue.stats()
@@ -146,7 +148,7 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_cluster: K
     with pytest.raises(DataLoss):
         queue.stats()
     queue.repair()
-    assert maps(queue)[0].end == kafka_cluster.end_offsets(queue.topic)[0]
+    assert maps(queue)[0].end == kafka_cluster.logs.end_offsets(queue.topic)[0]
 
     overwrite(queue, p1=Commit(1, "text of another kind"))
     with pytest.raises(CommitMapRefused):
@@ -155,8 +157,8 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_cluster: K
     assert maps(queue)[1].base == 1
 
     old = commits(queue)
-    kafka_cluster.delete_topic(queue.topic)
-    kafka_cluster.create_topic(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.delete(queue.topic)
+    kafka_cluster.topics.create(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
     eventually(lambda: commits(queue) == {})  # a broker forgets the commits with the topic
     with pytest.raises(GroupNotFound, match="deleted and created again"):
         queue.stats()
@@ -207,7 +209,7 @@ def test_what_is_consumed_is_reclaimed(kafka_cluster: KafkaCluster, queue: Queue
     overwrite(queue, p0=said(queue, 3), p1=said(queue, 2, 1, 1))
     assert queue.reclaim(dry_run=True).after == {0: 3, 1: 2}
     assert queue.reclaim().offsets == 5
-    assert kafka_cluster.start_offsets(queue.topic) == {0: 3, 1: 2}
+    assert kafka_cluster.logs.start_offsets(queue.topic) == {0: 3, 1: 2}
     assert queue.stats().depth == len(drained(queue)) == 14
     with pytest.raises(TopicMismatch, match="compact"):
         other.reclaim()

@@ -65,7 +65,7 @@ def test_g15_a_keys_home_is_where_the_java_producer_puts_it(vectors: dict[bytes,
 def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
     vectors: dict[bytes, list[int]], kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.create(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
     with Producer(kafka_cluster, topic_name, key_header="key") as producer:
         put = {key: producer.put(key, b"v") for key in vectors}
         sent = {key: producer.send(Message(b"v", headers={"key": key})) for key in vectors}
@@ -79,7 +79,7 @@ def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
 def test_g15_a_transactional_producer_does_too(
     vectors: dict[bytes, list[int]], kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    kafka_cluster.topics.create(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
     with (
         Producer(kafka_cluster, topic_name, key_header="key", transactional_id=topic_name) as producer,
         producer.transaction(),

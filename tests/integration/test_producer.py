@@ -24,14 +24,14 @@ COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime
 
 def read(cluster: KafkaCluster, topic: str) -> list[Record]:
     """All committed records, by partition and offset."""
-    reader = cluster.reader(topic, cluster.start_offsets(topic))
-    records = follow(reader, cluster.end_offsets(topic), 30)
+    reader = cluster.reader(topic, cluster.logs.start_offsets(topic))
+    records = follow(reader, cluster.logs.end_offsets(topic), 30)
     reader.close()
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def test_messages_lie_in_the_log_as_they_were_sent(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         receipts = [
             producer.send(Message(b"118.50", headers={"ticker": "IBM", "ttl": 60_000, "none": None})),
@@ -54,7 +54,7 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_cluster: KafkaCluster, 
 
 
 def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=4, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=4, config=COMPACT)
     called: list[Receipt] = []
     with Producer(kafka_cluster, topic_name, key_header="n") as producer:
         receipts = []
@@ -71,7 +71,7 @@ def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_cluster: K
 def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     seconds: list[float] = []
     told: list[float] = []
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
@@ -91,7 +91,7 @@ def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(
 
 
 def test_sends_can_be_awaited_one_by_one_and_together(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
 
     async def use() -> list[float]:
         seconds = []
@@ -113,7 +113,7 @@ def test_g14_acknowledged_messages_outlive_the_broker_once_and_in_order(
     private_broker: ProvidedBroker, fault: str
 ) -> None:
     cluster = KafkaCluster(private_broker.bootstrap_servers)
-    cluster.create_topic("prices", partitions=1, config=COMPACT)
+    cluster.topics.create("prices", partitions=1, config=COMPACT)
     receipts = []
     with Producer(cluster, "prices", key_header="ticker") as producer:
         for number in range(3000):
@@ -166,7 +166,7 @@ def test_a_message_for_a_missing_topic_says_so_on_leaving_the_context(broker: Pr
 def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
+    kafka_cluster.topics.create(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client takes 1048588"):
             producer.put("IBM", b"v" * 1_048_588)
@@ -179,14 +179,14 @@ def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
 def test_a_message_as_large_as_a_broker_takes_by_default_passes_the_client(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # none of them in a batch with another
         assert [receipt.result(20).offset for receipt in receipts] == [0, 1, 2]
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=3, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=3, config=COMPACT)
 
     def fail() -> None:
         with producer.transaction():
@@ -202,7 +202,9 @@ def test_a_transaction_is_seen_whole_or_not_at_all(kafka_cluster: KafkaCluster, 
                 producer.put(key, b"1")
         with producer.transaction():
             producer.delete("a")
-    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    eventually(
+        lambda: kafka_cluster.logs.end_offsets(topic_name, stable=True) == kafka_cluster.logs.end_offsets(topic_name)
+    )
     records = read(kafka_cluster, topic_name)
     assert len(records) == 7
     assert {record.key: record.value for record in records} == {b"a": None, **{key.encode(): b"1" for key in "bcdef"}}
@@ -211,7 +213,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(kafka_cluster: KafkaCluster, 
 def test_a_producer_that_was_fenced_off_learns_it_in_every_way_by_the_same_code(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
 
     def open_producer() -> Producer[bytes]:
         return Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name)
@@ -241,12 +243,14 @@ def test_a_producer_that_was_fenced_off_learns_it_in_every_way_by_the_same_code(
     zombie.close()
     with successors[0] as successor, successor.transaction():
         successor.put("a", b"2")
-    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    eventually(
+        lambda: kafka_cluster.logs.end_offsets(topic_name, stable=True) == kafka_cluster.logs.end_offsets(topic_name)
+    )
     assert [record.value for record in read(kafka_cluster, topic_name)] == [b"1", b"2"]
 
 
 def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    kafka_cluster.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
+    kafka_cluster.topics.create(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
 
     def send() -> None:
         with producer.transaction():
@@ -267,5 +271,7 @@ def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_cluster: 
         with pytest.raises(MessageTooLarge):
             send()
         eventually(send_again)
-    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    eventually(
+        lambda: kafka_cluster.logs.end_offsets(topic_name, stable=True) == kafka_cluster.logs.end_offsets(topic_name)
+    )
     assert [record.value for record in read(kafka_cluster, topic_name)] == [b"1"]

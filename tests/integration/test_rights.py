@@ -59,7 +59,7 @@ class Stage:
             LastValueQueue.open(self.name, cluster=self.admin).drop()
         if topic:
             with suppress(TopicNotFound):
-                self.admin.delete_topic(self.name)
+                self.admin.topics.delete(self.name)
 
 
 def declare(stage: Stage) -> None:
@@ -78,10 +78,10 @@ def declare_on_a_topic(stage: Stage) -> None:
 
 def declare_the_first(stage: Stage) -> None:
     with suppress(TopicNotFound):
-        stage.admin.delete_topic(REGISTRY_TOPIC)
+        stage.admin.topics.delete(REGISTRY_TOPIC)
     with suppress(TopicNotFound):
-        stage.admin.delete_topic(stage.name)
-    stage.admin.delete_group(f"lvq.{stage.name}")
+        stage.admin.topics.delete(stage.name)
+    stage.admin.groups.delete(f"lvq.{stage.name}")
     stage.declare().close()
 
 
@@ -127,7 +127,7 @@ def consume(stage: Stage) -> None:
 
 def bury(stage: Stage) -> None:
     stage.put()
-    stage.admin.create_topic(f"{stage.name}.dlq", partitions=1, config={})
+    stage.admin.topics.create(f"{stage.name}.dlq", partitions=1, config={})
     with stage.open() as queue, queue.consumer(dead_letters=f"{stage.name}.dlq") as consumer:
         delivery = consumer.acquire(20)
         assert delivery is not None
@@ -223,7 +223,7 @@ def stage_for(user: str, name: str, secure: SecureBroker, admin: KafkaCluster) -
 def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaCluster) -> Iterator[Stage]:
     user = USERS[request.param]
     policy = {"cleanup.policy": "compact,delete" if "reclaims" in request.param else "compact"}
-    admin.create_topic(f"prices-{user}", partitions=1, config=policy)
+    admin.topics.create(f"prices-{user}", partitions=1, config=policy)
     with stage_for(user, f"prices-{user}", secure, admin) as stage:
         if "declares" not in request.param or "verifies" in request.param:
             stage.there()
@@ -259,5 +259,5 @@ def test_declare_leaves_nothing_behind_where_a_later_right_is_missing(
 
     eventually(names_it, 20)
     with pytest.raises(TopicNotFound):
-        admin.describe_topic(name)
-    assert admin.committed(f"lvq.{name}", name) == {}
+        admin.topics.describe(name)
+    assert admin.groups.committed(f"lvq.{name}", name) == {}

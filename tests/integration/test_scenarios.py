@@ -124,9 +124,9 @@ def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(
 
     with own_cluster(tmp_path) as cluster, declaring(cluster, "q") as declare:
         # The marker of a producer that the broker knows is kept.
-        cluster.cluster.alter_broker_config({"log.cleaner.backoff.ms": "100", "producer.id.expiration.ms": "1"})
+        cluster.cluster.brokers.alter_config({"log.cleaner.backoff.ms": "100", "producer.id.expiration.ms": "1"})
         eventually(cleaned, PATIENCE, every=0.05)
-        cluster.cluster.alter_topic_config("q", DELETES_STAY)
+        cluster.cluster.topics.alter_config("q", DELETES_STAY)
         check_what_is_left(declare(spec=spec), ends)
 
 

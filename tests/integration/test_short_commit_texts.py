@@ -53,7 +53,7 @@ def filled(cluster: KafkaCluster, name: str) -> World:
 
 
 def stored(queue: World) -> CommitMap:
-    commit = queue.cluster.committed(queue.definition.group, queue.definition.topic)[0]
+    commit = queue.cluster.groups.committed(queue.definition.group, queue.definition.topic)[0]
     return CommitMap.decode(commit.offset, commit.metadata)
 
 
@@ -103,7 +103,9 @@ def test_whoever_is_no_member_hears_that_and_not_how_long_a_text_may_be(queue: W
     with queue.consuming() as consumer:
         take(consumer)
         with pytest.raises(TransportError) as caught:
-            queue.cluster.commit(queue.definition.group, queue.definition.topic, {0: Commit(0, "x" * (_LIMIT + 1))})
+            queue.cluster.groups.commit(
+                queue.definition.group, queue.definition.topic, {0: Commit(0, "x" * (_LIMIT + 1))}
+            )
         assert caught.value.code == "UNKNOWN_MEMBER_ID"
 
 
@@ -154,7 +156,7 @@ def test_a_broker_that_takes_longer_texts_is_sent_longer_ones() -> None:
         cluster = KafkaCluster(broker.bootstrap_servers)
         world = World(cluster, "prices", 1)
         world.send(*((f"k{number}", str(number)) for number in range(26_000)))
-        assert cluster.commit_text_limit() == 16_383
+        assert cluster.groups.commit_text_limit() == 16_383
         with world.consuming(max_in_work=26_000) as consumer:
             left = set(healthy)
             while left:

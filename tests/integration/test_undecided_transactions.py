@@ -87,7 +87,9 @@ def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once
         while work(consumer, producer, 1, 60.0, wait=1.0):
             pass
         assert not consumer.stats.trouble
-        assert {p: one.base for p, one in consumer._shared.durable.items()} == source.cluster.end_offsets(source.topic)
+        assert {p: one.base for p, one in consumer._shared.durable.items()} == source.cluster.logs.end_offsets(
+            source.topic
+        )
     assert sorted(record.value for record in read_all(source.cluster, out.topic)) == [b"a!", b"b!", b"c!"]
 
 
@@ -119,7 +121,7 @@ def test_what_a_dead_worker_has_left_open_holds_up_those_who_must_know_and_nobod
         with source.browser(follow=False) as browser:
             assert [event.key for event in browser if isinstance(event, Entry)] == ["a", "b", "c"]
         with pytest.raises(OffsetsPending, match="open transaction") as caught:
-            source.cluster.committed(source.definition.group, source.topic, timeout=0.5)
+            source.cluster.groups.committed(source.definition.group, source.topic, timeout=0.5)
         assert caught.value.retriable
         assert "transactional id" in caught.value.hint
         assert not opening.done()

@@ -53,19 +53,19 @@ class World:
                 assert self.queue.move(self.other, keys=argument).messages == gone
                 self.moved += gone
             case "purge all":
-                self.begin = self.cluster.end_offsets("q")
+                self.begin = self.cluster.logs.end_offsets("q")
                 self.queue.purge()
             case "reset":
-                starts, ends = self.cluster.start_offsets("q"), self.cluster.end_offsets("q")
+                starts, ends = self.cluster.logs.start_offsets("q"), self.cluster.logs.end_offsets("q")
                 at = {p: start + round((ends[p] - start) * argument) for p, start in starts.items()}
                 self.begin, self.done = at, set()
                 self.queue.reset(at)
             case "reclaim":
                 self.queue.reclaim()
             case "add partition":
-                count = self.cluster.describe_topic("q").partitions
+                count = self.cluster.topics.describe("q").partitions
                 if count < 4:
-                    self.cluster.add_partitions("q", count + 1)
+                    self.cluster.topics.add_partitions("q", count + 1)
                     self.begin[count] = 0
                     self.queue.repair()
 

@@ -48,7 +48,7 @@ class World:
             "q", key_header="key", value=TEXT, cluster=self.cluster, spec=TopicSpec(partitions=partitions)
         )
         self.partitions = partitions
-        self.tag = topic_tag(self.cluster.describe_topic("q").id)
+        self.tag = topic_tag(self.cluster.topics.describe("q").id)
         self.written: dict[At, tuple[str, str | None]] = {}
         self.elsewhere: set[At] = set()
         self.newest: dict[str, At] = {}
@@ -118,7 +118,9 @@ class World:
     def _store(self) -> None:
         commits = {}
         for partition in range(self.partitions):
-            done = [(partition, offset) in self.committed for offset in range(self.cluster.end_offsets("q")[partition])]
+            done = [
+                (partition, offset) in self.committed for offset in range(self.cluster.logs.end_offsets("q")[partition])
+            ]
             base = [*done, False].index(False)
             runs: list[int] = []
             for offset in range(base, len(done)):
@@ -127,7 +129,7 @@ class World:
                 runs[-1] += 1
             said = CommitMap(base, tuple(runs[: len(runs) // 2 * 2]), self.tag, self.partitions)
             commits[partition] = Commit(base, said.encode())
-        self.cluster.commit("lvq.q", "q", commits)
+        self.cluster.groups.commit("lvq.q", "q", commits)
 
     # ---------------------------------------------------------------- browsing
 

@@ -258,7 +258,7 @@ class Taking:
     def settle(self) -> None:
         """Wait until the consumer has read all that was sent before, and may hand it out."""
         shared = self.consumer._shared
-        ends = self._queue.venue.cluster.end_offsets(self._queue.queue.topic, stable=True)
+        ends = self._queue.venue.cluster.logs.end_offsets(self._queue.queue.topic, stable=True)
 
         def has_read_all() -> bool:
             with shared._changed:

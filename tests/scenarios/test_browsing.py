@@ -157,11 +157,11 @@ def test_s047_reading_all_that_there_is_settles_nothing(q: Queue) -> None:
     """G6: what a browser gives is no delivery, so there is nothing to ack, and nothing is."""
     q.send("a=a1", "b=b1")
     cluster, group = q.venue.cluster, q.queue.definition.group
-    before = cluster.committed(group, q.queue.topic), q.queue.stats()
+    before = cluster.groups.committed(group, q.queue.topic), q.queue.stats()
     b = q.browse()
     assert b.drain() == ["a1", "b1"]
     b.close()
-    assert (cluster.committed(group, q.queue.topic), q.queue.stats()) == before
+    assert (cluster.groups.committed(group, q.queue.topic), q.queue.stats()) == before
     assert q.content() == ["a1", "b1"]
     assert q.consume().take_all() == ["a1", "b1"]
 

@@ -23,7 +23,7 @@ def cold_load(q: Queue) -> dict[str, str]:
     view = q.view()
     values, end = q.browse().dump()
     assert end.blocked == ()
-    assert end.offsets == q.venue.cluster.end_offsets(q.queue.topic) == view.snapshot().offsets
+    assert end.offsets == q.venue.cluster.logs.end_offsets(q.queue.topic) == view.snapshot().offsets
     assert values == list(view.values())
     consumer = q.consume()
     assert consumer.take_all() == values
@@ -51,7 +51,7 @@ def test_s156_a_log_that_starts_at_offset_1_is_loaded_to_its_end(declare: Declar
     q = declare(spec=TopicSpec(reclaim=True))
     q.send("a=1", "a=2", "b=3")
     q.venue.delete_records(q.queue.topic, 0, 1)
-    assert q.venue.cluster.start_offsets(q.queue.topic) == {0: 1}
+    assert q.venue.cluster.logs.start_offsets(q.queue.topic) == {0: 1}
     assert cold_load(q) == {"a": "2", "b": "3"}
 
 
@@ -84,14 +84,14 @@ def write_what_goes(q: Queue) -> dict[int, int]:
     with q.transaction(abort=True) as send:
         send(f"{aborted}=3")
     q.venue.write(q.queue.topic, 0, "b", None)
-    ends = q.venue.cluster.end_offsets(q.queue.topic)
+    ends = q.venue.cluster.logs.end_offsets(q.queue.topic)
     assert ends == {0: 3, 1: 5}
     return ends
 
 
 def check_what_is_left(q: Queue, ends: dict[int, int]) -> None:
     """Of each partition only the first record, and the end."""
-    assert q.venue.cluster.end_offsets(q.queue.topic) == ends
+    assert q.venue.cluster.logs.end_offsets(q.queue.topic) == ends
     assert [(record.partition, record.offset) for record in read_all(q.venue.cluster, q.queue.topic)] == [
         (0, 0),
         (1, 0),
@@ -140,7 +140,7 @@ def test_s159_a_key_that_has_moved_to_another_partition_has_its_newest_value_or_
     view, browser = q.view(), q.browse()
     assert q.send(f"{key}=1") == [Position(topic, 0, 0)]
     assert browser.drain() == ["1"]
-    cluster.add_partitions(topic, 4)
+    cluster.topics.add_partitions(topic, 4)
     # Writers learn of new partitions in their own time; one that is opened now knows them.
     with LastValueQueue.open(q.name, cluster=cluster).producer() as writer:
         assert writer.put(key, b"2").result(PATIENCE).partition == home_partition(key.encode(), 4)
@@ -177,6 +177,6 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(q: Qu
     snapshot = q.view().snapshot()
     assert dict(snapshot) == {"b": "1", "a": "3", "c": "2", "f": "1"}
     assert len(snapshot) == len(snapshot.entries()) == 4
-    assert snapshot.offsets == q.venue.cluster.end_offsets(q.queue.topic)
+    assert snapshot.offsets == q.venue.cluster.logs.end_offsets(q.queue.topic)
     assert snapshot.offsets[0] > 12
     assert cold_load(q) == dict(snapshot)

@@ -54,7 +54,7 @@ def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Callable[..., LastV
     def make(
         partitions: int = 1, key_header: str | None = None, config: Mapping[str, str] | None = None
     ) -> LastValueQueue[bytes]:
-        lvq_cluster.create_topic(lvq_topic, partitions=partitions, config={**COMPACTED, **(config or {})})
+        lvq_cluster.topics.create(lvq_topic, partitions=partitions, config={**COMPACTED, **(config or {})})
         return LastValueQueue(lvq_topic, key_header=key_header, cluster=lvq_cluster)
 
     return make

@@ -30,12 +30,12 @@ class Overtaken:
     def transaction(self, key: str) -> int:
         """Write a key by itself; returns the offset of its marker."""
         cluster, topic = self._queue.cluster, self._queue.topic
-        behind = {0: cluster.end_offsets(topic)[0] + 2}
+        behind = {0: cluster.logs.end_offsets(topic)[0] + 2}
         self._writer.begin_transaction()
         self._writer.append(topic, key.encode(), b"3")
         self._writer.flush(20)
         self._writer.commit_transaction(20)
-        eventually(lambda: cluster.end_offsets(topic, stable=True) == behind)
+        eventually(lambda: cluster.logs.end_offsets(topic, stable=True) == behind)
         return behind[0] - 1
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ def test_a_contestant_s_own_process_says_what_it_has_read(
         assert set(read) == {"wall", "cpu", "peak_jvm", "peak_python"}
         assert min(read.values()) > 0
     finally:
-        lvq_cluster.delete_topic(topic.name)
+        lvq_cluster.topics.delete(topic.name)
 
 
 DAEMON = """

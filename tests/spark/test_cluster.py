@@ -48,7 +48,7 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
         cluster.submit("publish.py", *bare, "--input", f"file://{tmp_path}/prices.parquet", "--query", query)
     )
     assert (published["written"], published["vanished"]) == (20, 0)
-    assert {int(p): offset for p, offset in published["ends"].items()} == queue.cluster.end_offsets(queue.topic)
+    assert {int(p): offset for p, offset in published["ends"].items()} == queue.cluster.logs.end_offsets(queue.topic)
 
     store = ("--store", f"file://{tmp_path}/store")
     with ThreadPoolExecutor() as threads:

@@ -108,7 +108,9 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
             writer.append(lvq_topic, key.encode(), value.encode())
         writer.flush(20)
         ends(20)
-        eventually(lambda: lvq_cluster.end_offsets(lvq_topic, stable=True) == lvq_cluster.end_offsets(lvq_topic))
+        eventually(
+            lambda: lvq_cluster.logs.end_offsets(lvq_topic, stable=True) == lvq_cluster.logs.end_offsets(lvq_topic)
+        )
 
     transaction(("a", "1"), ("b", "1"))
     transaction(("a", "2"))
@@ -147,7 +149,7 @@ def test_a_topic_that_was_created_again_fails_the_job(
     queue = make_queue()
     append(queue.cluster, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
     frame = snapshot(spark, queue, engine="connector")
-    queue.cluster.delete_topic(lvq_topic, timeout=60)
+    queue.cluster.topics.delete(lvq_topic, timeout=60)
     make_queue()
     append(queue.cluster, lvq_topic, ("a", "another"))  # type: ignore[arg-type]
     with pytest.raises(PythonException, match="TopicRecreated"):
@@ -165,7 +167,7 @@ def test_every_action_reads_the_same_cut_also_when_partitions_are_added(
     frame = snapshot(spark, queue, engine="connector")
     before = collect(frame)
     append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
-    queue.cluster.add_partitions(lvq_topic, 4)
+    queue.cluster.topics.add_partitions(lvq_topic, 4)
     assert frame.filter("key = X'6B31'").count() == 1
     assert frame.count() == len(before) == 10
     assert frame.alias("a").join(frame.alias("b"), "key").count() == 10
@@ -219,9 +221,9 @@ def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_i
     with queue.producer() as producer:
         for number in range(5):
             producer.put(f"k{number}", b"%d" % number).result(20)
-    lvq_cluster.delete_before(lvq_topic, {0: 2})
+    lvq_cluster.logs.delete_before(lvq_topic, {0: 2})
     spec = pin(queue, group=queue.definition.group)
-    assert lvq_cluster.committed(queue.definition.group, lvq_topic)[0].offset == 0
+    assert lvq_cluster.groups.committed(queue.definition.group, lvq_topic)[0].offset == 0
     assert (spec.start, spec.end) == ({0: 2}, {0: 5})
     with queue.browser(follow=False) as browser:
         left = {event.key.encode() for event in browser if isinstance(event, Entry)}
@@ -287,7 +289,7 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
     ]
     assert len(rows[0]) == 12 + 7
     assert rows[0] == rows[1]
-    queue.cluster.alter_topic_config(lvq_topic, {"cleanup.policy": "compact"})
+    queue.cluster.topics.alter_config(lvq_topic, {"cleanup.policy": "compact"})
     split = snapshot(spark, queue, connector_options={"minPartitions": "9"})
     append(queue.cluster, lvq_topic, ("newer", "1"))  # type: ignore[arg-type]
     assert split.count() == 12 + 8

@@ -68,7 +68,7 @@ def test_a_snapshot_is_written_with_the_offsets_it_was_cut_at(
         producer.delete("k0")
     result = run("snapshot", spark, queue, "--output", tmp_path / "out", "--files", "1")
     assert result["rows"] == 5
-    assert {int(p): offset for p, offset in result["end"].items()} == queue.cluster.end_offsets(queue.topic)
+    assert {int(p): offset for p, offset in result["end"].items()} == queue.cluster.logs.end_offsets(queue.topic)
     assert values(spark.read.parquet(str(tmp_path / "out"))) == {"k1": "7", "k2": "8", "k3": "3", "k4": "4", "k5": "5"}
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
     past = ["--as-of", "2020-01-01T00:00:00Z", "--mode", "overwrite"]
@@ -108,7 +108,7 @@ def test_a_snapshot_that_would_replace_something_ends_before_anything_is_read(
     target = {"--output": str(tmp_path / "out"), "--table": "lvq_jobs.out"}[option]
     try:
         assert run("snapshot", spark, queue, option, target)["rows"] == 1
-        queue.cluster.delete_topic(queue.topic)  # who asks for it from now on has an error
+        queue.cluster.topics.delete(queue.topic)  # who asks for it from now on has an error
         with pytest.raises(
             ConfigError, match=rf"{target} is there already\. --mode overwrite .*, --mode append"
         ) as error:
@@ -187,7 +187,7 @@ def test_a_stream_goes_on_when_partitions_are_added(
         put(b"2")
     else:
         run("refresh", spark, queue, *once[:2])
-    queue.cluster.add_partitions(queue.topic, 5)
+    queue.cluster.topics.add_partitions(queue.topic, 5)
     put(b"3")
     for value in ("3", "4"):
         assert run("stream", spark, queue, *once)["rows"] == 20
@@ -209,7 +209,7 @@ def chain() -> MagicMock:
 def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapping[str, str] | None = None) -> None:
     """Let a job work on a topic of two partitions, where there is neither Spark nor Kafka."""
     log = MagicMock(spec=KafkaCluster, config=ClientConfig("broker:9092", properties or {}))
-    log.describe_topic.return_value.partitions = 2
+    log.topics.describe.return_value.partitions = 2
     queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, cluster=log)
     module.work(spark, queue, module.parser().parse_args(["prices", "--bare", *arguments]))
 

@@ -269,7 +269,7 @@ def test_servers_and_something_to_read_must_be_given() -> None:
 
 @pytest.fixture
 def cluster(memory_cluster: MemoryCluster) -> MemoryCluster:
-    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
+    memory_cluster.topics.create("t", partitions=2, config={"cleanup.policy": "compact,delete"})
     for partition, count in ((0, 4), (1, 6)):
         for n in range(count):
             memory_cluster.write("t", b"k%d" % n, b"v", partition=partition)
@@ -359,7 +359,7 @@ def test_a_queues_definition_says_what_its_key_is(memory_cluster: MemoryCluster)
 
 
 def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_count(cluster: MemoryCluster) -> None:
-    cluster.commit("g", "t", {0: Commit(1, "a note"), 1: Commit(2)})
+    cluster.groups.commit("g", "t", {0: Commit(1, "a note"), 1: Commit(2)})
     with pytest.raises(CommitMapRefused):
         plan(parse(**{"lvq.group": "g"}), cluster)
     assert plan(parse(**{"lvq.group": "g", "lvq.onForeignCommits": "ignore"}), cluster).start == {0: 1, 1: 2}
@@ -453,7 +453,7 @@ def test_the_limits_of_a_task_reach_what_reads_there(cluster: MemoryCluster) -> 
 @pytest.mark.parametrize("partitioner", get_args(Partitioner))
 def test_only_the_partitions_are_read_where_the_keys_lie(memory_cluster: MemoryCluster, partitioner: str) -> None:
     """Each key lies where the client itself puts it, with the partitioner of that name."""
-    memory_cluster.create_topic("t", partitions=7, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("t", partitions=7, config={"cleanup.policy": "compact"})
     where = placed(partitioner, [b"IBM", b"MSFT", b"x", *(b"k%d" % n for n in range(40))])
     for key, partition in where.items():
         memory_cluster.write("t", key, b"v", partition=partition)

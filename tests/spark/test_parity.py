@@ -212,7 +212,7 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
             history.write(40)
     if not clock:
         force_compaction(lvq_cluster, lvq_topic)
-        lvq_cluster.alter_topic_config(lvq_topic, QUIET)
+        lvq_cluster.topics.alter_config(lvq_topic, QUIET)
     history.write(100)
     with history.transaction("abort"):
         pass
@@ -282,7 +282,7 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
         handed_out = [consumer.acquire(30) for _ in range(2 if passed else 3)]
         [newer] = [one for one in handed_out if one is not None and one.value == b"newer"]
         newer.ack().result(30)
-    maps = lvq_cluster.committed(queue.definition.group, lvq_topic)
+    maps = lvq_cluster.groups.committed(queue.definition.group, lvq_topic)
     assert (maps[_home(home)].offset == newer.position.offset + 1) is passed
     with queue.browser(follow=False) as browser:
         shown = {event.key.encode(): event.value for event in browser if isinstance(event, Entry)}

@@ -29,7 +29,7 @@ from lvq_spark import pin
 
 @pytest.fixture
 def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
-    memory_cluster.create_topic(
+    memory_cluster.topics.create(
         "t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "1500"}
     )
     for partition, count in ((0, 3), (1, 5)):
@@ -44,7 +44,7 @@ def test_a_cut_names_the_whole_log_of_the_moment_it_is_pinned(
     spec = pin(queue)
     memory_cluster.write("t", b"k", b"later", partition=0)
     assert (spec.start, spec.end) == ({0: 0, 1: 0}, {0: 3, 1: 5})
-    assert spec.topic_id == memory_cluster.describe_topic("t").id
+    assert spec.topic_id == memory_cluster.topics.describe("t").id
     assert (spec.partitions, spec.ranges) == (2, [0, 1])
     assert (spec.key_header, spec.key_mismatch, spec.compaction_lag) == ("ticker", "header", 1.5)
     assert spec.blocked == ()
@@ -63,7 +63,7 @@ def test_a_cut_stops_before_an_open_transaction_and_says_so(
     writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("t", b"held", b"v").result().partition
-    before = memory_cluster.end_offsets("t", stable=True)
+    before = memory_cluster.logs.end_offsets("t", stable=True)
     with pytest.warns(UserWarning, match=rf"partition {held} .* a transaction that is open"):
         spec = pin(queue)
     assert spec.end == before
@@ -78,7 +78,7 @@ def test_a_cut_can_wait_until_no_transaction_is_under_way(
     for writer in (first, second):
         writer.begin_transaction()
         assert {writer.append("t", b"%d" % number, b"v").result().partition for number in range(9)} == {0, 1}
-    ask, steps = memory_cluster.stable_ends, [first.commit_transaction, second.commit_transaction]
+    ask, steps = memory_cluster.logs.stable_ends, [first.commit_transaction, second.commit_transaction]
 
     def ask_while_they_commit(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
         before = ask(topic, timeout=timeout)
@@ -86,10 +86,10 @@ def test_a_cut_can_wait_until_no_transaction_is_under_way(
             steps.pop(0)()
         return {0: before[0], 1: ask(topic, timeout=timeout)[1]}
 
-    monkeypatch.setattr(memory_cluster, "stable_ends", ask_while_they_commit)
+    monkeypatch.setattr(memory_cluster.logs, "stable_ends", ask_while_they_commit)
     with warnings.catch_warnings(action="error"):
         spec = pin(queue, at_rest=10)
-    assert spec.end == memory_cluster.end_offsets("t")
+    assert spec.end == memory_cluster.logs.end_offsets("t")
     assert (spec.blocked, steps) == ((), [])
 
 
@@ -107,19 +107,19 @@ def test_a_topic_that_is_never_at_rest_is_an_error_that_says_what_goes_on(
 def test_a_log_that_grows_while_it_is_pinned_is_not_taken_for_an_open_transaction(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = memory_cluster.end_offsets
+    ask = memory_cluster.logs.end_offsets
 
     def ask_while_it_grows(topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
         answer = ask(topic, stable=stable, timeout=timeout)
         memory_cluster.write("t", b"k", b"more", partition=0)
         return answer
 
-    monkeypatch.setattr(memory_cluster, "end_offsets", ask_while_it_grows)
+    monkeypatch.setattr(memory_cluster.logs, "end_offsets", ask_while_it_grows)
     with warnings.catch_warnings(action="error"):
         assert pin(queue).blocked == ()
 
 
-@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+@pytest.mark.parametrize("question", ["topics.describe", "logs.start_offsets", "logs.end_offsets"])
 def test_a_cut_has_the_same_partitions_throughout_when_some_are_added_while_it_is_pinned(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_cut_has_the_same_partitions_throughout_when_some_are_added_while_it_i
     def grow(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(memory_cluster, question, ask)
         answer = ask(*args, **options)
-        memory_cluster.add_partitions("t", 4)
+        memory_cluster.topics.add_partitions("t", 4)
         return answer
 
     monkeypatch.setattr(memory_cluster, question, grow)
@@ -176,7 +176,7 @@ def test_a_cut_behind_an_open_transaction_is_refused(queue: LastValueQueue[Any],
     writer.begin_transaction()
     writer.append("t", b"held", b"v").result()
     with pytest.raises(ConfigError, match="open since offset") as error:
-        pin(queue, end=memory_cluster.end_offsets("t"))
+        pin(queue, end=memory_cluster.logs.end_offsets("t"))
     assert error.value.options == ("end",)
 
 
@@ -188,7 +188,7 @@ def test_a_missing_topic_is_an_error(memory_cluster: MemoryCluster) -> None:
 def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     spec = pin(queue)
     assert (spec.compaction_lag, spec.delete_retention) == (0.0, 86_400.0), "as Kafka has it by default"
 
@@ -200,7 +200,7 @@ def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
 def test_a_cut_knows_how_long_deletes_and_superseded_records_are_kept(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, policy: str, deletes: float, superseded: float
 ) -> None:
-    memory_cluster.alter_topic_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
+    memory_cluster.topics.alter_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
     before = time.time()
     spec = pin(queue)
     assert (spec.delete_retention, spec.compaction_lag) == (deletes, superseded)
@@ -217,7 +217,7 @@ def timed() -> tuple[LastValueQueue[Any], MemoryCluster]:
     """A record every second from 100 s ago on, in two partitions; superseded ones are kept for a minute."""
     now = [time.time() - 100]
     cluster = MemoryCluster(clock=lambda: now[0])
-    cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
+    cluster.topics.create("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
     for second in range(100):
         cluster.write("t", b"k", b"%d" % second, partition=second % 2)
         now[0] += 1
@@ -241,7 +241,7 @@ def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
 
 def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_cluster: MemoryCluster) -> None:
     """Later ones may be older: what lies before and behind the cut is decided by offset (R5)."""
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for timestamp in (1_000, 3_000, 2_000, 1_500):
         memory_cluster.write("t", b"k", b"v", timestamp=timestamp)
     assert pin(LastValueQueue("t", key_header=None, cluster=memory_cluster), as_of=2.0).end == {0: 1}
@@ -257,7 +257,7 @@ def test_a_cut_of_longer_ago_than_records_are_kept_is_refused_or_warned_of(
     with pytest.warns(UserWarning, match="compaction may have removed some"):
         spec = pin(queue, as_of=time.time() - 90, as_of_policy="warn")
     assert 5 < sum(spec.end.values()) < 15
-    cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
+    cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
     assert pin(queue, as_of=time.time() - 90).end, "a topic that is not compacted keeps all of them"
 
 
@@ -289,7 +289,7 @@ def test_the_view_of_a_group_starts_where_it_stands_and_knows_what_it_has_done(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     done = CommitMap(1, (1, 2), partitions=2)
-    memory_cluster.commit("g", "t", {0: Commit(0, CommitMap(0).encode()), 1: Commit(1, done.encode())})
+    memory_cluster.groups.commit("g", "t", {0: Commit(0, CommitMap(0).encode()), 1: Commit(1, done.encode())})
     spec = pin(queue, group="g")
     assert (spec.start, spec.end) == ({0: 0, 1: 1}, {0: 3, 1: 5})
     assert spec.done is not None
@@ -302,10 +302,10 @@ def test_the_view_of_a_group_starts_where_it_stands_and_knows_what_it_has_done(
 def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_cluster.commit("g", "t", {0: Commit(3), 1: Commit(2)})
+    memory_cluster.groups.commit("g", "t", {0: Commit(3), 1: Commit(2)})
     spec = pin(queue, group="g")
     assert (spec.start, spec.ranges) == ({0: 3, 1: 2}, [1])
-    memory_cluster.commit("g", "t", {0: Commit(3, "a note"), 1: Commit(2)})
+    memory_cluster.groups.commit("g", "t", {0: Commit(3, "a note"), 1: Commit(2)})
     with pytest.raises(CommitMapRefused):
         pin(queue, group="g")
     assert pin(queue, group="g", on_foreign_commits="ignore").start == {0: 3, 1: 2}
@@ -314,14 +314,14 @@ def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
 def test_what_is_consumed_while_the_cut_is_pinned_does_not_lie_beyond_its_end(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = memory_cluster.committed
+    ask = memory_cluster.groups.committed
 
     def consume_and_ask(*args: Any, **options: Any) -> Any:
         memory_cluster.write("t", b"k", b"new", partition=0)
-        memory_cluster.commit("g", "t", {0: Commit(4), 1: Commit(0)})
+        memory_cluster.groups.commit("g", "t", {0: Commit(4), 1: Commit(0)})
         return ask(*args, **options)
 
-    monkeypatch.setattr(memory_cluster, "committed", consume_and_ask)
+    monkeypatch.setattr(memory_cluster.groups, "committed", consume_and_ask)
     spec = pin(queue, group="g")
     assert (spec.start, spec.end) == ({0: 4, 1: 0}, {0: 4, 1: 5})
 
@@ -331,7 +331,7 @@ def test_r17_a_group_without_its_commits_is_an_error(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, commits: dict[int, Commit]
 ) -> None:
     if commits:
-        memory_cluster.commit("g", "t", commits)
+        memory_cluster.groups.commit("g", "t", commits)
     with pytest.raises(QueueNotDeclared):
         pin(queue, group="g")
 
@@ -351,7 +351,7 @@ def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -
 def test_a_cut_knows_what_its_timestamps_are(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, kind: str, number: int
 ) -> None:
-    memory_cluster.alter_topic_config("t", {"message.timestamp.type": kind})
+    memory_cluster.topics.alter_config("t", {"message.timestamp.type": kind})
     assert pin(queue).timestamp_type == number
-    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert pin(queue).timestamp_type == -1

@@ -43,7 +43,7 @@ def held(queue: LastValueQueue[bytes]) -> dict[str, bytes]:
 
 def written(queue: LastValueQueue[bytes]) -> int:
     """How many records its topic has had."""
-    return sum(queue.cluster.end_offsets(queue.topic).values())
+    return sum(queue.cluster.logs.end_offsets(queue.topic).values())
 
 
 def test_g15_a_frame_becomes_the_values_of_its_keys_where_every_other_writer_puts_them(
@@ -59,7 +59,7 @@ def test_g15_a_frame_becomes_the_values_of_its_keys_where_every_other_writer_put
     done = publish(frame(*rows, ("gone", None), ("", "of the empty key"), ("empty", "")), queue)
 
     assert (done.written, done.deleted, done.vanished) == (52, 1, 0)
-    assert done.ends == queue.cluster.end_offsets(queue.topic)
+    assert done.ends == queue.cluster.logs.end_offsets(queue.topic)
     expected = {key: str(value).encode() for key, value in rows}
     with queue.view() as view:
         assert dict(view) == expected | {"": b"of the empty key", "empty": b"", "other": b"old"}
@@ -248,7 +248,7 @@ def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_writte
     assert error.value.key == b"larger"
     with pytest.raises(MessageTooLarge, match=r"1 row is too large, the one of b'large': it has 1100041 bytes"):
         publish(frame(*rows[:-1], schema=schema), queue)
-    queue.cluster.alter_topic_config(queue.topic, {"max.message.bytes": "1000000"})
+    queue.cluster.topics.alter_config(queue.topic, {"max.message.bytes": "1000000"})
     with pytest.raises(
         MessageTooLarge,
         match=r"b'large': it has 1048565 bytes, and the topic \S+ takes 1000000 \(max\.message\.bytes\)",

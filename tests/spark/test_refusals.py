@@ -34,7 +34,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """A topic with two values, which alice may read, bob may see, and mallory knows of by hearsay."""
     with secure_broker(tmp_path_factory.mktemp("tls"), ["alice", "bob", "mallory"]) as broker:
         cluster = KafkaCluster(broker.plain)
-        cluster.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+        cluster.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
         writer = cluster.writer()
         for key in (b"a", b"b"):
             writer.append(TOPIC, key, b"1").result(20)
@@ -51,7 +51,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 def may_see(cluster: KafkaCluster) -> bool:
     with suppress(Unauthorized):
-        return bool(cluster.describe_topic(TOPIC).id)
+        return bool(cluster.topics.describe(TOPIC).id)
     return False
 
 
@@ -151,10 +151,10 @@ def test_what_was_deleted_while_it_was_read_is_an_error_of_ours(
         for number in range(9):
             producer.put(f"k{number}", b"1")
     frame = snapshot(spark, queue, engine=engine)
-    queue.cluster.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
+    queue.cluster.logs.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
     with pytest.raises(DataLoss), task_errors():
         frame.collect()
     frame = snapshot(spark, queue, engine=engine)
-    queue.cluster.delete_topic(lvq_topic)
+    queue.cluster.topics.delete(lvq_topic)
     with pytest.raises(TopicError, match="topic"), task_errors():
         frame.collect()

@@ -35,7 +35,7 @@ from lvq_spark.scan.scanning import Scan
 
 @pytest.fixture
 def cluster(memory_cluster: MemoryCluster) -> MemoryCluster:
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     return memory_cluster
 
 
@@ -87,7 +87,7 @@ def test_a_cut_whose_last_offsets_hold_no_record_is_read_to_its_end(cluster: Mem
 @pytest.mark.parametrize("fetch_limit", [1, 2, 100])
 def test_a_cut_with_holes_is_read_whatever_the_size_of_the_fetches(fetch_limit: int) -> None:
     cluster = MemoryCluster(fetch_limit=fetch_limit)
-    cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     put(cluster, *[(f"k{n % 3}", str(n)) for n in range(20)])
     cluster.compact("t")
     spec = cut(cluster)
@@ -134,7 +134,7 @@ def guarded(
 
 def vanish(cluster: MemoryCluster, **config: str) -> SnapshotSpec:
     """Pin a cut, and lose the record of ``a`` in it to compaction. Another key is new since, a third is updated."""
-    cluster.alter_topic_config("t", config)
+    cluster.topics.alter_config("t", config)
     put(cluster, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
     spec = cut(cluster)
     put(cluster, ("a", "2"), ("b", "2"), ("c", "2"), ("new", "1"))
@@ -193,7 +193,7 @@ def test_nothing_can_be_missing_from_a_cut_without_holes(cluster: MemoryCluster)
 def test_nothing_can_be_missing_while_the_topic_keeps_superseded_records(cluster: MemoryCluster) -> None:
     put(cluster, ("a", "1"), ("a", "2"), ("b", "1"))
     cluster.compact("t")
-    cluster.alter_topic_config("t", {"min.compaction.lag.ms": "60000"})
+    cluster.topics.alter_config("t", {"min.compaction.lag.ms": "60000"})
     spec = cut(cluster)
     put(cluster, ("new", "1"))
     assert read(cluster, spec) == [("a", "2"), ("b", "1")]
@@ -206,16 +206,16 @@ def hiding(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> SnapshotS
     spec = cut(cluster)
     put(cluster, ("a", "2"))
     cluster.compact("t")
-    ask = cluster.end_offsets
+    ask = cluster.logs.end_offsets
 
     def ask_before_it_grows(topic: str, **options: Any) -> dict[int, int]:
         answer = ask(topic, **options)
-        monkeypatch.setattr(cluster, "end_offsets", ask)
+        monkeypatch.setattr(cluster.logs, "end_offsets", ask)
         put(cluster, ("a", "3"))
         cluster.compact("t")
         return answer
 
-    monkeypatch.setattr(cluster, "end_offsets", ask_before_it_grows)
+    monkeypatch.setattr(cluster.logs, "end_offsets", ask_before_it_grows)
     return spec
 
 
@@ -245,7 +245,7 @@ def test_a_log_that_never_stands_still_is_not_read_for_ever(
     put(cluster, ("a", "1"), ("a", "2"), ("b", "1"))
     cluster.compact("t")
     spec = cut(cluster)
-    ask = cluster.end_offsets
+    ask = cluster.logs.end_offsets
 
     def ask_once_it_has_grown(topic: str, **options: Any) -> dict[int, int]:
         writer = cluster.writer(transactional_id="x")
@@ -255,14 +255,14 @@ def test_a_log_that_never_stands_still_is_not_read_for_ever(
         writer.close()
         return ask(topic, **options)
 
-    monkeypatch.setattr(cluster, "end_offsets", ask_once_it_has_grown)
+    monkeypatch.setattr(cluster.logs, "end_offsets", ask_once_it_has_grown)
     assert read(cluster, spec) == [("a", "2"), ("b", "1")]
 
 
 def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memory_cluster: MemoryCluster) -> None:
     now = [time.time() - 100]
     cluster = MemoryCluster(clock=lambda: now[0])
-    cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "50000"})
+    cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "50000"})
     put(cluster, ("a", "1"), ("b", "1"))
     spec = cut(cluster)
     put(cluster, ("a", "2"))
@@ -359,7 +359,7 @@ def test_where_a_header_names_the_key_records_of_the_same_one_prove_nothing(clus
 def test_a_topic_that_is_not_compacted_has_lost_nothing_and_is_not_read_on(
     cluster: MemoryCluster, transactional: SnapshotSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
+    cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
     monkeypatch.setattr("lvq_spark.scan.scanning.read_on", None)
     monkeypatch.setattr("lvq_spark.scan.scanning.first_without_gap", None)
     assert read(cluster, replace(cut(cluster), end=transactional.end)) == CUT
@@ -385,7 +385,7 @@ def expiring(policy: str, fetched: float, monkeypatch: pytest.MonkeyPatch) -> tu
     now = [1e9]
     monkeypatch.setattr(time, "time", lambda: now[0])
     cluster = MemoryCluster(clock=lambda: now[0], fetch_limit=1)
-    cluster.create_topic("t", partitions=1, config={"cleanup.policy": policy, "delete.retention.ms": "3600000"})
+    cluster.topics.create("t", partitions=1, config={"cleanup.policy": policy, "delete.retention.ms": "3600000"})
     put(cluster, ("a", "1"), ("b", "1"), ("a", None), ("c", "1"))
     spec = cut(cluster)
     make = cluster.reader
@@ -475,8 +475,8 @@ def test_records_deleted_since_are_an_error(cluster: MemoryCluster) -> None:
 def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(cluster: MemoryCluster, conflate: bool) -> None:
     put(cluster, ("a", "1"))
     spec = cut(cluster)
-    cluster.delete_topic("t")
-    cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.delete("t")
+    cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     put(cluster, ("b", "1"))
     with pytest.raises(TopicRecreated, match="deleted and created again"):
         read(cluster, spec, conflate=conflate)
@@ -619,7 +619,7 @@ def test_deletes_are_left_out_unless_asked_for(cluster: MemoryCluster) -> None:
 
 
 def test_records_without_a_key_are_rows_of_their_own(cluster: MemoryCluster) -> None:
-    cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
+    cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
     for key, value in ((None, b"1"), (b"a", b"1"), (None, b"1"), (b"a", b"2"), (None, b"")):
         cluster.write("t", key, value)
     spec = cut(cluster)
@@ -633,7 +633,7 @@ def test_records_without_a_key_are_rows_of_their_own(cluster: MemoryCluster) -> 
 
 def test_records_without_a_key_are_at_home_in_every_partition() -> None:
     cluster = MemoryCluster()
-    cluster.create_topic("t", partitions=3, config={"cleanup.policy": "delete"})
+    cluster.topics.create("t", partitions=3, config={"cleanup.policy": "delete"})
     for partition in range(3):
         cluster.write("t", None, b"%d" % partition, partition=partition)
     scan = Scan(pin(LastValueQueue("t", key_header=None, cluster=cluster)), ClientConfig("nowhere:1"), strays="fail")
@@ -682,7 +682,7 @@ def test_a_key_is_hidden_when_its_newest_record_is_done_and_no_older_one_shows(c
 
 def test_keys_away_from_home_fail_when_they_are_to() -> None:
     cluster = MemoryCluster()
-    cluster.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    cluster.topics.create("t", partitions=3, config={"cleanup.policy": "compact"})
     at_home = next(key for key in map(str.encode, "abcdefgh") if home_partition(key, 3) == 0)
     away = next(key for key in map(str.encode, "abcdefgh") if home_partition(key, 3) == 2)
     cluster.write("t", at_home, b"1", partition=0)
@@ -699,7 +699,7 @@ def test_keys_away_from_home_fail_when_they_are_to() -> None:
 def written_by(partitioner: Partitioner, keys: int) -> MemoryCluster:
     """A topic of three partitions; the first has the keys that this partitioner puts there, in fetches of ten."""
     cluster = MemoryCluster(fetch_limit=10)
-    cluster.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    cluster.topics.create("t", partitions=3, config={"cleanup.policy": "compact"})
     names = [b"k%d" % n for n in range(keys)]
     homes = home_partitions(pa.array(names, pa.binary()), 3, partitioner).tolist()
     for key, home in zip(names, homes):
@@ -737,7 +737,7 @@ def test_the_partitioner_by_which_all_keys_are_at_home_is_named_and_is_the_home_
 
 def test_an_empty_key_is_none_to_the_partitioner_of_librdkafka_and_lies_anywhere() -> None:
     cluster = MemoryCluster()
-    cluster.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    cluster.topics.create("t", partitions=3, config={"cleanup.policy": "compact"})
     assert zlib.crc32(b"") % 3 == 0
     cluster.write("t", b"", b"v", partition=1)
     scan = Scan(
@@ -772,7 +772,7 @@ def test_what_comes_does_not_depend_on_what_fits_into_memory(
 ) -> None:
     """Without a policy there is no key header, though records have one of that name."""
     cluster = MemoryCluster(fetch_limit=fetch)
-    cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for key, said, value in written:
         cluster.write("t", key, value, [] if said is None else [("ticker", said)])
     chosen = [said if policy == "header" and said is not None else key for key, said, _ in written]

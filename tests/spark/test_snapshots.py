@@ -103,7 +103,7 @@ def test_g8_keys_in_several_partitions_have_the_row_that_a_view_shows(
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
     for partitions in (2, 5):
         if partitions > 2:
-            queue.cluster.add_partitions(lvq_topic, partitions)
+            queue.cluster.topics.add_partitions(lvq_topic, partitions)
         for _ in range(3):
             keys = [b"key %d" % choose.randrange(60) for _ in range(120)]
             for key in keys[:60]:
@@ -167,7 +167,9 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
             early = snapshot(spark, queue)
         end(20)
         assert collect(early)[b"a"].value == b"1"
-    eventually(lambda: queue.cluster.end_offsets(lvq_topic) == queue.cluster.end_offsets(lvq_topic, stable=True))
+    eventually(
+        lambda: queue.cluster.logs.end_offsets(lvq_topic) == queue.cluster.logs.end_offsets(lvq_topic, stable=True)
+    )
     assert collect(snapshot(spark, queue))[b"a"].value == b"commit_transaction"
     writer.close()
 
@@ -195,7 +197,7 @@ def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
         pin(queue, at_rest=0.5)
     writer.commit_transaction(20)
     writer.close()
-    assert pin(queue, at_rest=20).end == queue.cluster.end_offsets(lvq_topic) == {0: 4, 1: 3, 2: 2}
+    assert pin(queue, at_rest=20).end == queue.cluster.logs.end_offsets(lvq_topic) == {0: 4, 1: 3, 2: 2}
     for engine in ("python", "connector"):
         assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == {a: "1", b: "1", c: "3"}, engine  # type: ignore[arg-type]
     assert values(collect(snapshot(spark, queue))) == {a: "3", b: "2", c: "3"}
@@ -218,17 +220,17 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
     for key in (a, b):
         writer.append(lvq_topic, key.encode(), b"2")
     writer.flush(20)
-    ask = cluster.stable_ends
+    ask = cluster.logs.stable_ends
 
     def ask_while_it_commits(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
         """One answer of two brokers, of which the second leads partition 1 and says so after the commit."""
         before = ask(topic, timeout=timeout)
         writer.commit_transaction(20)
-        eventually(lambda: cluster.end_offsets(topic) == cluster.end_offsets(topic, stable=True))
+        eventually(lambda: cluster.logs.end_offsets(topic) == cluster.logs.end_offsets(topic, stable=True))
         return {0: before[0], 1: ask(topic, timeout=timeout)[1]}
 
     with monkeypatch.context() as patched, warnings.catch_warnings(action="error"):
-        patched.setattr(cluster, "stable_ends", ask_while_it_commits)
+        patched.setattr(cluster.logs, "stable_ends", ask_while_it_commits)
         spec = pin(queue)
     writer.close()
     assert (spec.end, spec.blocked) == ({0: 1, 1: 3}, ())
@@ -262,11 +264,11 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
     queue, (stays, moved) = make_queue(), keys_at_home(2)
     other = next(key for key in map(str, range(99)) if key != moved and home_partition(key.encode(), 2) == 1)
     append(lvq_cluster, lvq_topic, (stays, "1"), (moved, "old"))
-    lvq_cluster.add_partitions(lvq_topic, 2)
+    lvq_cluster.topics.add_partitions(lvq_topic, 2)
     append(lvq_cluster, lvq_topic, (other, "1"), (moved, None), (other, "2"))
-    lvq_cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
+    lvq_cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "0"})
     force_compaction(lvq_cluster, lvq_topic)  # the first cleaning dates the delete, a later one takes it
-    lvq_cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
+    lvq_cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "86400000"})
     spec, path = pin(queue), str(tmp_path / "store")
     deleted = {stays: "1", other: "2"}
     for engine in ("python", "connector"):
@@ -325,12 +327,14 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
     append(queue.cluster, lvq_topic, ("c", "2"), ("e", "1"), ("e", None))  # type: ignore[arg-type]
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     transaction("commit_transaction", (b"f", b"1"))
-    eventually(lambda: queue.cluster.end_offsets(lvq_topic) == queue.cluster.end_offsets(lvq_topic, stable=True))
+    eventually(
+        lambda: queue.cluster.logs.end_offsets(lvq_topic) == queue.cluster.logs.end_offsets(lvq_topic, stable=True)
+    )
     frame = snapshot(spark, queue)
     rows = collect(frame)
     assert {key: row.value for key, row in rows.items()} == {b"a": b"3", b"b": b"1", b"c": b"2", b"f": b"1"}
     assert frame.count() == 4
-    assert queue.cluster.end_offsets(lvq_topic)[0] > 12
+    assert queue.cluster.logs.end_offsets(lvq_topic)[0] > 12
     assert rows == view_rows(queue)[0]
 
 
@@ -511,7 +515,7 @@ def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, l
 
 
 def test_a_queue_in_memory_is_refused(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={})
+    memory_cluster.topics.create("t", partitions=1, config={})
     with pytest.raises(ConfigError, match="lies on a MemoryCluster"):
         snapshot(None, LastValueQueue("t", key_header=None, cluster=memory_cluster))  # type: ignore[arg-type]
 

@@ -277,7 +277,7 @@ def test_a_key_that_may_lie_in_two_partitions_is_never_shown_twice(
 
     queue = make_queue()
     append(queue.cluster, lvq_topic, *[(f"k{n}", "old") for n in range(20)])
-    queue.cluster.add_partitions(lvq_topic, 3)
+    queue.cluster.topics.add_partitions(lvq_topic, 3)
     append(queue.cluster, lvq_topic, *[(f"k{n}", "new") for n in range(20)])
     with pytest.raises(PythonException, match=r"lies in partition 0 .* lvq_spark\.snapshot"):
         load().collect()
@@ -476,7 +476,7 @@ def test_records_deleted_between_the_plan_and_the_reading_are_an_error_unless_th
     strict, lenient = load(), load(failOnDataLoss="false")
     for frame in (strict, lenient):
         assert frame.count() == 3
-    queue.cluster.delete_before(lvq_topic, {0: 2})
+    queue.cluster.logs.delete_before(lvq_topic, {0: 2})
     with pytest.raises(PythonException, match="DataLoss"):
         strict.collect()
     assert values(lenient) == {"c": "1"}
@@ -491,8 +491,8 @@ def test_a_topic_created_again_is_not_taken_for_the_one_of_the_cut(
     append(queue.cluster, lvq_topic, ("a", "1"))
     frame = load()
     assert frame.count() == 1
-    queue.cluster.delete_topic(lvq_topic)
-    queue.cluster.create_topic(lvq_topic, partitions=1, config={"cleanup.policy": "compact"})
+    queue.cluster.topics.delete(lvq_topic)
+    queue.cluster.topics.create(lvq_topic, partitions=1, config={"cleanup.policy": "compact"})
     append(queue.cluster, lvq_topic, ("b", "1"))
     with pytest.raises(PythonException, match="TopicRecreated"):
         frame.collect()

@@ -199,7 +199,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_spark() -> None:
 def test_a_delta_is_read_over_the_queue_s_own_connection_unless_it_is_too_large(
     memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("t", partitions=2, config={"cleanup.policy": "compact"})
     for partition, key, value in ((0, b"a", b"1"), (1, b"b", b"1"), (0, b"a", b"2" * 100), (1, b"b", None)):
         memory_cluster.write("t", key, value, partition=partition)
     queue = LastValueQueue("t", key_header=None, cluster=memory_cluster)

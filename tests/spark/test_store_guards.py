@@ -71,7 +71,9 @@ Collect = Callable[["DataFrame"], dict[bytes, Record]]
 
 @pytest.fixture
 def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
-    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "delete.retention.ms": "60000"})
+    memory_cluster.topics.create(
+        "t", partitions=2, config={"cleanup.policy": "compact", "delete.retention.ms": "60000"}
+    )
     for partition, count in ((0, 3), (1, 5)):
         for n in range(count):
             memory_cluster.write("t", b"k%d" % n, b"v", partition=partition)
@@ -133,7 +135,7 @@ def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
     version = base(queue, pinned=long_ago)
     memory_cluster.write("t", b"new", b"v", partition=1)
     assert isinstance(judged(queue, version), DataLoss)
-    memory_cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
+    memory_cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
     log = log_state(queue, 10.0)
     assert judged(queue, version) is None
     assert overdue(replace(log, at=long_ago), "refresh") is None
@@ -188,7 +190,7 @@ def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_writte
 def test_settings_that_may_not_be_read_are_taken_for_kafka_s_own(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert log_state(queue, 10.0).retention == 86_400.0
 
 
@@ -207,10 +209,10 @@ def test_a_cut_is_as_old_as_what_was_written_behind_it(
 
 
 def recreate(queue: LastValueQueue[bytes], partitions: int, config: Mapping[str, str]) -> None:
-    queue.cluster.delete_topic(queue.topic)
+    queue.cluster.topics.delete(queue.topic)
 
     def created() -> bool:
-        return queue.cluster.create_topic(queue.topic, partitions=partitions, config=config)
+        return queue.cluster.topics.create(queue.topic, partitions=partitions, config=config)
 
     eventually(created, 20)
 
@@ -246,7 +248,7 @@ def test_added_partitions_and_damaged_files_are_reasons_to_read_anew(
         refresh(spark, queue, path, on_stale="fail")
     (reason,) = refresh(spark, queue, path).reasons
     assert reason == f"Version 1 is damaged: file://{tmp_path}/{first.files[0].name} is missing."
-    queue.cluster.add_partitions(queue.topic, 5)
+    queue.cluster.topics.add_partitions(queue.topic, 5)
     append(queue, *[(f"k{n}", "2") for n in range(20)])
     version = refresh(spark, queue, path)
     assert (version.kind, version.partitions) == ("full", 5)
@@ -265,12 +267,12 @@ def test_a_delete_that_the_log_has_dropped_is_not_missed(
     refresh(spark, queue, path)
     append(queue, ("a", None))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic, drop_tombstones=True)
-    queue.cluster.alter_topic_config(queue.topic, {"delete.retention.ms": "0"})
+    queue.cluster.topics.alter_config(queue.topic, {"delete.retention.ms": "0"})
     with pytest.raises(DataLoss, match="keeps deletes for 0 s"):
         refresh(spark, queue, path, on_stale="fail")
     with pytest.raises(DataLoss, match=r"Reading .* took .* keeps deletes for 0 s"):
         refresh(spark, queue, path)
-    queue.cluster.alter_topic_config(queue.topic, DAY)
+    queue.cluster.topics.alter_config(queue.topic, DAY)
     manifest = tmp_path / "versions" / "0000000001.json"
     long_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
     rewrite(manifest, pinned=long_ago)
@@ -303,7 +305,7 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     refresh(spark, queue, path)
     append(queue, ("b", "2"), ("a", "2"), ("b", "3"))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic)
-    queue.cluster.alter_topic_config(queue.topic, DAY)
+    queue.cluster.topics.alter_config(queue.topic, DAY)
     with pytest.raises(DataLoss, match="compaction has removed the record"):
         refresh(spark, queue, path, end={0: 4}, on_stale="fail")
     with pytest.raises(DataLoss, match="compaction has removed the record"):
@@ -337,7 +339,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     overtaken.overtakes = {6}
     overtaken.transaction("c")
     with pytest.raises(DataLoss, match="among them b'new6'"):
-        refresh(spark, queue, path, end=queue.cluster.end_offsets(queue.topic), on_stale="fail")
+        refresh(spark, queue, path, end=queue.cluster.logs.end_offsets(queue.topic), on_stale="fail")
     assert len(overtaken.cuts) == 6, "a cut that was asked for stays as it is"
     overtaken.close()
 
@@ -351,7 +353,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
     def grown(*args: Any, **options: Any) -> Any:
         nonlocal total
         total += 1
-        queue.cluster.add_partitions(queue.topic, total)
+        queue.cluster.topics.add_partitions(queue.topic, total)
         append(queue, *[(f"k{n}", str(total)) for n in range(20)])
         return pin(*args, **options)
 
@@ -575,7 +577,7 @@ def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
     spark: SparkSession, collect: Collect, tmp_path: Path
 ) -> None:
     with EmbeddedBroker() as broker, closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         queue = LastValueQueue("prices", key_header=None, cluster=cluster)
         for n in range(20):
             append(queue, (f"k{n}", "1"))
@@ -591,7 +593,7 @@ def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
         broker.restart()
         for n in range(30):
             append(queue, (f"new{n}", "3"))
-        assert cluster.end_offsets("prices")[0] > second.end[0]
+        assert cluster.logs.end_offsets("prices")[0] > second.end[0]
         with pytest.raises(DataLoss, match="has lost records"):
             refresh(spark, queue, str(tmp_path / "store"), on_stale="fail", timeout=30)
         third = refresh(spark, queue, str(tmp_path / "store"), timeout=30)
@@ -610,7 +612,7 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
     """
     path = str(tmp_path / "store")
     with EmbeddedBroker() as broker, closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
-        cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         queue = LastValueQueue("prices", key_header=None, cluster=cluster)
         for n in range(20):
             append(queue, (f"k{n:02}", "1"))
@@ -626,12 +628,12 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
             broker.kill()
             cut(broker, "prices")
             broker.restart()
-            eventually(lambda: cluster.stable_ends("prices")[0].offset == 20, timeout=30)
+            eventually(lambda: cluster.logs.stable_ends("prices")[0].offset == 20, timeout=30)
             with pytest.raises(DataLoss, match="ends at offset 20, before offset 40"):
                 list(Scan(spec, cluster.config).read(0))
             for n in range(30):
                 append(queue, (f"new{n}", "2"))
-            assert pinned.end[0] < cluster.end_offsets("prices")[0]
+            assert pinned.end[0] < cluster.logs.end_offsets("prices")[0]
             return pinned
 
         monkeypatch.setattr("lvq_spark.store.incremental.pin", elected_once_pinned)

@@ -132,7 +132,9 @@ def test_offsets_without_records_move_the_cut_and_copy_no_files(
     first = refresh(spark, queue, str(tmp_path))
     with uncommitted(queue):
         pass
-    eventually(lambda: queue.cluster.end_offsets(queue.topic) == queue.cluster.end_offsets(queue.topic, stable=True))
+    eventually(
+        lambda: queue.cluster.logs.end_offsets(queue.topic) == queue.cluster.logs.end_offsets(queue.topic, stable=True)
+    )
     second = refresh(spark, queue, str(tmp_path))
     assert (second.number, second.upserts, second.files) == (2, 0, first.files)
     assert second.end[0] > first.end[0]
@@ -266,7 +268,7 @@ def test_a_compacted_log_is_followed(
     refresh(spark, queue, str(tmp_path))
     append(queue, ("b", None), ("c", "2"), ("c", "3"))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic)
-    queue.cluster.alter_topic_config(queue.topic, DAY)
+    queue.cluster.topics.alter_config(queue.topic, DAY)
     version = refresh(spark, queue, str(tmp_path))
     assert version.kind == "delta"
     assert version.records_read > version.upserts
@@ -279,7 +281,7 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_s
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     refresh(spark, queue, str(tmp_path))
-    queue.cluster.delete_before(queue.topic, {0: 2})
+    queue.cluster.logs.delete_before(queue.topic, {0: 2})
     version = refresh(spark, queue, str(tmp_path))
     assert (version.number, version.kind, version.start) == (2, "delta", {0: 2})
     assert collect(read_version(spark, str(tmp_path))) == collect(snapshot(spark, queue))
@@ -307,7 +309,7 @@ def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s
     assert foreign.flush(20) == 0
     refresh(spark, queue, str(tmp_path))
     assert values(collect(read_version(spark, str(tmp_path))))["k"] == "at home"
-    queue.cluster.delete_before(queue.topic, {home: queue.cluster.end_offsets(queue.topic)[home]})
+    queue.cluster.logs.delete_before(queue.topic, {home: queue.cluster.logs.end_offsets(queue.topic)[home]})
     version = refresh(spark, queue, str(tmp_path))
     assert version.kind == "delta"
     rows = collect(read_version(spark, str(tmp_path)))
@@ -325,7 +327,7 @@ def test_what_is_gone_from_the_log_s_start_counts_against_nothing(
     queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
     append(queue, ("k", "at home"), ("other", "1"))
     refresh(spark, queue, str(tmp_path))
-    queue.cluster.delete_before(queue.topic, {home: queue.cluster.end_offsets(queue.topic)[home]})
+    queue.cluster.logs.delete_before(queue.topic, {home: queue.cluster.logs.end_offsets(queue.topic)[home]})
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
     foreign.produce(queue.topic, key=b"k", value=b"stray", partition=1 - home)
     assert foreign.flush(20) == 0

@@ -268,7 +268,7 @@ def test_what_rules_out_a_version_does_so_for_a_stream(
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"))
     refresh(spark, queue, path)
-    queue.cluster.add_partitions(queue.topic, 3)
+    queue.cluster.topics.add_partitions(queue.topic, 3)
     append(queue, ("b", "1"), ("c", "1"))
     with pytest.raises(TopicMismatch):
         upsert(queue, path, on_stale="fail")(batch(queue), 1)
@@ -487,8 +487,8 @@ def test_a_topic_that_was_created_again_is_not_taken_for_what_the_store_has(
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     refresh(spark, queue, path, end={0: 2})
     upsert(queue, path)(batch(queue, {0: 2}), 4)
-    queue.cluster.delete_topic(queue.topic)
-    queue.cluster.create_topic(queue.topic, partitions=1, config={"cleanup.policy": "compact"})
+    queue.cluster.topics.delete(queue.topic)
+    queue.cluster.topics.create(queue.topic, partitions=1, config={"cleanup.policy": "compact"})
     append(queue, ("d", "1"))
     restart(spark)
     with pytest.raises(TopicRecreated):

@@ -208,7 +208,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
     append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader(**{"lvq.strays": "pass"})
     end = reader.latestOffset(reader.initialOffset(), everything())
-    queue.cluster.add_partitions(lvq_topic, 4)
+    queue.cluster.topics.add_partitions(lvq_topic, 4)
     append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
     later = reader.latestOffset(end, everything())
     assert offsets(later, lvq_topic).keys() == {0, 1, 2, 3}
@@ -223,7 +223,7 @@ def test_what_comes_after_a_query_with_available_now_was_started_is_not_its_own(
     reader = open_reader()
     reader.prepareForTriggerAvailableNow()
     append(queue.cluster, lvq_topic, ("a", "2"))
-    queue.cluster.add_partitions(lvq_topic, 2)
+    queue.cluster.topics.add_partitions(lvq_topic, 2)
     end = reader.latestOffset(reader.initialOffset(), everything())
     assert offsets(end, lvq_topic) == {0: 1, 1: 0}
     assert reader.latestOffset(end, everything()) == end
@@ -294,7 +294,7 @@ def test_compaction_of_a_batch_to_be_read_is_no_loss(
     middle = reader.latestOffset(start, everything())
     append(queue.cluster, lvq_topic, ("a", "2"))
     force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
-    queue.cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
+    queue.cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "86400000"})
     assert rows(reader, start, middle) == {b"b": b"1"}
     end = reader.latestOffset(middle, everything())
     assert rows(reader, middle, end)[b"a"] == b"2"
@@ -306,7 +306,7 @@ def test_offsets_that_are_gone_are_an_error_unless_they_may_be(
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
     append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
     start = open_reader().initialOffset()
-    queue.cluster.delete_before(lvq_topic, {0: 2})
+    queue.cluster.logs.delete_before(lvq_topic, {0: 2})
     with pytest.raises(DataLoss, match=r"stands at offset 0 of partition 0 of .*, which holds 2 to 3"):
         open_reader().latestOffset(start, everything())
     reader = open_reader(failOnDataLoss="false")
@@ -319,8 +319,8 @@ def test_r18_a_checkpoint_of_an_earlier_topic_is_refused(
     queue = make_queue()
     append(queue.cluster, lvq_topic, ("a", "1"))
     start = open_reader().initialOffset()
-    queue.cluster.delete_topic(lvq_topic)
-    queue.cluster.create_topic(lvq_topic, partitions=1, config={})
+    queue.cluster.topics.delete(lvq_topic)
+    queue.cluster.topics.create(lvq_topic, partitions=1, config={})
     with pytest.raises(TopicRecreated, match="deleted and created again since the stream's checkpoint"):
         open_reader().latestOffset(start, everything())
 
@@ -356,7 +356,7 @@ def test_r18_a_delete_that_goes_before_its_batch_is_read_is_not_missed(
     force_compaction(queue.cluster, lvq_topic, drop_tombstones=True)  # type: ignore[arg-type]
     [batch] = reader.read(planned)
     assert batch.to_pylist() == [{"key": b"b", "value": b"2"}], "nothing is left of the delete"
-    queue.cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
+    queue.cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "0"})
     with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .*keeps deletes for 0 s"):
         rows(reader, start, end)
     passing = open_reader(failOnDataLoss="false", **{"lvq.dedupe": dedupe})
@@ -379,7 +379,7 @@ def test_r18_a_stream_that_was_away_for_longer_than_deletes_are_kept_is_refused_
     with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .* for 72\d\d s.* deletes for 3600 s"):
         rows(reader, start, end)
     assert rows(reader, later(start, -7000), end) == {b"b": b"2"}, "it had read all there was 200 s ago"
-    young = {**start, lvq_topic: {"0": queue.cluster.end_offsets(lvq_topic)[0]}}
+    young = {**start, lvq_topic: {"0": queue.cluster.logs.end_offsets(lvq_topic)[0]}}
     append(queue.cluster, lvq_topic, ("c", "1"), ("d", "1"), ("d", "2"))
     force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
     newer = reader.latestOffset(young, everything())
@@ -422,7 +422,7 @@ def test_an_idle_stream_notes_now_and_then_that_it_has_read_all_there_was(
     append_as_of(lvq_broker, lvq_topic, 1e9, ("b", "1"))
     with uncommitted(queue):  # an aborted record and a marker: two holes
         pass
-    eventually(lambda: queue.cluster.end_offsets(lvq_topic, stable=True) == {0: 4})
+    eventually(lambda: queue.cluster.logs.end_offsets(lvq_topic, stable=True) == {0: 4})
     newer = reader.latestOffset(noted, everything())
     assert rows(reader, noted, newer) == {b"b": b"1"}
     with pytest.raises(DataLoss):
@@ -499,7 +499,7 @@ def test_a_query_that_is_run_again_and_again_has_every_key_right_and_nothing_twi
         table.update(batch)
     assert table == {f"k{n % 6}": str(n) for n in range(6, 12)}
     append(queue.cluster, lvq_topic, ("k0", "new"), ("k1", None), ("k0", "newest"))
-    queue.cluster.add_partitions(lvq_topic, 3)
+    queue.cluster.topics.add_partitions(lvq_topic, 3)
     writer = queue.cluster.writer()
     at = writer.append(lvq_topic, next(f"x{n}" for n in range(99) if home(f"x{n}", 3) == 2).encode(), b"1").result(20)
     writer.close()

@@ -49,7 +49,7 @@ def met(
 
 
 def test_a_scan_counts_what_it_met(memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", None), (None, b"1"), (None, b"2"), (b"c", b"")):
         memory_cluster.write("t", key, value)
     memory_cluster.write("t", b"d", b"1", [("ticker", b"a")])
@@ -65,7 +65,7 @@ def test_a_scan_counts_what_it_met(memory_cluster: MemoryCluster, caplog: pytest
 def test_a_scan_that_is_not_read_to_its_end_logs_nothing(
     memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     for n in range(3):
         memory_cluster.write("t", b"%d" % n, b"1")
     scan = Scan(pin(LastValueQueue("t", key_header=None, cluster=memory_cluster)), ClientConfig("nowhere:1"), rows=1)
@@ -151,7 +151,7 @@ def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
     options = {"kafka.bootstrap.servers": lvq_broker.bootstrap_servers, "subscribe": lvq_topic}
     frame = spark.read.format("lvq").options(**options, failOnDataLoss="false").load()
     assert frame.count() == 3
-    queue.cluster.delete_before(lvq_topic, {0: 4})
+    queue.cluster.logs.delete_before(lvq_topic, {0: 4})
     assert frame.count() == 2
     eventually(lambda: len(worker_logs()) >= 2)
     assert sorted((line["records"], line["rows"]) for line in worker_logs()) == [("2", "2"), ("6", "3")]

@@ -88,7 +88,7 @@ def test_r25_keys_that_others_have_written_since_the_cut_are_spared_and_counted(
 
     assert (done.written, done.vanished, done.spared, done.overwritten) == (1, 64, 136, 0)
     assert held(queue) == dict.fromkeys([*names[:136], "another"], b"of others") | {"stays": b"new"}
-    assert done.ends == {p: end for p, end in queue.cluster.end_offsets(queue.topic).items() if p in done.ends}
+    assert done.ends == {p: end for p, end in queue.cluster.logs.end_offsets(queue.topic).items() if p in done.ends}
 
 
 def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_delete_does_not(
@@ -101,7 +101,7 @@ def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_d
         producer.delete("gone")
     stray(queue, "away", 1 - home_partition(b"away", 2))
     with uncommitted(queue):  # of the key a
-        queue.cluster.add_partitions(queue.topic, 5)
+        queue.cluster.topics.add_partitions(queue.topic, 5)
         stray(queue, "late", 4)
         report = deleted(queue, cut, "a", "b", "away", "gone", "late")
     assert report == {"vanished": 2, "spared": 3, "overwritten": []}
@@ -151,7 +151,7 @@ def test_r25_a_look_goes_before_each_thousand_deletes(make_queue: MakeQueue, mon
 
     def look_and_write(tail: Tail) -> Any:
         put(queue, names[1000 * len(looks) + 100] if len(looks) < 3 else "other")
-        looks.append(sum(queue.cluster.end_offsets(queue.topic).values()))
+        looks.append(sum(queue.cluster.logs.end_offsets(queue.topic).values()))
         return look(tail)
 
     monkeypatch.setattr(Tail, "new_values", look_and_write)
@@ -164,7 +164,7 @@ def test_r18_nothing_is_deleted_of_a_topic_that_was_created_again(make_queue: Ma
     queue = make_queue()
     put(queue, "a")
     cut = pin(queue)
-    queue.cluster.delete_topic(queue.topic)
+    queue.cluster.topics.delete(queue.topic)
     make_queue()
     put(queue, "a")
     with pytest.raises(TopicRecreated):
@@ -185,8 +185,8 @@ def test_nothing_is_written_before_all_that_has_vanished_is_known_to_be_deletabl
     with pytest.raises(MessageTooLarge, match=r"1 delete is too large, the one of b'kkk.*: it has 120\d\d bytes, and"):
         publish(one_row(spark), small, vanished="delete")
     cluster.close()
-    meanwhile(lambda: queue.cluster.delete_before(queue.topic, {0: 2}))
-    queue.cluster.alter_topic_config(queue.topic, {"cleanup.policy": "compact,delete"})
+    meanwhile(lambda: queue.cluster.logs.delete_before(queue.topic, {0: 2}))
+    queue.cluster.topics.alter_config(queue.topic, {"cleanup.policy": "compact,delete"})
     with pytest.raises(Exception, match="DataLoss"):
         publish(one_row(spark), queue, vanished="delete")
-    assert sum(queue.cluster.end_offsets(queue.topic).values()) == 3
+    assert sum(queue.cluster.logs.end_offsets(queue.topic).values()) == 3

@@ -150,10 +150,12 @@ class _Run:
 
     def go(self) -> Report:
         ordeal, cluster = self._ordeal, self._cluster
-        cluster.create_topic(_INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING})
+        cluster.topics.create(
+            _INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING}
+        )
         if ordeal.transactional:
-            cluster.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
-        cluster.create_topic(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+            cluster.topics.create(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        cluster.topics.create(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
         declare_group(cluster, _GROUP, _INPUT)
         feed = Feed(cluster, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
         chaos = Chaos(
@@ -217,8 +219,8 @@ class _Run:
         if self._members.failed():
             return True
         try:
-            commits = self._cluster.committed(_GROUP, _INPUT)
-            ends = self._cluster.end_offsets(_INPUT)
+            commits = self._cluster.groups.committed(_GROUP, _INPUT)
+            ends = self._cluster.logs.end_offsets(_INPUT)
             if self._ordeal.transactional and (_undecided(self._cluster, _OUTPUT) or _undecided(self._cluster, _DEAD)):
                 return False
         except TransportError:
@@ -306,7 +308,9 @@ class _Run:
         )
 
     def _standing(self) -> str:
-        return f"committed {self._cluster.committed(_GROUP, _INPUT)}, ends {self._cluster.end_offsets(_INPUT)}"
+        return (
+            f"committed {self._cluster.groups.committed(_GROUP, _INPUT)}, ends {self._cluster.logs.end_offsets(_INPUT)}"
+        )
 
 
 # ---------------------------------------------------------------- what lies in the topics
@@ -365,13 +369,16 @@ def _letters(cluster: KafkaCluster) -> list[DeadLetter]:
 
 def _undecided(cluster: KafkaCluster, topic: str) -> dict[int, tuple[int, int]]:
     """By partition, where open transactions begin and the log ends, where there are any."""
-    stable, ends = cluster.end_offsets(topic, stable=True), cluster.end_offsets(topic)
+    stable, ends = cluster.logs.end_offsets(topic, stable=True), cluster.logs.end_offsets(topic)
     return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
 
 
 def _records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
     """All committed records, by partition in the order of the log."""
-    positions, ends = cluster.start_offsets(topic), cluster.end_offsets(topic, stable=True)  # what is open may stay so
+    positions, ends = (
+        cluster.logs.start_offsets(topic),
+        cluster.logs.end_offsets(topic, stable=True),
+    )  # what is open may stay so
     found: dict[int, list[Record]] = {partition: [] for partition in ends}
     with closing(cluster.reader(topic, positions)) as reader:
         while any(positions[partition] < end for partition, end in ends.items()):

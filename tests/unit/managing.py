@@ -69,7 +69,7 @@ def drained(queue: LastValueQueue[str]) -> list[str]:
 
 
 def commits(queue: LastValueQueue[str]) -> dict[int, Commit]:
-    return queue.cluster.committed(queue.definition.group, queue.topic)
+    return queue.cluster.groups.committed(queue.definition.group, queue.topic)
 
 
 def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
@@ -84,11 +84,11 @@ def claims(queue: LastValueQueue[str]) -> dict[int, tuple[int, tuple[int, ...]]]
 def overwrite(queue: LastValueQueue[str], **by_partition: Commit) -> None:
     """Commit as something else might, for the partitions ``p0``, ``p1`` and so on."""
     at = {int(name[1:]): commit for name, commit in by_partition.items()}
-    queue.cluster.commit(queue.definition.group, queue.topic, at)
+    queue.cluster.groups.commit(queue.definition.group, queue.topic, at)
 
 
 def said(queue: LastValueQueue[str], base: int, *runs: int, **options: Any) -> Commit:
     """A commit of this queue, in its topic as it is."""
-    described = queue.cluster.describe_topic(queue.topic)
+    described = queue.cluster.topics.describe(queue.topic)
     facts = {"topic_tag": topic_tag(described.id), "partitions": described.partitions, **options}
     return Commit(base, CommitMap(base, runs, **facts).encode())

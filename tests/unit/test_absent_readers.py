@@ -23,7 +23,7 @@ class Prices(MemoryCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        self.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         self.readers = 0
         before_polls(self, self._polled)
 
@@ -109,7 +109,7 @@ def test_r18_what_a_view_shows_stays_until_it_has_read_all_again_and_meanwhile_i
     cluster.put(a="1", b="1")
     with cluster.queue.view(metadata_interval=0.02) as view:
         refused = BrokerUnavailable("The leader is away.", code="LEADER_NOT_AVAILABLE", retriable=True)
-        cluster.fail_next("start_offsets", refused, times=100_000)
+        cluster.fail_next("logs.start_offsets", refused, times=100_000)
         absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: "leader is away" in str(view._follower._shared.trouble))
         assert (dict(view), view.state) == ({"a": "1", "b": "1"}, "disconnected")
@@ -170,7 +170,7 @@ def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(
     monkeypatch.setattr("lvq_kafka.reading.metadata_thread._SETTINGS", 0.0)
     cluster.put(a="1", b="1")
     with cluster.queue.view(metadata_interval=0.02) as view:
-        cluster.alter_topic_config("prices", {"delete.retention.ms": "60000"})
+        cluster.topics.alter_config("prices", {"delete.retention.ms": "60000"})
         absence = view._follower._shared.replay.absence
         eventually(lambda: absence.trusted == 54.0)
         absent(cluster, Hours(view), 100, lambda: delete_a(cluster))
@@ -189,7 +189,7 @@ def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) 
     cluster.put(a="1", b="1")
     refused = BrokerUnavailable("No broker tells the settings.", code="_TIMED_OUT", retriable=True)
     with cluster.queue.view(metadata_interval=0.02) as view:
-        cluster.fail_next("topic_config", refused, times=1_000_000)
+        cluster.fail_next("topics.config", refused, times=1_000_000)
         absent(cluster, Hours(view), 100, lambda: (keep_deletes(cluster, 60), delete_a(cluster)))
         eventually(lambda: "tells the settings" in str(view._follower._shared.trouble))
         assert dict(view) == {"a": "1", "b": "1"}
@@ -199,7 +199,7 @@ def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) 
 
 def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(cluster: Prices) -> None:
     cluster.put(a="1", b="1")
-    cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
+    cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
     with cluster.queue.view(metadata_interval=0.02) as view:
         absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})

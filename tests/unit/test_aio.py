@@ -208,7 +208,7 @@ def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_backgroun
 def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     asking, go_on = Event(), Event()
-    committed = memory_cluster.committed
+    committed = memory_cluster.groups.committed
 
     def ask(*args: Any, **options: Any) -> Any:
         asking.set()
@@ -222,7 +222,7 @@ def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_cluster: 
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    memory_cluster.committed = ask  # type: ignore[assignment,method-assign]
+    memory_cluster.groups.committed = ask  # type: ignore[assignment,method-assign]
     run(main())
     go_on.set()
     eventually(lambda: not threads())

@@ -97,7 +97,7 @@ def enter(reader: Any) -> None:
 
 def consume_from_a_topic_that_is_gone(cluster: MemoryCluster) -> None:
     queue = LastValueQueue.declare("gone", key_header="ticker", cluster=cluster)
-    cluster.delete_topic("gone")
+    cluster.topics.delete("gone")
     queue.consumer()
 
 
@@ -107,7 +107,7 @@ def send_to_a_topic_that_is_not_there(cluster: MemoryCluster) -> None:
 
 
 def consume_an_expired_queue(cluster: MemoryCluster) -> None:
-    cluster.delete_group("lvq.prices")
+    cluster.groups.delete("lvq.prices")
     LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # which must not begin anew in silence
     LastValueQueue.open("prices", cluster=cluster).consumer()
 
@@ -392,7 +392,7 @@ def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
     memory_cluster.write("strict", b"A", b"1", [("ticker", b"B")])
     small = TopicSpec(config={"max.message.bytes": "1000"})
     LastValueQueue.declare("small", key_header="ticker", spec=small, cluster=memory_cluster)
-    memory_cluster.create_topic("plain", partitions=1, config={})
+    memory_cluster.topics.create("plain", partitions=1, config={})
     memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 2, "name": "newer"}')
     memory_cluster.write(REGISTRY_TOPIC, b"younger", b'{"version": 1, "name": "younger", "ttl": 5}')
     memory_cluster.write(REGISTRY_TOPIC, b"broken", b"{")
@@ -560,7 +560,7 @@ class TestBrokenDefinitions:
         queue = LastValueQueue.open("small", cluster=cluster)
         with pytest.raises(ConfigError, match=REGISTRY_TOPIC):
             queue.drop(delete_topic=True)
-        assert cluster.describe_topic("small")
+        assert cluster.topics.describe("small")
         queue.drop()
         with pytest.raises(QueueNotDeclared):
             LastValueQueue.open("small", cluster=cluster)

@@ -48,7 +48,7 @@ def test_g1_a_transaction_whose_markers_are_late_is_in_the_dump(
 
 def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -> None:
     cluster = MemoryCluster(fetch_limit=1)
-    cluster.create_topic("prices", partitions=2, config={})
+    cluster.topics.create("prices", partitions=2, config={})
     writer = cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("prices", b"held", b"1").result().partition
@@ -138,7 +138,7 @@ def test_g5_a_browser_that_cannot_learn_what_was_consumed_says_so(
 ) -> None:
     with queue.browser(refresh=0.01) as browser:
         assert isinstance(browser.poll(30), EndOfDump)
-        memory_cluster.fail_next("committed", Closed("The cluster is closed."))
+        memory_cluster.fail_next("groups.committed", Closed("The cluster is closed."))
         with pytest.raises(ReaderFailed, match="The cluster is closed"):
             browser.poll(30)
 
@@ -252,7 +252,7 @@ class TestUnknownConsumption:
         queue.purge()
         with queue.browser(refresh=0.01) as browser:
             assert isinstance(browser.poll(30), EndOfDump)
-            memory_cluster.delete_group(queue.definition.group)
+            memory_cluster.groups.delete(queue.definition.group)
             with pytest.raises(ReaderFailed, match="lvq repair prices") as caught:
                 browser.poll(30)
             assert isinstance(caught.value.reason, QueueNotDeclared)
@@ -263,7 +263,7 @@ class TestUnknownConsumption:
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=1000) as browser:
-            memory_cluster.delete_group(queue.definition.group)
+            memory_cluster.groups.delete(queue.definition.group)
             with pytest.raises(ReaderFailed) as caught:
                 browser.drain()
             assert isinstance(caught.value.reason, QueueNotDeclared)
@@ -272,11 +272,11 @@ class TestUnknownConsumption:
     def test_r17_it_fails_when_the_commits_are_of_an_earlier_topic(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
-        stored = memory_cluster.committed(queue.definition.group, "prices")
+        stored = memory_cluster.groups.committed(queue.definition.group, "prices")
         with queue.browser(refresh=1000) as browser:
-            memory_cluster.delete_topic("prices")
-            memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-            memory_cluster.commit(queue.definition.group, "prices", stored)
+            memory_cluster.topics.delete("prices")
+            memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
+            memory_cluster.groups.commit(queue.definition.group, "prices", stored)
             with pytest.raises(ReaderFailed) as caught:
                 browser.refresh()
             assert isinstance(caught.value.reason, TopicRecreated)
@@ -286,8 +286,8 @@ class TestUnknownConsumption:
     ) -> None:
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
             assert isinstance(browser.poll(30), EndOfDump)
-            memory_cluster.delete_group(queue.definition.group)  # as a broker does, with the topic
-            memory_cluster.delete_topic("prices")
+            memory_cluster.groups.delete(queue.definition.group)  # as a broker does, with the topic
+            memory_cluster.topics.delete("prices")
             with pytest.raises(ReaderFailed, match="deleted while it was being read"):
                 browser.poll(30)
 
@@ -297,7 +297,7 @@ class TestUnknownConsumption:
         with queue.browser(refresh=0.01) as browser:
             assert isinstance(browser.poll(30), EndOfDump)
             down = BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
-            memory_cluster.fail_next("committed", down, times=3)
+            memory_cluster.fail_next("groups.committed", down, times=3)
             looked = browser.as_of
             eventually(lambda: browser.as_of > looked)
             put(queue, "a=1")

@@ -125,10 +125,10 @@ class TestDumpAndFollow:
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"), ("b", "2"))
-        before = memory_cluster.records("prices"), memory_cluster.committed("lvq.prices", "prices")
+        before = memory_cluster.records("prices"), memory_cluster.groups.committed("lvq.prices", "prices")
         with queue.browser(follow=False) as one, queue.browser(follow=False) as other:
             assert shown(one) == shown(other) == ["a=1", "b=2", "|"]
-        assert (memory_cluster.records("prices"), memory_cluster.committed("lvq.prices", "prices")) == before
+        assert (memory_cluster.records("prices"), memory_cluster.groups.committed("lvq.prices", "prices")) == before
 
     def test_a_drain_waits_for_what_was_acknowledged_before(self, queue: LastValueQueue[str]) -> None:
         with queue.browser() as browser:
@@ -368,7 +368,7 @@ class TestConsumed:
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"))
-        memory_cluster.delete_group(queue.definition.group)
+        memory_cluster.groups.delete(queue.definition.group)
         with pytest.raises(QueueNotDeclared, match="lvq repair prices") as caught, queue.browser():
             pass
         assert caught.value.__notes__ == ["A browser with hide_consumed=False does not ask for what was consumed."]
@@ -383,10 +383,10 @@ class TestConsumed:
     ) -> None:
         write(queue, ("a", "1"), ("b", "1"))
         queue.purge()
-        commits = memory_cluster.committed(queue.definition.group, "prices")
-        memory_cluster.delete_topic("prices")
-        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        memory_cluster.commit(queue.definition.group, "prices", commits)
+        commits = memory_cluster.groups.committed(queue.definition.group, "prices")
+        memory_cluster.topics.delete("prices")
+        memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.groups.commit(queue.definition.group, "prices", commits)
         write(queue, ("c", "1"))
         with pytest.raises(TopicRecreated), queue.browser():
             pass
@@ -405,13 +405,13 @@ class TestConsumed:
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
-        overwritten = memory_cluster.overwritten
+        overwritten = memory_cluster.logs.overwritten
 
         def watched(topic: str, ends: Any, *, timeout: float) -> dict[int, int]:
             looks.append(ends)
             return overwritten(topic, ends, timeout=timeout)
 
-        monkeypatch.setattr(memory_cluster, "overwritten", watched)
+        monkeypatch.setattr(memory_cluster.logs, "overwritten", watched)
         write(queue, ("1", "a"))
         self.consume(queue, 1)
         memory_cluster.elect("prices", 0)
@@ -567,7 +567,7 @@ class TestTrouble:
     ) -> None:
         with queue.browser(metadata_interval=0.05, hide_consumed=False) as browser:
             assert take(browser, 1) == ["|"]
-            memory_cluster.delete_topic("prices")
+            memory_cluster.topics.delete("prices")
             with pytest.raises(ReaderFailed, match="deleted") as caught:
                 browser.poll(10)
             assert isinstance(caught.value.reason, TopicRecreated)
@@ -578,8 +578,8 @@ class TestTrouble:
         write(queue, ("1", "old"), ("2", "old"))
         with queue.browser(metadata_interval=3600, hide_consumed=False) as browser:
             assert shown(browser.drain()) == ["1=old", "2=old", "|"]
-            memory_cluster.delete_topic("prices")
-            memory_cluster.create_topic("prices", partitions=1, config={})
+            memory_cluster.topics.delete("prices")
+            memory_cluster.topics.create("prices", partitions=1, config={})
             write(queue, ("1", "new"))  # the old topic was longer
             assert sorted(shown(browser.drain())) == ["-2", "1=new"]
 

@@ -44,7 +44,7 @@ def test_a_declared_group_tells_the_topic_and_its_partitions(memory_cluster: Mem
 
 def test_a_group_without_commits_has_expired_or_was_deleted(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
-    memory_cluster.delete_group("lvq.prices")
+    memory_cluster.groups.delete("lvq.prices")
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("group-gone", (0,), True)
     assert isinstance(damage.error, GroupNotFound)
@@ -55,7 +55,7 @@ def test_a_group_without_commits_has_expired_or_was_deleted(memory_cluster: Memo
 
 def test_added_partitions_are_told_from_commits_that_expired(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
-    memory_cluster.add_partitions("prices", 3)
+    memory_cluster.topics.add_partitions("prices", 3)
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("partitions-added", (1, 2), False)
     assert isinstance(damage.error, PartitionsAdded)
@@ -63,8 +63,8 @@ def test_added_partitions_are_told_from_commits_that_expired(memory_cluster: Mem
     assert "partitions 1, 2 after the queue 'prices' was declared on 1" in str(damage)
 
     two = declare(memory_cluster, "two", topic="two")
-    memory_cluster.add_partitions("two", 3)
-    memory_cluster.delete_group("lvq.two")
+    memory_cluster.topics.add_partitions("two", 3)
+    memory_cluster.groups.delete("lvq.two")
     overwrite(two, p0=said(two, 0, partitions=2))
     expired, added = damages(two)
     assert (expired.kind, expired.partitions, expired.needs_start) == ("commits-expired", (1,), True)
@@ -78,7 +78,7 @@ def test_missing_commits_beside_those_of_something_else_may_be_either_and_need_a
 ) -> None:
     queue = declare(memory_cluster)
     overwrite(queue, p0=Commit(0))
-    memory_cluster.add_partitions("prices", 2)
+    memory_cluster.topics.add_partitions("prices", 2)
     expired, _ = damages(queue)
     assert (expired.kind, expired.partitions) == ("commits-expired", (1,))
 
@@ -87,8 +87,8 @@ def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_
     queue = declare(memory_cluster)
     put(queue, "a=1")
     before = commits(queue)
-    memory_cluster.delete_topic("prices")
-    memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.delete("prices")
+    memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
     overwrite(queue, p0=before[0])
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("topic-recreated", (0,), True)
@@ -182,7 +182,7 @@ def test_several_things_can_be_wrong_at_once(memory_cluster: MemoryCluster) -> N
     queue = declare(memory_cluster)
     put(queue, "a=1")
     overwrite(queue, p0=Commit(7, "foreign"))
-    memory_cluster.add_partitions("prices", 2)
+    memory_cluster.topics.add_partitions("prices", 2)
     assert [damage.kind for damage in damages(queue)] == ["commits-expired", "offsets-lost", "commit-refused"]
     with pytest.raises(OffsetsExpired) as caught:
         queue.stats()
@@ -193,7 +193,7 @@ def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack
     """Programs from before these had names of their own go on as they did."""
     assert {kind.__base__ for kind in (GroupNotFound, OffsetsExpired, PartitionsAdded)} == {QueueNotDeclared}
     queue = declare(memory_cluster)
-    memory_cluster.delete_group("lvq.prices")
+    memory_cluster.groups.delete("lvq.prices")
     with pytest.raises(LookupError):
         queue.stats()
 
@@ -207,9 +207,9 @@ def test_only_the_partitions_that_matter_are_judged() -> None:
 
 
 def test_a_new_queue_does_not_take_over_a_group_in_which_something_is_wrong(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
-    memory_cluster.commit("lvq.prices", "prices", {0: Commit(0)})
+    memory_cluster.topics.create("prices", partitions=2, config={"cleanup.policy": "compact"})
+    memory_cluster.groups.commit("lvq.prices", "prices", {0: Commit(0)})
     with pytest.raises(OffsetsExpired) as caught:
         declare(memory_cluster, on_mismatch="warn")
     assert "delete the group 'lvq.prices'" in caught.value.__notes__[-1]
-    assert memory_cluster.committed("lvq.prices", "prices") == {0: Commit(0)}
+    assert memory_cluster.groups.committed("lvq.prices", "prices") == {0: Commit(0)}

@@ -173,7 +173,7 @@ def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it
     given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(stage: Stage, queue: object, servers: str, closes: object) -> None:
-        given.fail_next("delete_group", TransportError("It has members.", code="NON_EMPTY_GROUP"))
+        given.fail_next("groups.delete", TransportError("It has members.", code="NON_EMPTY_GROUP"))
         raise StateError("It went wrong.")
 
     monkeypatch.setattr(demo, "share", fail)

@@ -25,7 +25,7 @@ class OneTopic(MemoryCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        self.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
 
     @property
     def queue(self) -> LastValueQueue[str]:
@@ -49,15 +49,15 @@ def count_readers(cluster: MemoryCluster) -> list[Mapping[int, int]]:
 
 
 def create_anew(cluster: MemoryCluster, **values: str) -> None:
-    cluster.delete_topic("prices")
-    cluster.create_topic("prices", partitions=1, config={})
+    cluster.topics.delete("prices")
+    cluster.topics.create("prices", partitions=1, config={})
     for key, value in values.items():
         cluster.write("prices", key.encode(), value.encode())
 
 
 def before_ends(cluster: MemoryCluster, act: Callable[[], object], *, stable: bool) -> None:
     """Do it once, when a reader asks for the (stable) end of the log, before it is answered."""
-    original = cluster.end_offsets
+    original = cluster.logs.end_offsets
     waiting = [act]
 
     def end_offsets(topic: str, **how: Any) -> dict[int, int]:
@@ -65,7 +65,7 @@ def before_ends(cluster: MemoryCluster, act: Callable[[], object], *, stable: bo
             waiting.pop()()
         return original(topic, **how)
 
-    cluster.end_offsets = end_offsets  # type: ignore[method-assign]
+    cluster.logs.end_offsets = end_offsets  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def cluster() -> OneTopic:
 
 def test_an_outage_while_partitions_are_added_is_no_failure(cluster: OneTopic) -> None:
     with cluster.queue.view(metadata_interval=0.02) as view:
-        cluster.fail_next("start_offsets", unavailable(), times=3)
-        cluster.add_partitions("prices", 3)
+        cluster.fail_next("logs.start_offsets", unavailable(), times=3)
+        cluster.topics.add_partitions("prices", 3)
         cluster.write("prices", b"a", b"1", partition=2)
         eventually(lambda: view.get("a") == "1")
         assert view.state == "caught-up"
@@ -86,10 +86,10 @@ def test_an_outage_while_a_reader_starts_over_is_no_failure(cluster: OneTopic) -
     cluster.write("prices", b"a", b"old")
     with cluster.queue.view(metadata_interval=0.02) as view:
         # After the new topic is found, each step of beginning to read it fails once.
-        cluster.delete_topic("prices")
-        for operation in ("start_offsets", "end_offsets"):
+        cluster.topics.delete("prices")
+        for operation in ("logs.start_offsets", "logs.end_offsets"):
             cluster.fail_next(operation, unavailable(), times=2)
-        cluster.create_topic("prices", partitions=1, config={})
+        cluster.topics.create("prices", partitions=1, config={})
         cluster.write("prices", b"a", b"new")
         eventually(lambda: view.get("a") == "new" and view.state == "caught-up")
 
@@ -97,7 +97,7 @@ def test_an_outage_while_a_reader_starts_over_is_no_failure(cluster: OneTopic) -
 def test_what_the_observer_saw_of_a_topic_that_is_no_more_is_not_taken_for_news(cluster: OneTopic) -> None:
     """Its answer comes late, when the reading thread has started over already."""
     asked, answer_now = Flag(), Flag()
-    original = cluster.describe_topic
+    original = cluster.topics.describe
 
     def describe(topic: str, *, timeout: float = 10.0) -> TopicDescription:
         found = original(topic, timeout=timeout)
@@ -108,15 +108,15 @@ def test_what_the_observer_saw_of_a_topic_that_is_no_more_is_not_taken_for_news(
 
     armed = Flag()
     original_id = original("prices").id
-    cluster.describe_topic = describe  # type: ignore[method-assign]
+    cluster.topics.describe = describe  # type: ignore[method-assign]
     cluster.write("prices", b"a", b"old")
     polls: list[int] = []
     before_polls(cluster, lambda reader, poll: polls.append(reader))
     with cluster.queue.view(metadata_interval=0.02) as view:
         armed.set()
         assert asked.wait(10)
-        cluster.delete_topic("prices")
-        cluster.create_topic("prices", partitions=1, config={})
+        cluster.topics.delete("prices")
+        cluster.topics.create("prices", partitions=1, config={})
         eventually(lambda: 2 in polls)  # the position of the first is beyond the end of this log
         cluster.write("prices", b"a", b"new")
         eventually(lambda: view.get("a") == "new" and view.state == "caught-up")
@@ -148,7 +148,7 @@ def test_listeners_of_a_reader_that_starts_over_are_told_only_of_keys_that_are_r
 
 def test_a_browser_of_updates_only_misses_nothing_of_a_topic_that_was_created_anew(cluster: OneTopic) -> None:
     cluster.write("prices", b"old", b"1")
-    original = cluster.describe_topic
+    original = cluster.topics.describe
     blind = Flag()
 
     def describe(topic: str, *, timeout: float = 10.0) -> TopicDescription:
@@ -156,12 +156,12 @@ def test_a_browser_of_updates_only_misses_nothing_of_a_topic_that_was_created_an
             raise unavailable()
         return original(topic, timeout=timeout)
 
-    cluster.describe_topic = describe  # type: ignore[method-assign]
+    cluster.topics.describe = describe  # type: ignore[method-assign]
     with cluster.queue.browser(dump=False, metadata_interval=0.02) as browser:
         assert browser.drain() == [EndOfDump({0: 1})]
         blind.set()
-        cluster.delete_topic("prices")
-        cluster.create_topic("prices", partitions=1, config={})
+        cluster.topics.delete("prices")
+        cluster.topics.create("prices", partitions=1, config={})
         cluster.write("prices", b"new", b"1")  # before the browser can know
         blind.clear()
         event = browser.poll(10)
@@ -172,7 +172,7 @@ def test_a_browser_of_updates_only_misses_nothing_of_a_topic_that_was_created_an
 def test_growth_that_changes_a_value_wakes_an_asynchronous_listener() -> None:
     """R14: a key that lies in two partitions gets another home, so the other value becomes the current one."""
     cluster = MemoryCluster()
-    cluster.create_topic("prices", partitions=2, config={})
+    cluster.topics.create("prices", partitions=2, config={})
     key = next(key for n in range(99) if (home_partition(key := b"%d" % n, 2), home_partition(key, 3)) == (0, 1))
     cluster.write("prices", key, b"in 0", partition=0)
     cluster.write("prices", key, b"in 1", partition=1)
@@ -185,7 +185,7 @@ def test_growth_that_changes_a_value_wakes_an_asynchronous_listener() -> None:
     queue = LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
     with queue.view(metadata_interval=0.02) as view, view.watch() as watch:
         assert view[key] == "in 0"
-        Thread(target=cluster.add_partitions, args=("prices", 3)).start()
+        Thread(target=cluster.topics.add_partitions, args=("prices", 3)).start()
         event = asyncio.run(asyncio.wait_for(next_event(), 10))
         assert isinstance(event, Entry)
         assert event.value == "in 1"
@@ -304,7 +304,7 @@ def test_g7_a_barrier_that_takes_a_while_is_not_reached_by_what_was_read_of_a_to
 
 def test_g7_a_barrier_covers_partitions_that_were_added_while_it_asked(cluster: OneTopic) -> None:
     def grow() -> None:
-        cluster.add_partitions("prices", 2)
+        cluster.topics.add_partitions("prices", 2)
         cluster.write("prices", b"a", b"1", partition=1)
 
     with cluster.queue.view(metadata_interval=3600) as view:
@@ -344,13 +344,13 @@ def test_a_reader_begins_within_the_log_though_that_was_cut_off_before_the_place
 ) -> None:
     """A replica that was not in sync became the leader: the end is before what was the end."""
     cluster.write("prices", b"a", b"1")
-    original = cluster.end_offsets
+    original = cluster.logs.end_offsets
 
     def end_offsets(topic: str, **how: Any) -> dict[int, int]:
-        cluster.end_offsets = original  # type: ignore[method-assign]
+        cluster.logs.end_offsets = original  # type: ignore[method-assign]
         return {0: 5}
 
-    cluster.end_offsets = end_offsets  # type: ignore[method-assign]
+    cluster.logs.end_offsets = end_offsets  # type: ignore[method-assign]
     begun = count_readers(cluster)
     with cluster.queue.browser(dump=False) as browser:
         assert browser.drain() == [EndOfDump({0: 1})]

@@ -136,7 +136,7 @@ def test_what_this_library_writes_has_a_text_from_the_first_commit_on(memory_clu
         lambda: queue.expire(3600.0),
         lambda: queue.purge(keys=["a"]),
         queue.purge,
-        lambda: (memory_cluster.delete_group("lvq.prices"), queue.repair("earliest")),
+        lambda: (memory_cluster.groups.delete("lvq.prices"), queue.repair("earliest")),
     ):
         change()
         assert all(commit.metadata.startswith("lvq1.") for commit in commits(queue).values())

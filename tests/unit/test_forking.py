@@ -149,8 +149,8 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
     mock = MockCluster()
     mock.create_topic("t", 1)
     cluster = KafkaCluster(mock.bootstrap_servers)
-    cluster.commit("g", "t", {0: Commit(3)})
-    assert cluster.committed("g", "t") == {0: Commit(3)}
+    cluster.groups.commit("g", "t", {0: Commit(3)})
+    assert cluster.groups.committed("g", "t") == {0: Commit(3)}
     yield cluster
     cluster.close()
     mock.close()
@@ -160,19 +160,19 @@ def test_a_queue_can_be_closed_in_a_child(kafka_cluster: KafkaCluster) -> None:
     queue = LastValueQueue("t", key_header=None, cluster=kafka_cluster)
     assert in_child(queue.close) == "None"
     assert in_child(lambda: (kafka_cluster.close(), kafka_cluster.close())) == "(None, None)"
-    assert kafka_cluster.committed("g", "t") == {0: Commit(3)}
+    assert kafka_cluster.groups.committed("g", "t") == {0: Commit(3)}
 
 
 QUESTIONS: dict[str, Callable[[KafkaCluster], object]] = {
-    "topic": lambda cluster: cluster.describe_topic("t"),
-    "ends": lambda cluster: cluster.end_offsets("t"),
-    "commits": lambda cluster: cluster.committed("g", "t"),
-    "commits of known partitions": lambda cluster: cluster.committed("g", "t", partitions=1),
-    "commit": lambda cluster: cluster.commit("g", "t", {0: Commit(4)}),
-    "members": lambda cluster: cluster.member_count("g"),
+    "topic": lambda cluster: cluster.topics.describe("t"),
+    "ends": lambda cluster: cluster.logs.end_offsets("t"),
+    "commits": lambda cluster: cluster.groups.committed("g", "t"),
+    "commits of known partitions": lambda cluster: cluster.groups.committed("g", "t", partitions=1),
+    "commit": lambda cluster: cluster.groups.commit("g", "t", {0: Commit(4)}),
+    "members": lambda cluster: cluster.groups.member_count("g"),
     "reader": lambda cluster: cluster.reader("t", {0: 0}),
     "writer": lambda cluster: cluster.writer(),
-    "group": lambda cluster: cluster.delete_group("g"),
+    "group": lambda cluster: cluster.groups.delete("g"),
 }
 
 
@@ -188,14 +188,14 @@ def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
 def test_a_child_has_connections_of_its_own(kafka_cluster: KafkaCluster) -> None:
     def ask() -> object:
         with closing(KafkaCluster(kafka_cluster.config)) as cluster:
-            return cluster.committed("g", "t")
+            return cluster.groups.committed("g", "t")
 
     assert in_child(ask).startswith("{0: Commit(offset=3,")
 
 
 USED: dict[str, str] = {
-    "questions": "kept = cluster.describe_topic('t')",
-    "commits": "kept = cluster.committed('g', 't')",
+    "questions": "kept = cluster.topics.describe('t')",
+    "commits": "kept = cluster.groups.committed('g', 't')",
     "reader": "kept = cluster.reader('t', {0: 0}); kept.poll(1)",
     "writer": "kept = cluster.writer(); kept.append('t', b'k', b'v').result(10)",
     "view": "kept = LastValueQueue('t', key_header=None, cluster=cluster).view().open()",

@@ -173,7 +173,7 @@ def test_no_similar_name_is_offered_that_nobody_can_open(cluster: MemoryCluster)
 def test_no_queue_and_no_dead_letter_comes_to_lie_on_a_topic_of_kafkas_or_the_registry(
     cluster: MemoryCluster, topic: str
 ) -> None:
-    cluster.create_topic(topic, partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.create(topic, partitions=1, config={"cleanup.policy": "compact"})
     for call in (
         lambda: LastValueQueue.declare("evil", key_header="k", topic=topic, cluster=cluster),
         lambda: LastValueQueue.open("prices", cluster=cluster).consumer(dead_letters=topic),
@@ -187,7 +187,7 @@ def test_no_queue_and_no_dead_letter_comes_to_lie_on_a_topic_of_kafkas_or_the_re
 def test_a_name_like_an_option_is_refused(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match="'-x' cannot be the name of a queue"):
         LastValueQueue.declare("-x", key_header="k", topic="x", cluster=cluster)
-    cluster.create_topic("-x", partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.create("-x", partitions=1, config={"cleanup.policy": "compact"})
     LastValueQueue("-x", key_header=None, cluster=cluster)  # Kafka takes such a topic, and the queue x may lie on it
     LastValueQueue.declare("x", key_header="k", topic="-x", cluster=cluster)
 
@@ -356,7 +356,7 @@ def test_the_log_that_debug_shows_steers_no_terminal(cluster: MemoryCluster, mon
         logging.getLogger("lvq_kafka.client").error("the broker said %s", ESCAPES)
         raise ValueError(ESCAPES)
 
-    monkeypatch.setattr(cluster, "describe_topic", describe)
+    monkeypatch.setattr(cluster.topics, "describe", describe)
     ran = run(cluster, "--debug", "stats", "prices")
     assert ran.exit_code == 70
     assert "the broker said" in ran.stderr
@@ -417,7 +417,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
     with queue.producer() as producer:
         for number in range(10):
             producer.put(f"k{number}", b"1")
-    cluster.commit(queue.definition.group, "prices", {0: Commit(offset, said)})
+    cluster.groups.commit(queue.definition.group, "prices", {0: Commit(offset, said)})
     try:
         with queue.consumer() as consumer:
             delivery = consumer.acquire(5)
@@ -450,14 +450,14 @@ def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCl
     with queue.producer() as producer:
         for number in range(3):
             producer.put(f"k{number}", b"1")
-    cluster.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
+    cluster.groups.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
     for _ in range(3):
         with queue.consumer() as consumer:
             delivery = consumer.acquire(5)
             assert delivery is not None
             delivery.ack()
     assert run(cluster, "stats", "prices").exit_code == 0
-    cluster.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
+    cluster.groups.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
     queue.purge()
     queue.reset("earliest")
     assert run(cluster, "stats", "prices").exit_code == 0
@@ -465,7 +465,7 @@ def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCl
 
 def test_a_refusal_shows_the_beginning_of_a_text(cluster: MemoryCluster) -> None:
     for said in (f"lvq{'9' * 4000}.", ESCAPES * 50):
-        cluster.commit("lvq.prices", "prices", {0: Commit(0, said)})
+        cluster.groups.commit("lvq.prices", "prices", {0: Commit(0, said)})
         with pytest.raises(CommitMapRefused) as caught:
             LastValueQueue.open("prices", cluster=cluster).consumer()
         assert len(str(caught.value)) < 1_000

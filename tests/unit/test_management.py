@@ -84,7 +84,7 @@ class TestPurge:
         assert change.after[0] == CommitMap(
             1,
             (1, 1),
-            topic_tag=topic_tag(memory_cluster.describe_topic("prices").id),
+            topic_tag=topic_tag(memory_cluster.topics.describe("prices").id),
             partitions=1,
             sequence=8,
             delivered=3,
@@ -107,7 +107,7 @@ class TestPurge:
         queue = declare(memory_cluster, spec=TopicSpec(partitions=3))
         put(queue, *(f"{number}=1" for number in range(30)))
         queue.purge()
-        assert {p: one.base for p, one in maps(queue).items()} == memory_cluster.end_offsets("prices")
+        assert {p: one.base for p, one in maps(queue).items()} == memory_cluster.logs.end_offsets("prices")
 
     def test_marks_that_do_not_fit_are_left_out_and_counted(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
@@ -243,7 +243,7 @@ class TestExpire:
     ) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1")
-        memory_cluster.fail_next("committed_at", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+        memory_cluster.fail_next("groups.committed_at", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
         assert queue.expire(3600).messages == 0
         assert "judged by the clock of this machine: No." in caplog.text
 
@@ -267,7 +267,7 @@ class TestRepair:
         queue = declare(memory_cluster)
         with queue.consumer():
             before = claims(queue)
-            memory_cluster.add_partitions("prices", 2)
+            memory_cluster.topics.add_partitions("prices", 2)
             repair = queue.repair(dry_run=True)
             assert [damage.kind for damage in repair.found] == ["partitions-added"]
             assert (repair.left, repair.dry_run) == ((), True)
@@ -276,7 +276,7 @@ class TestRepair:
 
     def test_added_partitions_are_taken_in_from_their_beginning(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster, start="latest")
-        memory_cluster.add_partitions("prices", 3)
+        memory_cluster.topics.add_partitions("prices", 3)
         put(queue, *(f"{number}=1" for number in range(20)))
         with pytest.raises(QueueNotDeclared):
             queue.consumer().close()
@@ -289,13 +289,13 @@ class TestRepair:
     def test_a_group_that_is_gone_begins_where_the_caller_says(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1")
-        memory_cluster.delete_group("lvq.prices")
+        memory_cluster.groups.delete("lvq.prices")
         repair = queue.repair()
         assert [damage.kind for damage in repair.left] == ["group-gone"]
         assert (repair.after, commits(queue)) == ({}, {})
         assert queue.repair("latest").left == ()
         assert drained(queue) == []
-        memory_cluster.delete_group("lvq.prices")
+        memory_cluster.groups.delete("lvq.prices")
         queue.repair({0: 1})
         assert drained(queue) == ["1"]
 
@@ -303,7 +303,7 @@ class TestRepair:
         queue = declare(memory_cluster, spec=TopicSpec(partitions=3))
         put(queue, *(f"{number}=1" for number in range(30)))
         kept = said(queue, 2, 1, 1, sequence=3)
-        memory_cluster.delete_group("lvq.prices")
+        memory_cluster.groups.delete("lvq.prices")
         overwrite(queue, p1=kept)
         repair = queue.repair({0: 1})
         assert [damage.partitions for damage in repair.found] == [(0, 2)]
@@ -311,7 +311,7 @@ class TestRepair:
         assert queue.repair("latest").left == ()
         found = maps(queue)
         assert (found[0].base, found[1].base, found[1].runs) == (1, 2, (1, 1))
-        assert found[2].base == memory_cluster.end_offsets("prices")[2]
+        assert found[2].base == memory_cluster.logs.end_offsets("prices")[2]
 
     def test_a_topic_that_was_created_anew_is_adopted_where_the_caller_says(
         self, memory_cluster: MemoryCluster
@@ -319,8 +319,8 @@ class TestRepair:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1")
         old = said(queue, 1, 1, 1)
-        memory_cluster.delete_topic("prices")
-        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.topics.delete("prices")
+        memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         put(queue, "a=3", "b=3", "c=3")
         overwrite(queue, p0=old)
         with pytest.raises(TopicRecreated):
@@ -372,7 +372,7 @@ class TestRepair:
     def test_several_damages_are_mended_at_once(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
         overwrite(queue, p0=said(queue, 99, partitions=2), p1=Commit(0, "foreign"))
-        memory_cluster.add_partitions("prices", 3)
+        memory_cluster.topics.add_partitions("prices", 3)
         repair = queue.repair()
         assert {damage.kind for damage in repair.found} == {"partitions-added", "offsets-lost", "commit-refused"}
         assert queue.repair().found == ()
@@ -400,7 +400,9 @@ class TestConsumersAtWork:
         queue = declare(memory_cluster)
         put(queue, "a=1")
         overwrite(queue, p0=Commit(0, "foreign") if change is CHANGES["repair"] else said(queue, 0))
-        memory_cluster.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"), times=99)
+        memory_cluster.fail_next(
+            "groups.member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"), times=99
+        )
         member = memory_cluster.member("lvq.prices", "prices", _Nobody())
         before = commits(queue)
         if change is not CHANGES["move"]:  # which would share the partitions, and wait for all of them

@@ -26,7 +26,7 @@ from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_unti
 
 @pytest.fixture
 def cluster(memory_cluster: MemoryCluster) -> MemoryCluster:
-    memory_cluster.create_topic("t", partitions=1, config=COMPACTED)
+    memory_cluster.topics.create("t", partitions=1, config=COMPACTED)
     return memory_cluster
 
 
@@ -55,7 +55,7 @@ steps = st.lists(
 def written(history: Sequence[tuple[str, str | None, str]]) -> MemoryCluster:
     """A log with this history: each step is a plain record or a transaction of one record that ends so."""
     cluster = MemoryCluster()
-    cluster.create_topic("t", partitions=1, config=COMPACTED)
+    cluster.topics.create("t", partitions=1, config=COMPACTED)
     plain = cluster.writer()
     for number, (key, value, kind) in enumerate(history):
         data = None if value is None else value.encode()
@@ -77,8 +77,8 @@ def test_no_legal_compaction_changes_the_newest_record_of_a_key(
     history: list[tuple[str, str | None, str]], data: st.DataObject
 ) -> None:
     cluster = written(history)
-    before, ends = cluster.records("t"), cluster.end_offsets("t")
-    stable = cluster.end_offsets("t", stable=True)
+    before, ends = cluster.records("t"), cluster.logs.end_offsets("t")
+    stable = cluster.logs.end_offsets("t", stable=True)
     if data.draw(st.booleans(), label="close_segments"):
         cluster.close_segments("t")
     for _ in range(data.draw(st.integers(1, 3), label="passes")):
@@ -92,7 +92,7 @@ def test_no_legal_compaction_changes_the_newest_record_of_a_key(
         assert newest(after) == newest(before)
         assert set(after) <= set(before)
         assert after == sorted(after, key=lambda record: record.offset)
-        assert (cluster.end_offsets("t"), cluster.end_offsets("t", stable=True)) == (ends, stable)
+        assert (cluster.logs.end_offsets("t"), cluster.logs.end_offsets("t", stable=True)) == (ends, stable)
 
 
 @given(steps, st.booleans())
@@ -119,7 +119,7 @@ def test_the_last_record_goes_as_well_when_its_segment_is_closed_and_the_end_sta
     cluster.close_segments("t")
     cluster.compact("t", drop_tombstones=True)
     assert pairs(cluster.records("t")) == []
-    assert (cluster.start_offsets("t"), cluster.end_offsets("t")) == ({0: 0}, {0: 2})
+    assert (cluster.logs.start_offsets("t"), cluster.logs.end_offsets("t")) == ({0: 0}, {0: 2})
     put(cluster, "t", ("b", "1"), ("b", None))
     cluster.compact("t", drop_tombstones=True)
     assert pairs(cluster.records("t")) == [("b", None)]
@@ -143,7 +143,7 @@ def test_a_delete_stays_while_an_older_value_does(cluster: MemoryCluster) -> Non
 
 
 def test_one_partition_can_be_compacted_alone(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=2, config=COMPACTED)
+    memory_cluster.topics.create("t", partitions=2, config=COMPACTED)
     for partition in (0, 1):
         for value in (b"1", b"2", b"3"):
             memory_cluster.write("t", b"a", value, partition=partition)
@@ -157,16 +157,16 @@ def test_one_partition_can_be_compacted_alone(memory_cluster: MemoryCluster) -> 
 def test_the_clock_gives_the_timestamps() -> None:
     now = [100.0]
     cluster = MemoryCluster(clock=lambda: now[0])
-    cluster.create_topic("t", partitions=1, config=COMPACTED)
+    cluster.topics.create("t", partitions=1, config=COMPACTED)
     put(cluster, "t", ("a", "1"))
     now[0] = 200.5
     put(cluster, "t", ("a", "2"))
     assert [record.timestamp for record in cluster.records("t")] == [100_000, 200_500]
-    assert cluster.offsets_at("t", 100_001) == {0: 1}
+    assert cluster.logs.offsets_at("t", 100_001) == {0: 1}
 
 
 def test_another_program_can_write_to_any_partition_at_any_time(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=3, config={})
+    memory_cluster.topics.create("t", partitions=3, config={})
     position = memory_cluster.write("t", b"a", b"1", [("h", None)], partition=2, timestamp=7)
     assert position == Position("t", 2, 0)
     assert memory_cluster.write("t", None, b"2", partition=1) == Position("t", 1, 0)
@@ -181,11 +181,11 @@ def test_a_compacted_topic_takes_no_record_without_a_key(cluster: MemoryCluster)
 
 def test_a_poll_brings_no_more_than_the_fetch_limit() -> None:
     cluster = MemoryCluster(fetch_limit=2)
-    cluster.create_topic("t", partitions=2, config=COMPACTED)
+    cluster.topics.create("t", partitions=2, config=COMPACTED)
     put(cluster, "t", *[(f"k{n}", "v") for n in range(9)])
     reader = cluster.reader("t", {0: 0, 1: 0})
     assert len(reader.poll(0).batch) == 2
-    assert len(follow(reader, cluster.end_offsets("t"))) == 7
+    assert len(follow(reader, cluster.logs.end_offsets("t"))) == 7
 
 
 # -- planned failures --------------------------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ REFUSED = TransportError("The broker had enough.", code="KAFKA_STORAGE_ERROR", r
 
 
 def test_planned_failures_come_once_each_and_in_order(cluster: MemoryCluster) -> None:
-    cluster.fail_next("end_offsets", REFUSED, times=2)
-    cluster.fail_next("end_offsets", BrokerUnavailable("Gone.", code="_TRANSPORT"))
+    cluster.fail_next("logs.end_offsets", REFUSED, times=2)
+    cluster.fail_next("logs.end_offsets", BrokerUnavailable("Gone.", code="_TRANSPORT"))
     for expected in (TransportError, TransportError, BrokerUnavailable):
         with pytest.raises(expected):
-            cluster.end_offsets("t")
-    assert cluster.end_offsets("t") == {0: 0}
+            cluster.logs.end_offsets("t")
+    assert cluster.logs.end_offsets("t") == {0: 0}
 
 
 def test_a_failure_of_an_unknown_operation_cannot_be_planned(cluster: MemoryCluster) -> None:
@@ -215,11 +215,11 @@ def test_a_commit_whose_answer_is_lost_is_stored_and_never_told(cluster: MemoryC
     cluster.lose_answers("commit", times=2)
     member.commit_async({0: Commit(0, "one")}, answers.append)
     member.poll(0)
-    assert (cluster.committed("g", "t"), answers) == ({0: Commit(0, "one")}, [])
+    assert (cluster.groups.committed("g", "t"), answers) == ({0: Commit(0, "one")}, [])
     with pytest.raises(BrokerUnavailable) as caught:
         member.commit({0: Commit(0, "two")})
     assert (caught.value.code, caught.value.retriable) == ("_TIMED_OUT", True)
-    assert cluster.committed("g", "t") == {0: Commit(0, "two")}
+    assert cluster.groups.committed("g", "t") == {0: Commit(0, "two")}
     member.commit({0: Commit(0, "three")})
     member.close()
 
@@ -242,10 +242,10 @@ def test_answers_of_other_operations_cannot_be_lost(cluster: MemoryCluster) -> N
 
 def test_the_longest_commit_text_can_be_chosen() -> None:
     cluster = MemoryCluster(metadata_limit=10)
-    cluster.create_topic("t", partitions=1, config=COMPACTED)
-    cluster.commit("g", "t", {0: Commit(0, "x" * 10)})
+    cluster.topics.create("t", partitions=1, config=COMPACTED)
+    cluster.groups.commit("g", "t", {0: Commit(0, "x" * 10)})
     with pytest.raises(TransportError, match="longer than 10 characters") as caught:
-        cluster.commit("g", "t", {0: Commit(0, "x" * 11)})
+        cluster.groups.commit("g", "t", {0: Commit(0, "x" * 11)})
     assert caught.value.code == "OFFSET_METADATA_TOO_LARGE"
 
 
@@ -290,10 +290,10 @@ def test_a_poll_that_waits_fails_at_once_and_the_reader_goes_on(cluster: MemoryC
 def test_in_an_outage_every_question_is_refused_as_retriable(cluster: MemoryCluster) -> None:
     cluster.disconnect()
     for ask in (
-        lambda: cluster.describe_topic("t"),
-        lambda: cluster.create_topic("u", partitions=1, config={}),
-        lambda: cluster.end_offsets("t"),
-        lambda: cluster.committed("g", "t"),
+        lambda: cluster.topics.describe("t"),
+        lambda: cluster.topics.create("u", partitions=1, config={}),
+        lambda: cluster.logs.end_offsets("t"),
+        lambda: cluster.groups.committed("g", "t"),
         cluster.broker_count,
         lambda: cluster.reader("t", {0: 0}).poll(0),
     ):
@@ -301,7 +301,7 @@ def test_in_an_outage_every_question_is_refused_as_retriable(cluster: MemoryClus
             ask()
         assert caught.value.retriable
     cluster.reconnect()
-    assert cluster.end_offsets("t") == {0: 0}
+    assert cluster.logs.end_offsets("t") == {0: 0}
 
 
 def test_a_flush_wakes_up_when_the_outage_ends(cluster: MemoryCluster) -> None:
@@ -385,7 +385,7 @@ def test_a_member_keeps_its_partitions_through_an_outage(cluster: MemoryCluster)
 
 
 def test_an_expelled_member_loses_its_partitions_to_the_others_and_joins_anew(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=2, config=COMPACTED)
+    memory_cluster.topics.create("t", partitions=2, config=COMPACTED)
     one, two = Listener(), Listener()
     first, second = memory_cluster.member("g", "t", one), memory_cluster.member("g", "t", two)
     poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
@@ -408,7 +408,7 @@ def test_a_member_expelled_before_it_closes_sees_a_loss_and_no_revocation(cluste
     cluster.expel(member)
     member.close()
     assert [event for event, _ in listener.diary] == ["assigned", "lost"]
-    cluster.commit("g", "t", {0: Commit(1)})  # nobody is left
+    cluster.groups.commit("g", "t", {0: Commit(1)})  # nobody is left
 
 
 def test_a_member_takes_a_partition_only_when_its_commit_is_decided(cluster: MemoryCluster) -> None:
@@ -440,19 +440,19 @@ def test_reading_all_of_a_log_finds_what_it_holds(cluster: MemoryCluster) -> Non
 
 def test_a_leader_that_lacked_records_shows_it_however_far_its_log_has_grown_since(cluster: MemoryCluster) -> None:
     put(cluster, "t", ("a", "1"), ("b", "1"), ("c", "1"))
-    first = cluster.stable_ends("t")
+    first = cluster.logs.stable_ends("t")
     cluster.elect("t", 0)
     put(cluster, "t", ("d", "1"))
-    second = cluster.stable_ends("t")
+    second = cluster.logs.stable_ends("t")
     assert (first[0], second[0]) == (LogEnd(3, 0), LogEnd(4, 1))
-    cluster.check_uncut("t", first)  # another leader is nothing bad
+    cluster.logs.check_uncut("t", first)  # another leader is nothing bad
     cluster.elect("t", 0, end=2)
     assert cluster.records("t")[-1].key == b"b"
-    third = cluster.stable_ends("t")
+    third = cluster.logs.stable_ends("t")
     put(cluster, "t", *((key, "2") for key in "abcd"))
-    assert cluster.end_offsets("t")[0] > second[0].offset
+    assert cluster.logs.end_offsets("t")[0] > second[0].offset
     for then in (first, second):
         with pytest.raises(DataLoss, match="partition 0"):
-            cluster.check_uncut("t", then)
-    cluster.check_uncut("t", third)
-    cluster.check_uncut("t", {0: LogEnd(2, 0)})
+            cluster.logs.check_uncut("t", then)
+    cluster.logs.check_uncut("t", third)
+    cluster.logs.check_uncut("t", {0: LogEnd(2, 0)})

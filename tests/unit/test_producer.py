@@ -36,7 +36,7 @@ REFUSED = DeliveryFailed("Not stored.", key=b"IBM", code="NOT_ENOUGH_REPLICAS")
 @pytest.fixture
 def cluster() -> MemoryCluster:
     cluster = MemoryCluster()
-    cluster.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
     return cluster
 
 
@@ -281,7 +281,7 @@ def test_bad_options_are_errors_that_name_them(cluster: MemoryCluster, options: 
 @given(st.lists(st.tuples(st.sampled_from(["IBM", "AAPL"]), st.none() | st.binary(max_size=3)), max_size=20))
 def test_the_last_value_of_each_key_is_the_one_sent_last(sends: list[tuple[str, bytes | None]]) -> None:
     cluster = MemoryCluster()
-    cluster.create_topic(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
+    cluster.topics.create(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
     with Producer(cluster, TOPIC, key_header="ticker") as producer:
         for key, value in sends:
             _ = producer.delete(key) if value is None else producer.put(key, value)
@@ -404,7 +404,7 @@ def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(cl
 
 @pytest.mark.parametrize("size", [5_000, 2_000_000], ids=["for the topic", "for the client"])
 def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(cluster: MemoryCluster, size: int) -> None:
-    cluster.create_topic("small", partitions=1, config={"max.message.bytes": "1000"})
+    cluster.topics.create("small", partitions=1, config={"max.message.bytes": "1000"})
     with Producer(cluster, "small", key_header="ticker") as producer:
         with pytest.raises(DeliveryFailed) as caught:
             producer.put("IBM", b"v" * size).result()

@@ -83,30 +83,30 @@ class TestDeclare:
         assert (queue.declaration.findings, queue.declaration.reconciled, queue.declaration.unchecked) == ((), (), ())
         assert (queue.name, queue.topic, queue.key_header) == ("prices", "prices", "ticker")
         assert repr(queue) == "<LastValueQueue prices on prices, key ticker>"
-        config = memory_cluster.topic_config("prices")
+        config = memory_cluster.topics.config("prices")
         assert config["cleanup.policy"] == "compact"
         assert config["message.timestamp.type"] == "LogAppendTime"
-        assert memory_cluster.describe_topic("prices").partitions == 1
-        (commit,) = memory_cluster.committed("lvq.prices", "prices").values()
+        assert memory_cluster.topics.describe("prices").partitions == 1
+        (commit,) = memory_cluster.groups.committed("lvq.prices", "prices").values()
         declared = CommitMap.decode(commit.offset, commit.metadata)
-        assert declared == CommitMap(0, topic_tag=topic_tag(memory_cluster.describe_topic("prices").id), partitions=1)
+        assert declared == CommitMap(0, topic_tag=topic_tag(memory_cluster.topics.describe("prices").id), partitions=1)
 
     def test_the_same_again_changes_nothing(self, memory_cluster: MemoryCluster) -> None:
         put(declare(memory_cluster), a="1")
-        before = memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topic_config("prices")
+        before = memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topics.config("prices")
         again = declare(memory_cluster, spec=TopicSpec(partitions=8), start="latest")
         assert again.declaration is not None
         assert (again.declaration.created_topic, again.declaration.created_queue) == (False, False)
-        assert (memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topic_config("prices")) == before
-        assert memory_cluster.describe_topic("prices").partitions == 1
+        assert (memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topics.config("prices")) == before
+        assert memory_cluster.topics.describe("prices").partitions == 1
         assert consumed(again, 1) == ["1"]
 
     def test_the_spec_shapes_a_new_topic(self, memory_cluster: MemoryCluster) -> None:
         spec = TopicSpec(partitions=3, delete_retention=7200.0, reclaim=True, config={"segment.ms": "60000"})
         queue = declare(memory_cluster, topic="ticks", spec=spec)
         assert (queue.name, queue.topic) == ("prices", "ticks")
-        config = memory_cluster.topic_config("ticks")
-        assert memory_cluster.describe_topic("ticks").partitions == 3
+        config = memory_cluster.topics.config("ticks")
+        assert memory_cluster.topics.describe("ticks").partitions == 3
         assert config["delete.retention.ms"] == "7200000"
         assert (config["cleanup.policy"], config["retention.ms"]) == ("compact,delete", "-1")
         assert config["segment.ms"] == "60000"
@@ -114,14 +114,14 @@ class TestDeclare:
         assert queue.declaration is not None
         assert again.declaration is not None
         assert queue.declaration.findings == again.declaration.reconciled == ()
-        assert memory_cluster.topic_config("ticks") == config
+        assert memory_cluster.topics.config("ticks") == config
 
     def test_three_replicas_need_two_in_sync(self) -> None:
         cluster = MemoryCluster(brokers=3)
         declare(cluster, spec=TopicSpec(replication_factor=3))
-        assert cluster.topic_config("prices")["min.insync.replicas"] == "2"
+        assert cluster.topics.config("prices")["min.insync.replicas"] == "2"
         declare(cluster, "alone", spec=TopicSpec(replication_factor=1))
-        assert cluster.topic_config("alone")["min.insync.replicas"] == "1"
+        assert cluster.topics.config("alone")["min.insync.replicas"] == "1"
 
     def test_three_replicas_by_the_clusters_default_need_two_in_sync_too(self) -> None:
         class Replicating(MemoryCluster):
@@ -140,7 +140,7 @@ class TestDeclare:
 
         cluster = Replicating(brokers=3)
         queue = declare(cluster)
-        assert cluster.topic_config("prices")["min.insync.replicas"] == "2"
+        assert cluster.topics.config("prices")["min.insync.replicas"] == "2"
         assert queue.declaration is not None
         assert queue.declaration.findings == ()
 
@@ -148,7 +148,7 @@ class TestDeclare:
     def test_a_new_queue_holds_what_is_there_or_only_what_comes(
         self, memory_cluster: MemoryCluster, start: str, kept: list[str]
     ) -> None:
-        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         put(LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster), a="1", b="2")
         queue = declare(memory_cluster, start=start)
         put(queue, c="3")
@@ -182,7 +182,7 @@ class TestDeclare:
         memory_cluster.reconnect()
         assert queues(cluster=memory_cluster) == []
 
-    @pytest.mark.parametrize("step", ["check_may_commit", "check_may_create", "check_may"])
+    @pytest.mark.parametrize("step", ["groups.check_may_commit", "topics.check_may_create", "topics.check_may"])
     def test_a_declare_that_may_not_be_finished_creates_no_topic_and_no_group(
         self, memory_cluster: MemoryCluster, step: str
     ) -> None:
@@ -191,18 +191,18 @@ class TestDeclare:
         with pytest.raises(Unauthorized):
             declare(memory_cluster)
         with pytest.raises(TopicNotFound):
-            memory_cluster.describe_topic("prices")
-        assert memory_cluster.committed("lvq.prices", "prices") == {}
+            memory_cluster.topics.describe("prices")
+        assert memory_cluster.groups.committed("lvq.prices", "prices") == {}
 
     def test_a_queue_that_is_declared_can_be_verified_without_any_right_to_change_it(
         self, memory_cluster: MemoryCluster
     ) -> None:
         declare(memory_cluster)
-        for step in ("check_may_commit", "check_may_create", "check_may", "commit", "append"):
+        for step in ("groups.check_may_commit", "topics.check_may_create", "topics.check_may", "commit", "append"):
             memory_cluster.fail_next(step, FORBIDDEN)
         assert declare(memory_cluster).declaration is not None
 
-    @pytest.mark.parametrize("step", ["create_topic", "committed", "commit", "append"])
+    @pytest.mark.parametrize("step", ["topics.create", "groups.committed", "commit", "append"])
     def test_a_declare_that_fails_half_way_declares_nothing_and_can_be_repeated(
         self, memory_cluster: MemoryCluster, step: str
     ) -> None:
@@ -232,7 +232,7 @@ class TestDeclare:
 class TestExistingTopic:
     @pytest.fixture
     def topic(self, memory_cluster: MemoryCluster) -> str:
-        memory_cluster.create_topic("prices", partitions=2, config={"retention.ms": "1000"})
+        memory_cluster.topics.create("prices", partitions=2, config={"retention.ms": "1000"})
         return "prices"
 
     def test_one_that_is_not_compacted_is_refused(self, memory_cluster: MemoryCluster, topic: str) -> None:
@@ -240,7 +240,7 @@ class TestExistingTopic:
             declare(memory_cluster)
         assert caught.value.settings == {"cleanup.policy": ("compact", "delete")}
         assert queues(cluster=memory_cluster) == []
-        assert memory_cluster.topic_config(topic)["cleanup.policy"] == "delete"
+        assert memory_cluster.topics.config(topic)["cleanup.policy"] == "delete"
 
     def test_it_can_be_taken_as_it_is_with_a_warning(
         self, memory_cluster: MemoryCluster, topic: str, caplog: pytest.LogCaptureFixture
@@ -252,7 +252,7 @@ class TestExistingTopic:
         assert found.keys() >= {"message.timestamp.type", "segment.ms"}
         assert set(found.values()) == {"warning"}
         assert "topic prices: cleanup.policy is delete" in caplog.text
-        assert memory_cluster.topic_config(topic)["cleanup.policy"] == "delete"
+        assert memory_cluster.topics.config(topic)["cleanup.policy"] == "delete"
 
     def test_it_can_be_set_right_and_the_rest_is_left_alone(self, memory_cluster: MemoryCluster, topic: str) -> None:
         queue = declare(memory_cluster, on_mismatch="reconcile")
@@ -260,25 +260,25 @@ class TestExistingTopic:
         assert queue.declaration.findings == ()
         mended = {finding.setting: finding.actual for finding in queue.declaration.reconciled}
         assert mended.items() >= {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}.items()
-        config = memory_cluster.topic_config(topic)
+        config = memory_cluster.topics.config(topic)
         assert config.items() >= {setting: topic_settings(TopicSpec())[setting] for setting in mended}.items()
         assert config["retention.ms"] == "1000"
 
     def test_what_bends_a_promise_only_warns(
         self, memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
-        memory_cluster.create_topic("soft", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.topics.create("soft", partitions=1, config={"cleanup.policy": "compact"})
         queue = declare(memory_cluster, "soft")
         assert queue.declaration is not None
         assert {finding.severity for finding in queue.declaration.findings} == {"warning"}
         assert "message.timestamp.type is CreateTime, not LogAppendTime" in caplog.text
         assert "segment.ms is 604800000, not 3600000: the active segment is never compacted" in caplog.text
-        assert memory_cluster.topic_config("soft")["segment.ms"] == "604800000"
+        assert memory_cluster.topics.config("soft")["segment.ms"] == "604800000"
 
     def test_without_the_right_to_look_it_says_what_it_could_not_check(
         self, memory_cluster: MemoryCluster, topic: str
     ) -> None:
-        memory_cluster.fail_next("topic_config", FORBIDDEN)
+        memory_cluster.fail_next("topics.config", FORBIDDEN)
         queue = declare(memory_cluster)
         assert queue.declaration is not None
         assert queue.declaration.unchecked == ("the settings of prices: this user may not read them",)
@@ -297,7 +297,7 @@ class TestSharedTopic:
         with pytest.raises(QueueMismatch, match="different key headers, 'ticker' and 'isin'"):
             declare(memory_cluster, "other", topic="t", key_header="isin")
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["one"]
-        assert memory_cluster.committed("lvq.other", "t") == {}
+        assert memory_cluster.groups.committed("lvq.other", "t") == {}
 
 
 class TestOpen:
@@ -310,7 +310,7 @@ class TestOpen:
             producer.send(Message(b"1"))
 
     def test_one_that_is_not_declared_is_refused_though_its_topic_is_there(self, memory_cluster: MemoryCluster) -> None:
-        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         with pytest.raises(QueueNotDeclared) as caught:
             LastValueQueue.open("prices", cluster=memory_cluster)
         assert caught.value.queue == "prices"
@@ -321,7 +321,7 @@ class TestOpen:
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["a", "b", "c"]
 
     def test_a_bare_topic_needs_no_registry_and_its_record_key_is_the_key(self, memory_cluster: MemoryCluster) -> None:
-        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
         memory_cluster.write("prices", b"a", b"1")
         queue = LastValueQueue("prices", key_header=None, value=TEXT, cluster=memory_cluster)
         put(queue, b="2")
@@ -407,7 +407,7 @@ class TestDelete:
         consumed(queue, 2)
         queue.drop()
         assert queues(cluster=memory_cluster) == []
-        assert memory_cluster.committed("lvq.prices", "prices") == {}
+        assert memory_cluster.groups.committed("lvq.prices", "prices") == {}
         with LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster).view() as view:
             assert dict(view) == {"a": "1", "b": "2"}
         assert consumed(declare(memory_cluster), 2) == ["1", "2"]  # declared anew, it begins anew
@@ -416,7 +416,7 @@ class TestDelete:
         declare(memory_cluster).drop(delete_topic=True)
         assert queues(cluster=memory_cluster) == []
         with pytest.raises(TopicNotFound):
-            memory_cluster.describe_topic("prices")
+            memory_cluster.topics.describe("prices")
 
     def test_a_topic_that_serves_others_is_kept(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster, "one", topic="t")
@@ -451,14 +451,14 @@ class TestDelete:
         self, memory_cluster: MemoryCluster, delete_topic: bool
     ) -> None:
         queue = declare(memory_cluster)
-        before = memory_cluster.committed("lvq.prices", "prices")
-        memory_cluster.fail_next("check_may", FORBIDDEN)
+        before = memory_cluster.groups.committed("lvq.prices", "prices")
+        memory_cluster.fail_next("topics.check_may", FORBIDDEN)
         with pytest.raises(Unauthorized):
             queue.drop(delete_topic=delete_topic)
-        assert memory_cluster.committed("lvq.prices", "prices") == before
+        assert memory_cluster.groups.committed("lvq.prices", "prices") == before
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
 
-    @pytest.mark.parametrize("step", ["delete_group", "append"])
+    @pytest.mark.parametrize("step", ["groups.delete", "append"])
     def test_a_delete_that_fails_half_way_can_be_repeated(self, memory_cluster: MemoryCluster, step: str) -> None:
         queue = declare(memory_cluster)
         memory_cluster.fail_next(step, FORBIDDEN)
@@ -495,15 +495,15 @@ def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_cluste
         queue.consumer()
     with queue.browser(follow=False) as browser:
         assert len(list(browser)) == 2
-    assert not memory_cluster.delete_group("lvq.prices")
+    assert not memory_cluster.groups.delete("lvq.prices")
     queue.drop()
 
 
 def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
-    memory_cluster.delete_group("lvq.prices")
+    memory_cluster.groups.delete("lvq.prices")
     again = declare(memory_cluster)
-    assert memory_cluster.committed("lvq.prices", "prices") == {}
+    assert memory_cluster.groups.committed("lvq.prices", "prices") == {}
     for one in (queue, again):
         with pytest.raises(QueueNotDeclared, match=r"lvq\.prices.*expired"):
             one.consumer()

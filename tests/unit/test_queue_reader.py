@@ -119,7 +119,7 @@ class TestAsync:
     def test_an_error_of_the_opening_comes_out_of_async_with(
         self, reader_of: OpenReader, memory_cluster: MemoryCluster
     ) -> None:
-        memory_cluster.delete_topic("prices")
+        memory_cluster.topics.delete("prices")
 
         async def use() -> None:
             async with reader_of():
@@ -175,7 +175,7 @@ def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_thos
     with early:
         memory_cluster.delete_records("prices", 0, 2)
         with late:
-            start = memory_cluster.start_offsets("prices")[0]
+            start = memory_cluster.logs.start_offsets("prices")[0]
             assert rows(early) == [("a", 0), ("b", 1), ("c", 2)]
             assert rows(late) == [row for row in [("a", 0), ("b", 1), ("c", 2)] if row[1] >= start]
 

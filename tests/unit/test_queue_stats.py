@@ -41,13 +41,13 @@ def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_cluster: Memo
     assert (queue.stats().depth, queue.stats().lag) == (0, 0)
 
 
-@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+@pytest.mark.parametrize("question", ["topics.describe", "logs.start_offsets", "logs.end_offsets"])
 def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(
     memory_cluster: MemoryCluster, question: str
 ) -> None:
     queue = declare(memory_cluster)
     original = getattr(memory_cluster, question)
-    to_do = [lambda: memory_cluster.add_partitions("prices", 2)]
+    to_do = [lambda: memory_cluster.topics.add_partitions("prices", 2)]
 
     def ask(topic: str, **how: Any) -> Any:
         answer = original(topic, **how)
@@ -160,7 +160,7 @@ def test_it_reads_from_what_is_done_on_and_not_from_the_beginning(
 ) -> None:
     queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}=1" for number in range(20)))
-    ends = memory_cluster.end_offsets("prices")
+    ends = memory_cluster.logs.end_offsets("prices")
     overwrite(queue, p0=said(queue, ends[0]), p1=said(queue, 3))
     asked: list[Mapping[int, int]] = []
     reader = memory_cluster.reader
@@ -238,7 +238,7 @@ def test_members_are_counted_where_one_may_ask(memory_cluster: MemoryCluster) ->
     with queue.consumer() as consumer:
         eventually(lambda: consumer.stats.partitions)
         assert queue.stats().members == 1
-        memory_cluster.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"))
+        memory_cluster.fail_next("groups.member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"))
         assert queue.stats().members is None
     assert queue.stats().members == 0
 

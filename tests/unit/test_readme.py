@@ -66,7 +66,7 @@ def test_the_examples_of_consuming_run(memory_cluster: MemoryCluster) -> None:
             delivery.reject("no such ticker")
         else:
             delivery.release(delay=60)
-        if memory_cluster.end_offsets("prices.dlq") == {0: 1}:
+        if memory_cluster.logs.end_offsets("prices.dlq") == {0: 1}:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -28,17 +28,17 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
 def test_what_is_consumed_is_deleted_and_what_waits_is_not(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    end = memory_cluster.end_offsets("prices")[1]
+    end = memory_cluster.logs.end_offsets("prices")[1]
     overwrite(queue, p0=said(queue, 3, 2, 1), p1=said(queue, end))
     before = queue.stats().depth
     asked = queue.reclaim(dry_run=True)
     assert (asked.after, asked.offsets, asked.dry_run) == ({0: 3, 1: end}, 3 + end, True)
-    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}
     done = queue.reclaim()
     assert (done.before, done.after, done.queues, done.offsets) == ({0: 0, 1: 0}, {0: 3, 1: end}, ("prices",), 3 + end)
-    assert memory_cluster.start_offsets("prices") == {0: 3, 1: end}
+    assert memory_cluster.logs.start_offsets("prices") == {0: 3, 1: end}
     assert queue.stats().depth == before == len(drained(queue))
-    assert queue.reclaim().after[0] == memory_cluster.end_offsets("prices")[0]
+    assert queue.reclaim().after[0] == memory_cluster.logs.end_offsets("prices")[0]
     assert queue.reclaim().offsets == 0
 
 
@@ -61,14 +61,14 @@ def test_a_queue_that_is_never_consumed_keeps_all(memory_cluster: MemoryCluster,
         queue.reclaim()
     with pytest.raises(ConfigError):
         pictures.reclaim()
-    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}
 
 
 def test_a_queue_of_which_it_is_not_known_what_it_has_consumed_keeps_all(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     declare(memory_cluster, "gone", topic="prices")
-    memory_cluster.delete_group("lvq.gone")
+    memory_cluster.groups.delete("lvq.gone")
     queue.purge()
     with pytest.raises(QueueNotDeclared, match="queue 'gone'"):
         queue.reclaim()
@@ -76,7 +76,7 @@ def test_a_queue_of_which_it_is_not_known_what_it_has_consumed_keeps_all(
     writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99}').result(5)
     with pytest.raises(ConfigError, match="newer"):
         queue.reclaim()
-    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
@@ -84,16 +84,16 @@ def test_only_a_topic_that_is_compacted_and_deleted_from_is_reclaimed(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str], policy: str
 ) -> None:
     queue.purge()
-    memory_cluster.alter_topic_config("prices", {"cleanup.policy": policy})
+    memory_cluster.topics.alter_config("prices", {"cleanup.policy": policy})
     with pytest.raises(TopicMismatch, match=f"cleanup.policy is {policy}") as refused:
         queue.reclaim()
     assert refused.value.settings == {"cleanup.policy": ("compact,delete", policy)}
-    memory_cluster.alter_topic_config("prices", {"cleanup.policy": "delete, compact"})
+    memory_cluster.topics.alter_config("prices", {"cleanup.policy": "delete, compact"})
     assert queue.reclaim().offsets == 20
 
 
 def test_who_may_not_see_the_policy_reclaims_nothing(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
-    memory_cluster.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topics.config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(Unauthorized):
         queue.reclaim()
 
@@ -136,10 +136,10 @@ def test_a_queue_reset_meanwhile_keeps_what_it_shall_consume_again(
     other = declare(memory_cluster, "other", topic="prices")
     queue.purge()
     other.purge()
-    end = memory_cluster.end_offsets("prices")[0]
+    end = memory_cluster.logs.end_offsets("prices")[0]
     _after_the_first_look(monkeypatch, lambda: overwrite(other, p1=said(other, 2)))
     assert queue.reclaim().after == {0: end, 1: 2}
-    assert memory_cluster.start_offsets("prices") == {0: end, 1: 2}
+    assert memory_cluster.logs.start_offsets("prices") == {0: end, 1: 2}
 
 
 def test_a_queue_that_is_never_consumed_and_was_declared_meanwhile_keeps_all(
@@ -151,7 +151,7 @@ def test_a_queue_that_is_never_consumed_and_was_declared_meanwhile_keeps_all(
     )
     with pytest.raises(QueueError, match="also serves pictures"):
         queue.reclaim()
-    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}
 
 
 def test_where_the_partitions_of_a_topic_may_begin() -> None:

@@ -79,7 +79,7 @@ class TestReading:
         with pytest.raises(QueueNotDeclared):
             registry.get("prices")
         with pytest.raises(LVQError):
-            memory_cluster.describe_topic(REGISTRY_TOPIC)
+            memory_cluster.topics.describe(REGISTRY_TOPIC)
 
     def test_a_name_that_is_nearly_right_is_told_the_right_one(self, registry: Registry) -> None:
         for name in ("prices", "orders", "closed"):
@@ -124,8 +124,8 @@ class TestDeclaring:
         self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         registry.declare(definition())
-        assert memory_cluster.describe_topic(REGISTRY_TOPIC).partitions == 1
-        assert memory_cluster.topic_config(REGISTRY_TOPIC)["cleanup.policy"] == "compact"
+        assert memory_cluster.topics.describe(REGISTRY_TOPIC).partitions == 1
+        assert memory_cluster.topics.config(REGISTRY_TOPIC)["cleanup.policy"] == "compact"
 
     def test_the_same_again_writes_nothing(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         assert registry.declare(definition())

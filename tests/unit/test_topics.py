@@ -24,12 +24,12 @@ class Replicated(MemoryCluster):
 def test_a_topic_of_three_replicas_needs_two_of_them_for_an_acknowledgement() -> None:
     cluster = Replicated()
     assert ensure_topic(cluster, "t", TopicSpec())
-    assert cluster.topic_config("t")["min.insync.replicas"] == "2"
+    assert cluster.topics.config("t")["min.insync.replicas"] == "2"
 
 
 def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Replicated()
-    cluster.fail_next("alter_topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    cluster.fail_next("topics.alter_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert ensure_topic(cluster, "t", TopicSpec())
     findings, _, _ = check_topic(cluster, "t", TopicSpec(), "raise")
     assert "min.insync.replicas" in [finding.setting for finding in findings]
@@ -49,9 +49,9 @@ def test_partitions_and_replicas_other_than_asked_for_are_told_and_left_as_they_
     ]
     assert [one.setting for one in mended] == ["segment.ms"]
     assert "topic t: partitions is 2, not 3" in caplog.text
-    assert cluster.describe_topic("t").partitions == 2
+    assert cluster.topics.describe("t").partitions == 2
     assert check_topic(cluster, "t", TopicSpec(), "raise")[0] == []
-    cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     findings, _, unchecked = check_topic(cluster, "t", TopicSpec(partitions=3), "raise")
     assert [one.setting for one in findings] == ["partitions"]
     assert unchecked

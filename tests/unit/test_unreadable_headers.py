@@ -59,7 +59,7 @@ def test_a_browser_gives_it_and_no_filter_of_headers_takes_it(memory_cluster: Me
 def test_a_consumer_is_handed_it_and_its_dead_letter_says_what_it_lacks(
     memory_cluster: MemoryCluster, queue: Queue
 ) -> None:
-    memory_cluster.create_topic("dead", partitions=1, config={})
+    memory_cluster.topics.create("dead", partitions=1, config={})
     with queue.consumer(dead_letters="dead") as consumer:
         for _ in range(3):
             delivery = consumer.acquire(10)

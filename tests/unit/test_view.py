@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
-    memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
     return LastValueQueue("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
 
 
@@ -118,7 +118,7 @@ def test_g7_a_position_can_be_waited_for_as_text(queue: LastValueQueue[str], pro
 
 def test_g7_a_position_is_not_reached_by_passing_the_hole_that_compaction_left_there() -> None:
     cluster = MemoryCluster(fetch_limit=1)
-    cluster.create_topic("prices", partitions=1, config={})
+    cluster.topics.create("prices", partitions=1, config={})
     for key, value in [(b"k", b"old"), (b"x", b"x"), (b"k", b"new"), (b"z", b"z")]:
         cluster.write("prices", key, value)
     cluster.compact("prices")
@@ -257,7 +257,7 @@ def test_a_callback_that_fails_does_not_end_the_callbacks(
 
 @pytest.fixture
 def numbers(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
-    memory_cluster.create_topic("numbers", partitions=1, config={})
+    memory_cluster.topics.create("numbers", partitions=1, config={})
     memory_cluster.write("numbers", b"good", b"1")
     memory_cluster.write("numbers", b"bad", b"7")
     memory_cluster.write("numbers", b"bad", b"{")
@@ -341,7 +341,7 @@ def test_g5_a_lost_cluster_shows_and_comes_back(memory_cluster: MemoryCluster, q
 
 def test_g5_a_deleted_topic_fails_the_view(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     with queue.view(metadata_interval=0.05) as view:
-        memory_cluster.delete_topic("prices")
+        memory_cluster.topics.delete("prices")
         eventually(lambda: view.state == "failed")
         with pytest.raises(ReaderFailed, match="deleted") as caught:
             view.get("a")
@@ -355,8 +355,8 @@ def test_a_recreated_topic_is_read_anew_and_listeners_are_told(
     memory_cluster.write("prices", b"gone", b"1")
     with queue.view(metadata_interval=0.05) as view:
         watch, before = view.watch(), view.snapshot()
-        memory_cluster.delete_topic("prices")
-        memory_cluster.create_topic("prices", partitions=1, config={})
+        memory_cluster.topics.delete("prices")
+        memory_cluster.topics.create("prices", partitions=1, config={})
         memory_cluster.write("prices", b"a", b"2")
         eventually(lambda: view.state == "caught-up" and view.get("a") == "2" and "gone" not in view)
         assert view.snapshot().topic_id != before.topic_id
@@ -369,7 +369,7 @@ def test_r14_partitions_that_are_added_are_read(memory_cluster: MemoryCluster, q
     with queue.view(metadata_interval=0.05) as view, queue.producer() as producer:
         for number in range(20):
             producer.put(number, "old").result()
-        memory_cluster.add_partitions("prices", 4)
+        memory_cluster.topics.add_partitions("prices", 4)
         positions = [producer.put(number, "new").result() for number in range(20)]
         assert len({position.partition for position in positions}) > 1
         view.barrier()
@@ -378,7 +378,7 @@ def test_r14_partitions_that_are_added_are_read(memory_cluster: MemoryCluster, q
 
 
 def test_r16_a_mismatch_fails_the_view_where_the_policy_says_so(memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={})
+    memory_cluster.topics.create("t", partitions=1, config={})
     queue = LastValueQueue("t", key_header="k", key_mismatch="fail", cluster=memory_cluster)
     with queue.view() as view:
         memory_cluster.write("t", b"a", b"1", [("k", b"b")])
@@ -407,7 +407,7 @@ def test_r18_records_that_are_gone_make_the_view_start_over(
 
 def test_g1_a_value_compacted_away_before_it_was_read_is_not_missing(memory_cluster: MemoryCluster) -> None:
     cluster = MemoryCluster(fetch_limit=1)
-    cluster.create_topic("prices", partitions=1, config={})
+    cluster.topics.create("prices", partitions=1, config={})
     for key in (b"a", b"b", b"c"):
         cluster.write("prices", key, b"old")
     original = cluster.reader

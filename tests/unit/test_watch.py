@@ -28,7 +28,7 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
 
 
 def declared(cluster: MemoryCluster) -> LastValueQueue[str]:
-    cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
     return LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
 
 
@@ -67,7 +67,7 @@ def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     memory_cluster.write("prices", b"gone", b"1")
-    ask, asleep = memory_cluster.end_offsets, Event()
+    ask, asleep = memory_cluster.logs.end_offsets, Event()
 
     def ask_slowly(topic: str, **options: Any) -> dict[int, int]:
         asleep.wait(0.1)  # never set: long enough for a listener that was woken too early to sleep again
@@ -78,9 +78,9 @@ def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
         async def listen() -> object:
             waiting = asyncio.ensure_future(anext(view.watch()))
             await asyncio.sleep(0)  # now it waits
-            memory_cluster.end_offsets = ask_slowly  # type: ignore[method-assign]
+            memory_cluster.logs.end_offsets = ask_slowly  # type: ignore[method-assign]
             with memory_cluster._state.changed:  # nobody sees it half done
-                memory_cluster.delete_topic("prices")
+                memory_cluster.topics.delete("prices")
                 declared(memory_cluster)
                 memory_cluster.write("prices", b"b", b"2")
             return await asyncio.wait_for(waiting, 10)
@@ -298,7 +298,7 @@ def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(
 def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhile_is_said_to_be_gone(
     memory_cluster: MemoryCluster,
 ) -> None:
-    memory_cluster.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("prices", partitions=2, config={"cleanup.policy": "compact"})
     queue = LastValueQueue("prices", key_header=None, cluster=memory_cluster, value=TEXT)
     for key in ("a", "b", "c"):
         memory_cluster.write("prices", key.encode(), b"1", partition=0)

@@ -100,9 +100,9 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
-    found = QueueReport(cluster.describe_topic(topic))
+    found = QueueReport(cluster.topics.describe(topic))
     try:
-        config = cluster.topic_config(topic)
+        config = cluster.topics.config(topic)
     except Unauthorized:
         found.unchecked.append(f"the settings of {topic}: this user may not read them")
     else:
@@ -138,9 +138,9 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
     if found.state not in ("caught-up", "blocked"):
         found.problems.append(f"Reading it has not come to an end within {timeout:g} s ({found.state}).")
     starts, ends, stable = (
-        cluster.start_offsets(topic),
-        cluster.end_offsets(topic),
-        cluster.end_offsets(topic, stable=True),
+        cluster.logs.start_offsets(topic),
+        cluster.logs.end_offsets(topic),
+        cluster.logs.end_offsets(topic, stable=True),
     )
     found.values = sum(values.values())
     counted = {} if found.stats is None else {one.partition: one for one in found.stats.partitions}

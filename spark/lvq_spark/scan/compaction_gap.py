@@ -41,7 +41,7 @@ def first_without_gap(
     start, end = spec.start[partition], spec.end[partition]
     with closing(read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False)) as batches:
         first = next(batches, RecordBatch())
-    if cluster.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+    if cluster.logs.stable_ends(spec.topic)[partition].leader_epoch != epoch:
         return {}
     found: dict[bytes, int] = {}
     for place, (key, offset) in enumerate(zip(first.keys, first.offsets), start):

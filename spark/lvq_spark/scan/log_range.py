@@ -105,7 +105,7 @@ def read_on(
             if count == position - stretch or moments == MOMENTS:
                 return position
         stretch, count, asked = position, 0, time.monotonic()
-        return cluster.end_offsets(topic, stable=True)[partition]
+        return cluster.logs.end_offsets(topic, stable=True)[partition]
 
     for batch in _polled(cluster, topic, partition, start, further, patience, headers=headers, late=late):
         count += len(batch)
@@ -136,7 +136,7 @@ def _polled(
             try:
                 fetch = reader.poll(1.0)
                 stands = fetch.positions.get(partition, position) <= position
-                if stands and (ends := cluster.end_offsets(topic).get(partition, 0)) < end:
+                if stands and (ends := cluster.logs.end_offsets(topic).get(partition, 0)) < end:
                     raise DataLoss(
                         f"The log of partition {partition} of {topic} ends at offset {ends}, before offset {end}, up "
                         "to which it was to be read.",
@@ -209,7 +209,7 @@ def check_changes(cluster: Cluster, spec: SnapshotSpec, partition: int, ended: f
     retention = spec.delete_retention
     if spec.pinned is None or ended - spec.pinned <= retention:
         return
-    young = cluster.offsets_at(spec.topic, math.ceil((ended - retention) * 1000))[partition]
+    young = cluster.logs.offsets_at(spec.topic, math.ceil((ended - retention) * 1000))[partition]
     if young <= spec.start[partition]:
         return
     raise DataLoss(
@@ -229,7 +229,7 @@ def check_topic(cluster: Cluster, spec: SnapshotSpec) -> None:
         TopicRecreated: the topic is another one.
     """
     try:
-        found = cluster.describe_topic(spec.topic).id
+        found = cluster.topics.describe(spec.topic).id
     except TopicNotFound:
         found = ""
     if found != spec.topic_id:
@@ -249,5 +249,5 @@ def check_uncut(cluster: Cluster, spec: SnapshotSpec, partition: int) -> None:
         DataLoss: that has happened to records of the cut.
     """
     epoch = spec.epochs.get(partition, -1)
-    if epoch >= 0 and cluster.stable_ends(spec.topic)[partition].leader_epoch != epoch:
-        cluster.check_uncut(spec.topic, {partition: LogEnd(spec.end[partition], epoch)})
+    if epoch >= 0 and cluster.logs.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+        cluster.logs.check_uncut(spec.topic, {partition: LogEnd(spec.end[partition], epoch)})

@@ -266,8 +266,8 @@ def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> 
     They may be missing at its start or at its end.
     """
     with closing(KafkaCluster(options.config)) as cluster:
-        lowest = cluster.start_offsets(spec.topic)[partition]
-        stable = cluster.end_offsets(spec.topic, stable=True)[partition]
+        lowest = cluster.logs.start_offsets(spec.topic)[partition]
+        stable = cluster.logs.end_offsets(spec.topic, stable=True)[partition]
     end = min(spec.end[partition], stable)
     start = min(max(spec.start[partition], lowest), end)
     for first, after in ((spec.start[partition], start), (end, spec.end[partition])):

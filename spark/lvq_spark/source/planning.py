@@ -40,7 +40,7 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
     """
     queue = open_queue(options, cluster)
     topic = queue.definition.topic
-    everything = range(cluster.describe_topic(topic).partitions)
+    everything = range(cluster.topics.describe(topic).partitions)
     named, read = assigned(options, topic, len(everything)), _read(options, queue, len(everything))
     starts, ends = options.start, options.end
     start: Mapping[int, int] | None = None
@@ -57,9 +57,9 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
     if not options.fail_on_data_loss:
         start, end = _within(cluster, topic, start, end)
     if end is not None:
-        end = {**cluster.end_offsets(topic, stable=True), **end}
+        end = {**cluster.logs.end_offsets(topic, stable=True), **end}
     if start is not None:
-        start = {**cluster.start_offsets(topic), **start}
+        start = {**cluster.logs.start_offsets(topic), **start}
     with _named_as_options(options):
         spec = pin(
             queue,
@@ -140,7 +140,7 @@ def _within(
     cluster: Cluster, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
 ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
     """Limit offsets to those that the log still has, which skips the lost ones."""
-    lowest, stable = cluster.start_offsets(topic), cluster.end_offsets(topic, stable=True)
+    lowest, stable = cluster.logs.start_offsets(topic), cluster.logs.end_offsets(topic, stable=True)
     if end is not None:
         end = {p: min(max(offset, lowest[p]), stable[p]) for p, offset in end.items()}
     if start is not None:

@@ -82,7 +82,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._initial is None:
             options, cluster, topic = self._options, self._opened(), self._topic
-            described = cluster.describe_topic(topic)
+            described = cluster.topics.describe(topic)
             start = resolve(
                 options.start or Offsets("startingOffsets", everywhere=EARLIEST),
                 cluster,
@@ -116,7 +116,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begun = StreamOffset.of_json(start)
         cluster, topic = self._opened(), self._topic
-        begun.check_topic(topic, cluster.describe_topic(topic).id)
+        begun.check_topic(topic, cluster.topics.describe(topic).id)
         asked, ends = self._target or (_now(), self._ends())
         highest = self._highest()
         if self._target is None:
@@ -149,7 +149,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begun, reached = StreamOffset.of_json(start), StreamOffset.of_json(end)
         cluster, topic = self._opened(), self._topic
-        described = cluster.describe_topic(topic)
+        described = cluster.topics.describe(topic)
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
         definition, settings = self._definition_queue.definition, TopicSettings.ask(cluster, topic)
@@ -191,7 +191,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> dict[int, int]:
         """Return the end of the committed records in each partition that is read."""
-        return self._assigned(self._opened().end_offsets(self._topic, stable=True))
+        return self._assigned(self._opened().logs.end_offsets(self._topic, stable=True))
 
     def _assigned(self, ends: Mapping[int, int]) -> dict[int, int]:
         """Select the partitions that are read."""
@@ -199,7 +199,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _highest(self) -> dict[int, int]:
         """Return the end of each partition's log, uncommitted records included."""
-        return self._opened().end_offsets(self._topic)
+        return self._opened().logs.end_offsets(self._topic)
 
     def _warn(self, hidden: Sequence[Shortfall]) -> None:
         if hidden:
@@ -213,7 +213,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts(self, begun: StreamOffset, ends: Mapping[int, int], highest: Mapping[int, int]) -> dict[int, int]:
         """Return where to continue: at the offset, or at the start of an added partition."""
         topic = self._topic
-        lowest = self._opened().start_offsets(topic)
+        lowest = self._opened().logs.start_offsets(topic)
         starts = {partition: begun.offsets.get(partition, lowest.get(partition, 0)) for partition in ends}
         if not self._options.fail_on_data_loss:
             return {p: min(max(offset, lowest[p]), highest[p]) for p, offset in starts.items()}

@@ -79,9 +79,9 @@ def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
     """
     at, topic, cluster = now(), queue.definition.topic, queue.cluster
     retention = TopicSettings.ask(cluster, topic, timeout).delete_retention
-    ends = cluster.stable_ends(topic, timeout=timeout)
-    start = cluster.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of some added since
-    topic_id = cluster.describe_topic(topic, timeout=timeout).id
+    ends = cluster.logs.stable_ends(topic, timeout=timeout)
+    start = cluster.logs.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of some added since
+    topic_id = cluster.topics.describe(topic, timeout=timeout).id
     end = {partition: found.offset for partition, found in ends.items()}
     epochs = {partition: found.leader_epoch for partition, found in ends.items()}
     return LogState(at, topic, topic_id, start, end, epochs, retention)
@@ -90,12 +90,12 @@ def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
 def epochs_of(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> dict[int, int]:
     """Return the leader epochs that later show whether the log below a cut is still there.
 
-    See `Cluster.check_uncut`. The cut may reach beyond ``log``. A leader that is still the same now was the leader in
+    See `Logs.check_uncut`. The cut may reach beyond ``log``. A leader that is still the same now was the leader in
     between, too; otherwise the epoch is unknown and left out.
     """
     known = dict(log.epochs)
     if any(end[partition] > log.end.get(partition, 0) for partition in end):
-        now_ends = queue.cluster.stable_ends(log.topic)
+        now_ends = queue.cluster.logs.stable_ends(log.topic)
         known = {
             partition: epoch
             for partition, epoch in known.items()
@@ -118,7 +118,7 @@ def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
         return log.at
     for age in _AGES:
         moment = log.at - timedelta(seconds=age)
-        reached = queue.cluster.offsets_at(log.topic, int(moment.timestamp() * 1000))
+        reached = queue.cluster.logs.offsets_at(log.topic, int(moment.timestamp() * 1000))
         if all(reached[partition] <= end[partition] for partition in behind):
             return moment
     return datetime.fromtimestamp(0, UTC)
@@ -209,7 +209,7 @@ def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, tim
     if not then:
         return None
     try:
-        queue.cluster.check_uncut(log.topic, then, timeout=timeout)
+        queue.cluster.logs.check_uncut(log.topic, then, timeout=timeout)
     except DataLoss as error:
         said = str(error).removesuffix(error.hint).rstrip()
         return DataLoss(

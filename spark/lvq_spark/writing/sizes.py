@@ -55,7 +55,7 @@ class SizeLimits:
         A broker would otherwise reject an oversized batch with all its messages, none of which is too large.
         """
         try:
-            said = cluster.topic_config(topic, timeout=timeout).get("max.message.bytes")
+            said = cluster.topics.config(topic, timeout=timeout).get("max.message.bytes")
         except Unauthorized:
             said = None
         properties, most = config.properties, None if said is None else int(said)

@@ -61,7 +61,7 @@ class Tail:
             CatchUpTimeout: nothing moved for `PATIENCE` seconds.
             TransportError: the cluster cannot be reached or refuses.
         """
-        ends, progress = self._cluster.end_offsets(self._cut.topic), self._progress
+        ends, progress = self._cluster.logs.end_offsets(self._cut.topic), self._progress
         if added := dict.fromkeys(ends.keys() - progress.positions.keys(), 0):
             self._reader.assign(added)
             progress.advance(added)

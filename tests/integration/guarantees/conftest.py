@@ -34,7 +34,7 @@ def queue_of(kafka_cluster: KafkaCluster, topic_name: str) -> QueueOf:
 
     def make(partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]:
         settings = topic_settings(TopicSpec(config=config or {}))
-        kafka_cluster.create_topic(topic_name, partitions=partitions, config=settings)
+        kafka_cluster.topics.create(topic_name, partitions=partitions, config=settings)
         return LastValueQueue(topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster)
 
     return make

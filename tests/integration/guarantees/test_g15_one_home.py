@@ -57,7 +57,7 @@ def test_g15_all_that_writes_puts_a_key_into_the_same_partition(declare: Declare
 
 def test_g15_partitions_that_are_added_are_homes_of_new_writers(queue: LastValueQueue[str], servers: str) -> None:
     put(queue, **dict.fromkeys(KEYS, "1"))
-    queue.cluster.add_partitions(queue.topic, 5)
+    queue.cluster.topics.add_partitions(queue.topic, 5)
     put(queue, **dict.fromkeys(KEYS, "2"))
     write_beside(servers, queue.topic, *[(key, "3") for key in KEYS], partitioner="murmur2_random")
     later = {r.key: r.partition for r in read_raw(servers, queue.topic) if r.value == "2"}

@@ -27,7 +27,7 @@ def held_by_a_browser(queue: LastValueQueue[str]) -> dict[str, str]:
         *entries, end = browser
     assert isinstance(end, EndOfDump)
     assert end.blocked == ()
-    assert end.offsets == queue.cluster.end_offsets(queue.topic)
+    assert end.offsets == queue.cluster.logs.end_offsets(queue.topic)
     values = [(entry.key, entry.value) for entry in entries if isinstance(entry, Entry)]
     assert len(values) == len(entries) == len(dict(values)), "a dump holds each key once"
     return dict(values)
@@ -84,7 +84,7 @@ def test_g1_a_log_that_ends_in_the_marker_of_a_transaction_is_read_to_its_end(
     with transaction(queue, abort=abort) as producer:
         producer.put("b", "2")
         producer.put("c", "2")
-    assert read_raw(servers, queue.topic)[-1].offset < queue.cluster.end_offsets(queue.topic)[0] - 1
+    assert read_raw(servers, queue.topic)[-1].offset < queue.cluster.logs.end_offsets(queue.topic)[0] - 1
     assert held(queue) == ({"a": "1", "b": "1"} if abort else {"a": "1", "b": "2", "c": "2"})
 
 
@@ -92,7 +92,7 @@ def test_g1_a_log_of_nothing_but_aborted_records_is_an_empty_queue(queue: LastVa
     for _ in range(3):
         with transaction(queue, abort=True) as producer:
             producer.put("never", "1")
-    assert queue.cluster.end_offsets(queue.topic) == {0: 6}
+    assert queue.cluster.logs.end_offsets(queue.topic) == {0: 6}
     assert held(queue) == {}
 
 
@@ -106,7 +106,7 @@ def test_g1_a_hole_at_the_end_of_the_log_is_crossed(
             producer.put("never", "1")
     # The cleaner takes the aborted records away; what is left of them is their markers.
     eventually(lambda: all(r.key != "never" for r in read_raw(servers, queue.topic, committed=False)), 30)
-    end = queue.cluster.end_offsets(queue.topic)[0]
+    end = queue.cluster.logs.end_offsets(queue.topic)[0]
     assert end - read_raw(servers, queue.topic, committed=False)[-1].offset > 5
     assert held(queue) == {"a": "1", "b": "1"}
 

@@ -129,7 +129,7 @@ def test_g2_r14_a_key_that_moves_as_partitions_are_added_has_one_current_value(q
     keys = [f"k{number}" for number in range(30)]
     put(queue, **dict.fromkeys(keys, "1"))
     with queue.view(metadata_interval=0.2) as view, view.watch() as watch:
-        queue.cluster.add_partitions(queue.topic, 4)
+        queue.cluster.topics.add_partitions(queue.topic, 4)
         eventually(lambda: len(view.lag_by_partition) == 4)
         assert dict(view) == dict.fromkeys(keys, "1")
         put(queue, **dict.fromkeys(keys, "2"))

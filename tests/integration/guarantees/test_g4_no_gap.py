@@ -102,7 +102,7 @@ def test_g4_with_updates_only_all_comes_that_was_sent_after_the_open_and_nothing
 def test_g4_r14_what_lies_in_added_partitions_is_in_the_stream(queue: LastValueQueue[str], dump: bool) -> None:
     keys = [f"k{number}" for number in range(30)]
     with queue.browser(dump=dump, metadata_interval=0.2) as browser:
-        queue.cluster.add_partitions(queue.topic, 4)
+        queue.cluster.topics.add_partitions(queue.topic, 4)
         put(queue, **dict.fromkeys(keys, "1"))  # before the browser can know of them
         seen: dict[str, str] = {}
 

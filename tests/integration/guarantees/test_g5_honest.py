@@ -204,7 +204,7 @@ class TestLostTopic:
             queue.browser(metadata_interval=0.2) as browser,
         ):
             browser.drain()
-            queue.cluster.delete_topic(queue.topic)
+            queue.cluster.topics.delete(queue.topic)
             eventually(lambda: (view.state, browser.state) == ("failed", "failed"), 30)
             assert isinstance(view.failure, TopicRecreated)
             for use in (lambda: view["a"], lambda: len(view), view.snapshot, view.barrier, watch.poll, browser.poll):
@@ -230,8 +230,8 @@ class TestLostTopic:
             assert updates.drain() == [EndOfDump({0: 3})]
             before = view.snapshot().topic_id
             log.hold()
-            kafka_cluster.delete_topic(queue.topic)
-            kafka_cluster.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
+            kafka_cluster.topics.delete(queue.topic)
+            kafka_cluster.topics.create(queue.topic, partitions=partitions, config=COMPACTED)
             put(queue, both="new", more="new")
             log.release()  # from here on they can notice
             eventually(lambda: view.state == "caught-up" and has(view, {"both": "new", "more": "new"}), 30)
@@ -248,9 +248,9 @@ class TestLostTopic:
     def test_g5_a_topic_that_is_away_for_a_moment_is_not_lost_for_its_readers(self, queue: LastValueQueue[str]) -> None:
         put(queue, a="old", b="old")
         with queue.view(metadata_interval=0.1) as view:
-            queue.cluster.delete_topic(queue.topic)
+            queue.cluster.topics.delete(queue.topic)
             eventually(lambda: view.state == "disconnected")  # it has noticed
-            queue.cluster.create_topic(queue.topic, partitions=1, config=COMPACTED)
+            queue.cluster.topics.create(queue.topic, partitions=1, config=COMPACTED)
             put(queue, a="new")
             eventually(lambda: has(view, {"a": "new"}), 30)
             eventually(lambda: view.state == "caught-up")

@@ -18,10 +18,14 @@ def picture(queue: LastValueQueue[str], servers: str) -> dict[str, Any]:
     admin = AdminClient({"bootstrap.servers": servers})
     groups = admin.list_consumer_groups(request_timeout=10).result().valid
     return {
-        "log": (cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.end_offsets(topic, stable=True)),
+        "log": (
+            cluster.logs.start_offsets(topic),
+            cluster.logs.end_offsets(topic),
+            cluster.logs.end_offsets(topic, stable=True),
+        ),
         "records": read_raw(servers, topic, committed=False),
-        "topic": (cluster.describe_topic(topic), cluster.topic_config(topic)),
-        "consumed": cluster.committed(queue.definition.group, topic),
+        "topic": (cluster.topics.describe(topic), cluster.topics.config(topic)),
+        "consumed": cluster.groups.committed(queue.definition.group, topic),
         "groups": {group.group_id: str(group.state) for group in groups},
         "topics": set(admin.list_topics(timeout=10).topics),
     }

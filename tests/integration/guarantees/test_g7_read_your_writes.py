@@ -68,7 +68,7 @@ def test_g7_r14_a_barrier_reaches_into_partitions_that_the_view_had_not_heard_of
     keys = [f"mine {number}" for number in range(30)]
     put(queue, **dict.fromkeys(keys, "1"))
     with queue.view(metadata_interval=3600) as view, view.watch() as watch, ticking(queue):
-        queue.cluster.add_partitions(queue.topic, 4)
+        queue.cluster.topics.add_partitions(queue.topic, 4)
         put(queue, **dict.fromkeys(keys, "2"))
         view.barrier(20)
         assert {key: view[key] for key in keys} == dict.fromkeys(keys, "2")
@@ -83,8 +83,8 @@ def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
     log = Held(kafka_cluster)
     with LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log).view(metadata_interval=3600) as view:
         log.hold()  # it has no chance to notice by itself
-        kafka_cluster.delete_topic(queue.topic)
-        kafka_cluster.create_topic(queue.topic, partitions=1, config=COMPACTED)
+        kafka_cluster.topics.delete(queue.topic)
+        kafka_cluster.topics.create(queue.topic, partitions=1, config=COMPACTED)
         put(queue, a="new", d="new")
         with pytest.raises(CatchUpTimeout, match="created anew"):
             view.barrier(0.5)

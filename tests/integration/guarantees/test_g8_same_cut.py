@@ -73,7 +73,7 @@ def test_g8_view_browser_export_and_a_fold_by_hand_hold_the_same_rows(declare: D
         snapshot = view.snapshot()
         dumped = [event for event in browser if isinstance(event, Entry)]
     rows = rows_by_hand(read_raw(servers, queue.topic), queue.topic, snapshot.offsets)
-    assert snapshot.offsets == queue.cluster.end_offsets(queue.topic)
+    assert snapshot.offsets == queue.cluster.logs.end_offsets(queue.topic)
     assert len(rows) > 50
     assert rows_of_entries(snapshot.entries()) == rows
     assert rows_of_entries(dumped) == rows

@@ -77,7 +77,7 @@ def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> MakeQueue:
     """Creates the test's topic and gives a queue on it, with values for some keys."""
 
     def make(*keys: str, partitions: int = 2) -> LastValueQueue[bytes]:
-        lvq_cluster.create_topic(lvq_topic, partitions=partitions, config={"cleanup.policy": "compact"})
+        lvq_cluster.topics.create(lvq_topic, partitions=partitions, config={"cleanup.policy": "compact"})
         queue = LastValueQueue[bytes](lvq_topic, key_header=None, cluster=lvq_cluster)
         put(queue, *keys)
         return queue
@@ -151,7 +151,7 @@ def test_what_a_task_fails_with_is_an_error_of_ours(
     spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     spec = pin(queue := make_queue("a"))
-    lvq_cluster.delete_topic(lvq_topic)
+    lvq_cluster.topics.delete(lvq_topic)
     make_queue("a")
     with pytest.raises(TopicRecreated), task_errors():
         snapshot(spark, queue, spec=spec).collect()

@@ -115,17 +115,17 @@ class History:
 
     def _begin_topic(self) -> None:
         partitions = self._choose.randint(1, 3)
-        eventually(lambda: self.cluster.create_topic(self.topic, partitions=partitions, config=_POLICY), 20)
+        eventually(lambda: self.cluster.topics.create(self.topic, partitions=partitions, config=_POLICY), 20)
         self._compacted = False
         self._journals[self._topic_id] = Journal(self.cluster.config.bootstrap_servers, self.topic)
         self._tell(f"topic {self._topic_id} with {partitions} partitions")
 
     @property
     def _topic_id(self) -> str:
-        return self.cluster.describe_topic(self.topic).id
+        return self.cluster.topics.describe(self.topic).id
 
     def _ends(self) -> dict[int, int]:
-        return {p: found.offset for p, found in self.cluster.stable_ends(self.topic).items()}
+        return {p: found.offset for p, found in self.cluster.logs.stable_ends(self.topic).items()}
 
     def _pairs(self) -> list[tuple[bytes, bytes | None]]:
         def pair() -> tuple[bytes, bytes | None]:
@@ -154,31 +154,31 @@ class History:
         writer.flush(20)
         (writer.commit_transaction if commits else writer.abort_transaction)(20)
         writer.close()
-        eventually(lambda: self._ends() == self.cluster.end_offsets(self.topic), 20)
+        eventually(lambda: self._ends() == self.cluster.logs.end_offsets(self.topic), 20)
         self._journals[self._topic_id].read_on()
         return f"{'committed' if commits else 'aborted'}, to {self._ends()}"
 
     def _compact(self) -> str:
         force_compaction(self.cluster, self.topic)
-        self.cluster.alter_topic_config(self.topic, _POLICY)
+        self.cluster.topics.alter_config(self.topic, _POLICY)
         self._compacted = True
         self._journals[self._topic_id].read_on()
         return f"to {self._ends()}"
 
     def _delete_from_the_start(self) -> str:
-        starts, ends = self.cluster.start_offsets(self.topic), self._ends()
+        starts, ends = self.cluster.logs.start_offsets(self.topic), self._ends()
         before = {p: self._choose.randint(starts[p], starts[p] + (ends[p] - starts[p]) // 2) for p in ends}
-        self.cluster.delete_before(self.topic, before)
+        self.cluster.logs.delete_before(self.topic, before)
         return f"before {before}"
 
     def _add_a_partition(self) -> str:
         total = len(self._ends()) + 1
         if total <= 4:
-            self.cluster.add_partitions(self.topic, total)
+            self.cluster.topics.add_partitions(self.topic, total)
         return f"{total}"
 
     def _create_again(self) -> str:
-        self.cluster.delete_topic(self.topic)
+        self.cluster.topics.delete(self.topic)
         self._begin_topic()
         return self._write()
 
@@ -205,13 +205,13 @@ class History:
         ends, id_ = self._ends(), self._topic_id
         if self._compacted or self._altered or state is None or state.topic_id != id_ or len(state.end) != len(ends):
             return self._merge()  # a cut that was given is refused where it cannot be had any more
-        starts = self.cluster.start_offsets(self.topic)
+        starts = self.cluster.logs.start_offsets(self.topic)
         end = {p: self._choose.randint(max(state.end[p], starts[p]), max(ends[p], state.end[p])) for p in ends}
         return self._merged(merge(self.spark, self._queue, self.format.name, end=end))
 
     def _batch(self) -> str:
         """Of a stream: new, come again, or from before, where its checkpoint went back."""
-        starts, ends = self.cluster.start_offsets(self.topic), self._ends()
+        starts, ends = self.cluster.logs.start_offsets(self.topic), self._ends()
         reaches = {p: self._choose.randint(starts[p], end) for p, end in ends.items() if self._choose.random() < 0.8}
         rows = [(self.topic, partition, reach - 1) for partition, reach in reaches.items() if reach > 0]
         batch = self.spark.createDataFrame(rows, "topic string, partition int, offset bigint")

@@ -99,7 +99,9 @@ def test_the_job_goes_on_with_a_table_when_it_is_submitted(
     told = json.loads(printed.splitlines()[-1])
     assert (told["table"], told["version"], told["kind"], told["rows"]) == (table, 2, "delta", 20)
     assert (told["upserts"], told["deletes"]) == (3, 1)
-    assert {int(partition): end for partition, end in told["end"].items()} == queue.cluster.end_offsets(queue.topic)
+    assert {int(partition): end for partition, end in told["end"].items()} == queue.cluster.logs.end_offsets(
+        queue.topic
+    )
     rows = collect(read_merged(spark, table))
     assert rows == collect(snapshot(spark, queue))
     assert (values(rows)["k7"], "k8" in values(rows)) == ("2", False)
@@ -147,7 +149,7 @@ def test_a_delete_is_kept_for_as_long_as_the_log_has_to_keep_it(
     assert foreign.flush(20) == 0
     assert merge(spark, queue, table).kept == 1
     assert roles(spark, table) == {"current": 1, "delete": 1, "state": 1}
-    queue.cluster.alter_topic_config(queue.topic, {"delete.retention.ms": str(day)})
+    queue.cluster.topics.alter_config(queue.topic, {"delete.retention.ms": str(day)})
     append(queue, ("b", "2"))
     version = merge(spark, queue, table)
     assert (version.kind, version.rows, version.kept) == ("delta", 1, 0)
@@ -162,7 +164,7 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_table_as_it_leaves_a_s
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     merge(spark, queue, table)
-    queue.cluster.delete_before(queue.topic, {0: 2})
+    queue.cluster.logs.delete_before(queue.topic, {0: 2})
     version = merge(spark, queue, table)
     assert (version.number, version.kind, version.start, version.rows) == (2, "delta", {0: 2}, 1)
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
@@ -243,7 +245,7 @@ def test_a_merge_that_was_overtaken_since_its_plan_brings_nothing_back(
     append(queue, ("a", "1"))
     merge(spark, queue, table)
     append(queue, ("b", "1"), ("b", None))
-    end = {0: queue.cluster.end_offsets(queue.topic)[0] - 1}
+    end = {0: queue.cluster.logs.end_offsets(queue.topic)[0] - 1}
     results = []
 
     def overtaken(self: MergedTable, *arguments: Any) -> Version | None:
@@ -330,7 +332,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     overtaken.overtakes = {8}
     overtaken.transaction("e")
     with pytest.raises(DataLoss, match="among them b'new8'"):
-        merge(spark, queue, table, end=queue.cluster.end_offsets(queue.topic), on_stale="fail")
+        merge(spark, queue, table, end=queue.cluster.logs.end_offsets(queue.topic), on_stale="fail")
     assert len(overtaken.cuts) == 8, "a cut that was asked for stays as it is"
     overtaken.close()
 
@@ -419,7 +421,7 @@ def test_a_query_that_dies_after_any_batch_goes_on_with_a_table_that_equals_a_sn
     source.mkdir()
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
     for number, expected in enumerate(({"a": "1", "b": "1"}, {"b": "3", "d": "1"})):
-        ends = queue.cluster.end_offsets(queue.topic)
+        ends = queue.cluster.logs.end_offsets(queue.topic)
         reached = [{"topic": queue.topic, "partition": p, "offset": end - 1} for p, end in ends.items() if end]
         (source / f"{number}.json").write_text("\n".join(map(json.dumps, reached)))
         with pytest.raises(StreamingQueryException, match="the driver goes down"):

@@ -102,7 +102,7 @@ def test_columns_of_others_stay_theirs(
     assert merge(spark, queue, table).kind == "delta"
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
     assert read_merged(spark, table).columns == snapshot(spark, queue).columns
-    queue.cluster.add_partitions(queue.topic, 2)
+    queue.cluster.topics.add_partitions(queue.topic, 2)
     assert merge(spark, queue, table).kind == "full"
     notes = spark.table(table).where("lvq_role = 'current'").selectExpr("string(key)", "note").collect()
     assert {row[0]: row[1] for row in notes} == {"a": "seen", "b": "seen", "c": None}

@@ -123,7 +123,7 @@ def test_what_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryC
     ran = prices("consume", "board", "--timeout", "0")
     assert ran.code == 2
     assert "non_destructive" in ran.stderr
-    memory_cluster.delete_group("lvq.prices")
+    memory_cluster.groups.delete("lvq.prices")
     ran = prices("consume", "prices", "--timeout", "0")
     assert ran.code == 4
     assert "lvq.prices" in ran.stderr
@@ -182,7 +182,7 @@ def test_workers_without_a_command_are_refused(prices: Run) -> None:
 
 
 def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("bad", partitions=1, config={})
+    memory_cluster.topics.create("bad", partitions=1, config={})
     ran = prices("consume", "prices", "-n", "2", "--exec", "exit 3", "--on-failure", "reject", "--dead-letters", "bad")
     assert ran.code == 0
     first, second = memory_cluster.records("bad")
@@ -212,7 +212,7 @@ def test_a_message_is_tried_as_often_as_said_and_then_rejected(
     prices: Run, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("lvq_kafka.cli.commands.consume._RETRY_PAUSE", 0.01)
-    memory_cluster.create_topic("bad", partitions=1, config={})
+    memory_cluster.topics.create("bad", partitions=1, config={})
     file = tmp_path / "got"
     command = f'echo "$LVQ_KEY $LVQ_DELIVERY_COUNT" >> {file}; test "$LVQ_KEY" = MSFT'
     ran = prices(

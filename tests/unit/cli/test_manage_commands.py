@@ -109,7 +109,7 @@ class TestRepair:
         assert prices("repair", "prices", person=True).text == "✓ nothing is wrong with prices\n"
 
     def test_shows_and_mends_only_when_told_to(self, prices: Run, memory_cluster: MemoryCluster) -> None:
-        memory_cluster.add_partitions("prices", 2)
+        memory_cluster.topics.add_partitions("prices", 2)
         ran = prices("repair", "prices")
         assert ran.code == 4
         assert (ran.row["found"][0]["kind"], ran.row["offsets"], ran.row["applied"]) == (
@@ -128,7 +128,7 @@ class TestRepair:
     def test_a_start_that_only_a_person_can_know_has_to_be_given(
         self, prices: Run, memory_cluster: MemoryCluster
     ) -> None:
-        memory_cluster.delete_group("lvq.prices")
+        memory_cluster.groups.delete("lvq.prices")
         ran = prices("repair", "prices", "--apply")
         assert ran.code == 4
         assert (ran.row["left"][0]["kind"], ran.row["left"][0]["needs_start"]) == ("group-gone", True)
@@ -212,7 +212,7 @@ def test_a_queue_that_is_not_there_is_an_error(run: Run, command: str) -> None:
 
 
 def test_a_damaged_queue_names_its_way_out(prices: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.commit("lvq.prices", "prices", {0: Commit(1, "foreign")})
+    memory_cluster.groups.commit("lvq.prices", "prices", {0: Commit(1, "foreign")})
     for arguments in (["purge", "prices", "-y"], ["expire", "prices", "--older-than", "1", "-y"]):
         ran = prices(*arguments)
         assert ran.code == 4

@@ -32,8 +32,8 @@ def test_declare_takes_every_property_of_a_queue(run: Run, memory_cluster: Memor
     row = run("declare", "q", *options.split(), "--topic-config", "segment.ms=1000").row
     assert (row["topic"], row["order"], row["keyless"], row["key_mismatch"]) == ("t", "in-place", "refuse", "fail")
     assert row["non_destructive"] is True
-    assert memory_cluster.describe_topic("t").partitions == 2
-    assert memory_cluster.topic_config("t")["segment.ms"] == "1000"
+    assert memory_cluster.topics.describe("t").partitions == 2
+    assert memory_cluster.topics.config("t")["segment.ms"] == "1000"
 
 
 def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:
@@ -78,7 +78,7 @@ def test_another_declaration_of_the_same_queue_is_refused(prices: Run) -> None:
 
 
 def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     ran = run("declare", "t", "-k", "id")
     assert ran.code == 4
     assert "cleanup.policy" in ran.stderr
@@ -93,7 +93,7 @@ def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_c
 
     mended = run("declare", "t", "-k", "id", "--on-mismatch", "reconcile").row
     assert "cleanup.policy" in [finding["setting"] for finding in mended["reconciled"]]
-    assert memory_cluster.topic_config("t")["cleanup.policy"] == "compact"
+    assert memory_cluster.topics.config("t")["cleanup.policy"] == "compact"
 
 
 def test_a_person_reads_sentences(run: Run) -> None:

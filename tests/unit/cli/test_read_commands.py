@@ -86,7 +86,7 @@ def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(
         "lvq: No queue pricse is declared. Did you mean prices? `lvq queues` lists all that are.\n"
     )
     assert "declare a queue" in prices("get", "--bare", "nope", "IBM").stderr
-    memory_cluster.fail_next("start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
+    memory_cluster.fail_next("logs.start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
     assert prices("get", "prices", "IBM").code == 3
 
 

@@ -34,7 +34,7 @@ def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> N
 
 def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_cluster: MemoryCluster) -> None:
     run("declare", "prices", "-k", "ticker")
-    memory_cluster.alter_topic_config("prices", {"cleanup.policy": "delete"})
+    memory_cluster.topics.alter_config("prices", {"cleanup.policy": "delete"})
     ran = run("stats", "prices")
     assert ran.code == 4
     assert ran.row["findings"][0]["setting"] == "cleanup.policy"
@@ -43,7 +43,7 @@ def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_cluster: Mem
 
 
 def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.delete_group("lvq.prices")
+    memory_cluster.groups.delete("lvq.prices")
     ran = prices("stats", "prices")
     assert ran.code == 4
     assert "lvq.prices" in ran.row["problems"][0]
@@ -73,7 +73,7 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryC
         memory_cluster.write("prices", b"k%d" % number, b"1")
     queue, rng = LastValueQueue.open("prices", cluster=memory_cluster), Random(1)
     runs = [len(run) for run in re.findall("0+|1+", f"0{rng.getrandbits(23_500):023500b}1")]
-    overwrite(queue, p0=said(queue, memory_cluster.end_offsets("prices")[0] - 24_000, *runs))
+    overwrite(queue, p0=said(queue, memory_cluster.logs.end_offsets("prices")[0] - 24_000, *runs))
     row = prices("stats", "prices").row
     assert row["crowded"] == [0]
     text = " ".join(prices("stats", "prices", person=True).text.split())
@@ -115,8 +115,8 @@ def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_cluste
 def test_softer_findings_and_strange_records_are_told_and_are_no_problem(
     prices: Run, memory_cluster: MemoryCluster
 ) -> None:
-    memory_cluster.alter_topic_config("prices", {"message.timestamp.type": "CreateTime"})
-    memory_cluster.add_partitions("prices", 2)
+    memory_cluster.topics.alter_config("prices", {"message.timestamp.type": "CreateTime"})
+    memory_cluster.topics.add_partitions("prices", 2)
     memory_cluster.write("prices", b"IBM", b"1", [("ticker", b"OTHER")], partition=0)
     memory_cluster.write("prices", b"IBM", b"1", partition=1)
     ran = prices("stats", "--bare", "prices", "--key-header", "ticker")
@@ -144,7 +144,7 @@ def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: Memory
 
 
 def test_what_this_user_may_not_see_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
+    memory_cluster.fail_next("topics.config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
     ran = prices("stats", "prices")
     assert ran.code == 0
     assert "may not read" in ran.row["unchecked"][0]

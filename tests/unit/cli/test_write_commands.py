@@ -147,8 +147,8 @@ def test_a_message_that_was_not_stored_is_an_error(prices: Run, memory_cluster: 
 
 
 def test_a_cluster_that_is_gone_is_an_error(prices: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.fail_next("describe_topic", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"), 9)
-    memory_cluster.fail_next("start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"), 9)
+    memory_cluster.fail_next("topics.describe", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"), 9)
+    memory_cluster.fail_next("logs.start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"), 9)
     assert prices("put", "prices", "IBM", "1").code == 3
 
 
@@ -174,7 +174,7 @@ def test_a_person_is_told_of_one_message_and_gets_the_sum_of_many(prices: Run) -
 
 
 def test_a_bare_topic_takes_messages_without_a_registry(run: Run, memory_cluster: MemoryCluster) -> None:
-    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     assert run("put", "t", "k", "1").code == 4
     assert run("put", "--bare", "t", "k", "1").code == 0
     assert run("put", "--bare", "--key-header", "id", "t", "k", "2").code == 0
@@ -185,7 +185,7 @@ def test_a_bare_topic_takes_messages_without_a_registry(run: Run, memory_cluster
 
 
 def test_r22_a_reserved_header_is_refused_before_anything_is_sent(prices: Run, memory_cluster: MemoryCluster) -> None:
-    before = memory_cluster.end_offsets("prices")
+    before = memory_cluster.logs.end_offsets("prices")
     lines = '{"key": "IBM", "value": "1", "headers": {"lvq-ttl": "5"}}\n'
     for command, stdin in (
         (["put", "prices", "IBM", "1", "-H", "lvq-ttl=5"], None),
@@ -197,7 +197,7 @@ def test_r22_a_reserved_header_is_refused_before_anything_is_sent(prices: Run, m
         assert ran.code == 2
         assert "'lvq-ttl'" in ran.stderr
         assert "reserved" in ran.stderr
-    assert memory_cluster.end_offsets("prices") == before
+    assert memory_cluster.logs.end_offsets("prices") == before
 
 
 def test_r22_readers_take_reserved_headers_of_others_for_ordinary_ones(

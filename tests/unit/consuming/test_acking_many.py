@@ -238,7 +238,7 @@ def test_in_a_transaction_that_aborts_they_come_again(world: World) -> None:
 
 def test_in_a_transaction_what_was_settled_before_is_not_settled_anew(world: World) -> None:
     """Its dead letter decides of the one; it is no part of the transaction."""
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     with consuming(world, dead_letters="dead") as consumer, world.producer() as producer:
         batch = some(world, consumer, "ab")
         with consumer.transaction(producer) as tx:

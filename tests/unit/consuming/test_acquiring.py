@@ -212,7 +212,7 @@ def test_a_loop_that_ends_when_the_consumer_was_closed_says_nothing_of_what_it_h
 
 
 def test_what_was_taken_ahead_and_given_back_was_not_delivered(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(*((f"k{number}", str(number)) for number in range(5)))
     with consuming(world, prefetch=5, max_deliveries=2, dead_letters="dead") as consumer:
         has_read_all(world, consumer)

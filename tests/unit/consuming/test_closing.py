@@ -29,7 +29,7 @@ def test_close_commits_what_is_done_leaves_the_group_and_ends_the_locks(world: W
         take(consumer).ack()
         held = take(consumer)
         consumer.close()
-        assert (world.committed_offsets(), world.member_count(GROUP)) == ({0: 1}, 0)
+        assert (world.committed_offsets(), world.groups.member_count(GROUP)) == ({0: 1}, 0)
         assert held.state is State.LOST
         with pytest.raises(LockLost):
             held.ack()
@@ -144,7 +144,7 @@ def test_a_consumer_that_has_failed_can_be_closed(world: World) -> None:
     with consuming(world) as consumer:
         world.fail_next("poll", ZeroDivisionError("oops"))
         eventually(lambda: consumer._shared.failed)
-        eventually(lambda: world.member_count(GROUP) == 0)
+        eventually(lambda: world.groups.member_count(GROUP) == 0)
         consumer.close()
 
 

@@ -201,7 +201,7 @@ def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_d
             delivery.ack()
         deliveries[100].ack().done()
         eventually(lambda: consumer._shared._ledger.limit <= 90)
-        eventually(lambda: 0 < len(world.committed(GROUP, TOPIC)[0].metadata) <= 90)
+        eventually(lambda: 0 < len(world.groups.committed(GROUP, TOPIC)[0].metadata) <= 90)
         rest = [delivery.ack() for delivery in deliveries[101:]]
         for settlement in rest:
             settlement.result(10)
@@ -240,7 +240,9 @@ def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again(
         acked = [one for one in deliveries if chaos.random() < 0.5]
         settlements = {one.position.offset: one.ack() for one in acked}
         eventually(lambda: settlements[min(settlements)].done())
-        eventually(lambda: 0 < len(world.committed(GROUP, TOPIC)[0].metadata) <= 80 and world.committed_map().runs)
+        eventually(
+            lambda: 0 < len(world.groups.committed(GROUP, TOPIC)[0].metadata) <= 80 and world.committed_map().runs
+        )
     stored = world.committed_map()
     forgotten = [offset for offset in settlements if not stored.done(offset)]
     assert forgotten
@@ -264,17 +266,17 @@ def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again(
 )
 def test_a_commit_of_something_else_is_refused_and_said(world: World, text: str, reason: str) -> None:
     world.send(("a", "a"), ("b", "b"))
-    world.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    world.groups.commit(GROUP, TOPIC, {0: Commit(1, text)})
     with pytest.raises(CommitMapRefused) as caught, consuming(world):
         pass
     assert (caught.value.reason, caught.value.partition) == (reason, 0)
-    assert world.committed(GROUP, TOPIC) == {0: Commit(1, text)}, "it is left alone"
+    assert world.groups.committed(GROUP, TOPIC) == {0: Commit(1, text)}, "it is left alone"
 
 
 @pytest.mark.parametrize("text", ["", "hello"])
 def test_a_commit_of_something_else_can_be_ignored_and_goes_by_its_offset(world: World, text: str) -> None:
     world.send(("a", "a"), ("b", "b"))
-    world.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    world.groups.commit(GROUP, TOPIC, {0: Commit(1, text)})
     with consuming(world, on_foreign_commits="ignore") as consumer:
         assert drain(consumer, 1) == ["b"]
     assert world.committed_map().base == 2, "ours again"
@@ -303,7 +305,7 @@ def test_a_commit_that_was_written_over_ours_is_put_right(
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.01)
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:  # at once, since an ack was durable and no longer is
-        old = world.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}
+        old = world.groups.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}
         take(consumer).ack(wait=True, timeout=10)
         world._state.groups[GROUP].store(TOPIC, old)
         eventually(lambda: world.committed_offsets() == {0: 1})
@@ -351,7 +353,7 @@ def test_every_text_is_one_that_can_be_read_back(world: World) -> None:
 
     with consuming(world, commit_interval=0.0) as consumer, in_thread(work):
         while world.committed_offsets() != {0: 400}:
-            commit = world.committed(GROUP, TOPIC)[0]
+            commit = world.groups.committed(GROUP, TOPIC)[0]
             said = CommitMap.decode(commit.offset, commit.metadata)
             assert said.base <= said.end <= 400
         consumer.close()

@@ -133,7 +133,7 @@ def test_a_broker_that_takes_longer_texts_is_asked_and_used() -> None:
         work(consumer, healthy, delay=3600.0)
         eventually(lambda: done_in(world) == len(healthy), 20)
         assert consumer.stats.text_limit == 20_000
-        assert len(world.committed(GROUP, TOPIC)[0].metadata) > 4095
+        assert len(world.groups.committed(GROUP, TOPIC)[0].metadata) > 4095
         assert consumer.stats.trouble == ""
     with consuming(world) as consumer:
         has_read_all(world, consumer)

@@ -41,7 +41,7 @@ DEAD = "dead"
 @pytest.fixture
 def world() -> World:
     world = make_world()
-    world.create_topic(DEAD, partitions=1, config={})
+    world.topics.create(DEAD, partitions=1, config={})
     return world
 
 
@@ -132,13 +132,13 @@ def test_a_message_that_has_no_room_for_more_headers_becomes_a_dead_letter_as_it
     """As the client refuses it, and as the broker does."""
     largest = {"client": CLIENT_LIMIT, "broker": 10_000}
     values = {key: b"v" * (size - len(key)) for key, size in largest.items()}
-    world.alter_topic_config(TOPIC, {"max.message.bytes": str(CLIENT_LIMIT)})
-    world.alter_topic_config(DEAD, {"max.message.bytes": str(2 * CLIENT_LIMIT)})
+    world.topics.alter_config(TOPIC, {"max.message.bytes": str(CLIENT_LIMIT)})
+    world.topics.alter_config(DEAD, {"max.message.bytes": str(2 * CLIENT_LIMIT)})
     for key, value in values.items():
         world.write(TOPIC, key.encode(), value)
     with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer:
         take(consumer).reject("of no use").result(10)
-        world.alter_topic_config(DEAD, {"max.message.bytes": str(largest["broker"])})
+        world.topics.alter_config(DEAD, {"max.message.bytes": str(largest["broker"])})
         take(consumer).reject("of no use").result(10)
         assert consumer.stats.rejected == 2
     assert {dead.key.decode(): (dead.value, dead.headers) for dead in world.records(DEAD)} == {
@@ -153,7 +153,7 @@ def test_in_a_transaction_too_a_message_that_has_no_room_for_more_headers_become
 ) -> None:
     value = b"v" * (CLIENT_LIMIT - 1)
     for topic in TOPIC, DEAD:
-        world.alter_topic_config(topic, {"max.message.bytes": str(CLIENT_LIMIT)})
+        world.topics.alter_config(topic, {"max.message.bytes": str(CLIENT_LIMIT)})
     world.write(TOPIC, b"a", value)
     with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer, world.producer() as producer:
         with consumer.transaction(producer) as transaction:
@@ -169,7 +169,7 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_aborts_one_transacti
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     value = b"v" * 9_999
-    world.alter_topic_config(DEAD, {"max.message.bytes": "10000"})
+    world.topics.alter_config(DEAD, {"max.message.bytes": "10000"})
     world.write(TOPIC, b"a", value)
     with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer, world.producer() as producer:
         with (
@@ -188,13 +188,13 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_aborts_one_transacti
 
 
 def test_a_message_that_is_too_large_for_the_dead_letter_topic_comes_again(world: World) -> None:
-    world.alter_topic_config(DEAD, {"max.message.bytes": "10"})
+    world.topics.alter_config(DEAD, {"max.message.bytes": "10"})
     world.send(("a", "0123456789"))
     with consuming(world, dead_letters=DEAD) as consumer:
         with pytest.raises(DeliveryFailed, match=r"dead letter of prices/0/0 could not be stored.*max\.message\.bytes"):
             take(consumer).reject("bad").result(10)
         again = take(consumer)
-        world.alter_topic_config(DEAD, {"max.message.bytes": "10000"})
+        world.topics.alter_config(DEAD, {"max.message.bytes": "10000"})
         again.reject("bad").result(10)
     assert dict(world.records(DEAD)[0].headers)["lvq-dlq-reason"] == b"bad"
 

@@ -194,7 +194,7 @@ def test_i13_a_claim_from_before_the_partition_was_lost_and_regained_is_not_comm
 @pytest.fixture
 def dead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr("lvq_kafka.consuming.dead_letters._AGAIN", 0.02)
-    world.create_topic(DEAD, partitions=1, config={})
+    world.topics.create(DEAD, partitions=1, config={})
     return world
 
 

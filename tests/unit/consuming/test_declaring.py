@@ -23,7 +23,7 @@ def test_declare_group_starts_at_the_existing_values_or_at_those_to_come() -> No
     assert declare_group(world, "early", TOPIC)
     assert declare_group(world, "late", TOPIC, "latest")
     offsets: Callable[[str], dict[int, int]] = lambda group: {  # noqa: E731
-        partition: commit.offset for partition, commit in world.committed(group, TOPIC).items()
+        partition: commit.offset for partition, commit in world.groups.committed(group, TOPIC).items()
     }
     assert (offsets("early"), offsets("late")) == ({0: 0, 1: 0}, {0: 0, 1: 1})
 
@@ -37,7 +37,7 @@ def test_declare_group_does_not_move_what_is_there(world: World) -> None:
 
 
 def test_declare_group_refuses_to_guess_where_only_some_partitions_have_a_position(world: World) -> None:
-    world.add_partitions(TOPIC, 3)
+    world.topics.add_partitions(TOPIC, 3)
     with pytest.raises(PartitionsAdded, match="partitions 1, 2"):
         declare_group(world, "lvq.q", TOPIC, queue="q")
 
@@ -45,10 +45,10 @@ def test_declare_group_refuses_to_guess_where_only_some_partitions_have_a_positi
 def test_declare_group_tries_again_while_the_coordinator_is_loading() -> None:
     world = make_world(declared=False)
     loading = TransportError("loading", code="COORDINATOR_LOAD_IN_PROGRESS", retriable=True)
-    world.fail_next("committed", loading)
+    world.fail_next("groups.committed", loading)
     world.fail_next("commit", loading)
     assert declare_group(world, "lvq.q", TOPIC)
     assert world.committed_offsets() == {0: 0}
-    world.fail_next("committed", loading, times=1000)
+    world.fail_next("groups.committed", loading, times=1000)
     with pytest.raises(TransportError, match="loading"):
         declare_group(world, "lvq.q", TOPIC, timeout=0.15)

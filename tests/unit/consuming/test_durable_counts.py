@@ -58,7 +58,7 @@ def test_a_message_whose_holder_died_says_how_often_it_was_handed_out(world: Wor
 
 
 def test_a_message_that_kills_its_handlers_ends_among_the_dead_letters(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("poison", "p"), ("b", "b"))
     options = {"durable_counts": True, "max_deliveries": 2, "dead_letters": "dead", "commit_interval": 60}
     for _ in range(2):

@@ -225,7 +225,7 @@ def test_g5_a_consumer_that_is_cut_off_says_so_though_its_member_hears_nothing(
     with consuming(world) as consumer:
         settled_up(world, consumer)
         lost = BrokerUnavailable("Nobody answers.", code="_TIMED_OUT", retriable=True)
-        world.fail_next("end_offsets", lost, times=100_000)
+        world.fail_next("logs.end_offsets", lost, times=100_000)
         eventually(lambda: consumer.stats.trouble == "Nobody answers.")
         world._state._failures.clear()
         eventually(lambda: consumer.stats.trouble == "")

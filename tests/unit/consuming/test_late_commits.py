@@ -22,7 +22,7 @@ def test_g11_after_a_lost_connection_it_is_looked_more_than_once_and_written_aga
     with consuming(world) as consumer:
         first, second, third = (take(consumer) for _ in range(3))
         first.ack(wait=True, timeout=10)
-        late = world.committed(GROUP, TOPIC)
+        late = world.groups.committed(GROUP, TOPIC)
         member = member_of(world)
         member.losses += 1
         second.ack(wait=True, timeout=10)

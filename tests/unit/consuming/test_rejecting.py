@@ -26,7 +26,7 @@ class Mute(Exception):
 @pytest.fixture
 def world() -> World:
     world = make_world()
-    world.create_topic(DEAD, partitions=1, config={})
+    world.topics.create(DEAD, partitions=1, config={})
     world.send(("a", "a"))
     return world
 

@@ -170,7 +170,7 @@ def test_a_handler_that_settles_and_then_raises_is_logged_and_no_more(
 
 def test_the_last_of_max_deliveries_that_fails_is_rejected_with_its_error(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
 
     def handle(delivery: Delivery[Any]) -> None:
         if delivery.value == "a":

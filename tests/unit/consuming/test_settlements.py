@@ -157,7 +157,7 @@ def test_a_callback_comes_without_the_lock_and_may_use_the_consumer(world: World
 
 @pytest.mark.parametrize("wait", ["ack", "result", "reject", "acquire", "transaction"])
 def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(world: World, wait: str) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("a", "a"), ("b", "b"))
     with world.producer() as producer, consuming(world, dead_letters="dead") as consumer:
         first, second = consumer.acquire_many(2, 10)

@@ -117,14 +117,14 @@ def test_a_consumer_commits_nothing_for_partitions_that_it_has_lost(world: World
 
 def test_a_consumer_that_is_expelled_while_it_is_assigned_begins_again(world: World) -> None:
     world.send(("a", "a1"))
-    ask = world.start_offsets
+    ask = world.logs.start_offsets
 
     def expel_and_ask(topic: str, **options: Any) -> dict[int, int]:
-        world.start_offsets = ask  # type: ignore[method-assign]
+        world.logs.start_offsets = ask  # type: ignore[method-assign]
         world.expel(world.members[0])
         return ask(topic, **options)
 
-    world.start_offsets = expel_and_ask  # type: ignore[method-assign]
+    world.logs.start_offsets = expel_and_ask  # type: ignore[method-assign]
     with consuming(world) as consumer:
         assert drain(consumer, 1) == ["a1"]
 

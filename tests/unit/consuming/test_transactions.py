@@ -709,7 +709,7 @@ def test_an_interrupt_during_the_commit_leaves_it_unknown_where_it_cannot_be_abo
 
 
 def test_a_rejection_in_a_transaction_moves_the_message_with_it(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, dead_letters="dead") as consumer, world.producer() as producer:
         with aborting(consumer, producer) as tx:
@@ -735,7 +735,7 @@ def test_a_rejection_without_dead_letters_leaves_with_the_transaction(world: Wor
 
 
 def test_what_was_taken_beside_a_message_that_can_neither_be_read_nor_rejected_is_available_again(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("a", "{"), ("b", "1"), ("c", "2"))
     with (
         consuming(world, JSON, undecodable="skip", dead_letters="dead") as consumer,
@@ -750,7 +750,7 @@ def test_what_was_taken_beside_a_message_that_can_neither_be_read_nor_rejected_i
 
 
 def test_a_dead_letter_that_cannot_be_handed_over_leaves_the_message_where_it_is(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("a", "a"))
     with consuming(world, dead_letters="dead") as consumer, world.producer() as producer:
         with consumer.transaction(producer) as tx:
@@ -810,7 +810,7 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.0)
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
-        committed, asked, over = world.committed, Event(), Event()
+        committed, asked, over = world.groups.committed, Event(), Event()
         found, overwritten = consumer._shared.found, list[list[int]]()
 
         def judged(*args: Any) -> list[int]:
@@ -828,7 +828,7 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
             (delivery,) = tx.acquire_many(1, 10)
             delivery.ack()
             eventually(lambda: not consumer._shared._unanswered)
-            world.committed = slowly  # type: ignore[method-assign]
+            world.groups.committed = slowly  # type: ignore[method-assign]
             consumer._shared.found = judged  # type: ignore[method-assign]
             consumer._thread._monitor.hasten()
             assert asked.wait(10)

@@ -57,7 +57,7 @@ def test_r17_a_queue_that_was_never_declared_is_refused_at_once() -> None:
 def test_r17_partitions_that_were_added_later_are_an_error_and_not_a_silent_start(world: World) -> None:
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.partitions == (0,))
-        world.add_partitions(TOPIC, 2)
+        world.topics.add_partitions(TOPIC, 2)
         with pytest.raises(PartitionsAdded, match="partition 1") as caught:
             take(consumer)
         assert caught.value.partitions == (1,)
@@ -74,7 +74,7 @@ def test_a_topic_that_was_created_anew_is_an_error() -> None:
     world = make_world()
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.partitions == (0,))
-        world.delete_topic(TOPIC)
+        world.topics.delete(TOPIC)
         with pytest.raises((TopicNotFound, TopicRecreated, GroupNotFound)):
             take(consumer)
 
@@ -90,7 +90,7 @@ def test_a_topic_created_anew_between_two_assignments_is_noticed(world: World) -
 
 def test_a_commit_beyond_the_end_of_the_log_is_an_error_and_not_a_jump(world: World) -> None:
     world.send(("a", "a"))
-    world.commit("lvq.q", TOPIC, {0: Commit(17, CommitMap(17).encode())})
+    world.groups.commit("lvq.q", TOPIC, {0: Commit(17, CommitMap(17).encode())})
     with consuming(world) as consumer, pytest.raises(DataLoss, match="up to 17"):
         take(consumer)
 
@@ -112,12 +112,12 @@ def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: Wo
     world.send(("b", "b"))
     with consuming(world) as consumer:
         assert drain(consumer, 2) == ["a", "b"]
-    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:  # reads nothing, and forgets nothing
         eventually(lambda: consumer.stats.partitions == (0,))
         consumer._shared._commits.renew([0])
         eventually(lambda: world.committed_map().sequence > 2)
-    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:
         assert nothing_comes(consumer)
 
@@ -129,7 +129,7 @@ def test_r17_what_a_transaction_commits_remembers_the_leader_too(world: World) -
     with consuming(world) as consumer, consumer.transaction(producer) as tx:
         for _ in range(2):
             tx.acquire(10).ack()
-    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     world.elect(TOPIC, 0, end=0)
     world.send(("c", "c"), ("d", "d"), ("e", "e"))
     with consuming(world) as consumer, pytest.raises(DataLoss, match=r"up to 2.*below 0"):
@@ -160,7 +160,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
     writer = world.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append(TOPIC, b"a", b"hidden")
-    world.commit("lvq.q", TOPIC, {0: Commit(1, CommitMap(1).encode())})
+    world.groups.commit("lvq.q", TOPIC, {0: Commit(1, CommitMap(1).encode())})
     with consuming(world) as consumer:
         assert nothing_comes(consumer)
         world.send(("b", "behind it"))
@@ -168,7 +168,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
         assert drain(consumer, 1) == ["behind it"]
 
 
-@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "stable_ends"])
+@pytest.mark.parametrize("question", ["topics.describe", "logs.start_offsets", "logs.stable_ends"])
 def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
     world: World, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_begun_when_it_has(
     world = make_world(partitions=2)
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     lagging = Lagging(world, partitions=1, answers=4)
-    for question in ("describe_topic", "start_offsets", "stable_ends"):
+    for question in ("topics.describe", "logs.start_offsets", "logs.stable_ends"):
         monkeypatch.setattr(world, question, getattr(lagging, question))
     with consuming(world) as consumer:
         assert sorted(drain(consumer, 3)) == ["a", "b", "c"]
@@ -210,17 +210,17 @@ class Lagging:
         self.answers = answers
 
     def describe_topic(self, topic: str, **how: Any) -> TopicDescription:
-        described = self._cluster.describe_topic(self._self, topic, **how)
+        described = self._cluster.topics.describe(self._self, topic, **how)
         if self.answers:
             self.answers -= 1
             described = replace(described, partitions=self._known)
         return described
 
     def start_offsets(self, topic: str, **how: Any) -> dict[int, int]:
-        return self._cut(self._cluster.start_offsets(self._self, topic, **how))
+        return self._cut(self._cluster.logs.start_offsets(self._self, topic, **how))
 
     def stable_ends(self, topic: str, **how: Any) -> dict[int, LogEnd]:
-        return self._cut(self._cluster.stable_ends(self._self, topic, **how))
+        return self._cut(self._cluster.logs.stable_ends(self._self, topic, **how))
 
     def _cut(self, offsets: dict[int, T]) -> dict[int, T]:
         return {p: one for p, one in offsets.items() if p < self._known or not self.answers}
@@ -272,11 +272,11 @@ def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer:
         take(consumer)  # so that it turns often
-        world.fail_next("describe_topic", TransportError("busy", code="LEADER_NOT_AVAILABLE", retriable=True), 1000)
+        world.fail_next("topics.describe", TransportError("busy", code="LEADER_NOT_AVAILABLE", retriable=True), 1000)
         consumer._thread._monitor.hasten()
         eventually(lambda: "busy" in consumer.stats.trouble)
         assert consumer.acquire(0.3) is None
-        assert len(world._state._failures["describe_topic"]) > 990
+        assert len(world._state._failures["topics.describe"]) > 990
 
 
 def test_after_a_look_that_took_its_time_and_failed_there_is_a_pause(
@@ -290,7 +290,7 @@ def test_after_a_look_that_took_its_time_and_failed_there_is_a_pause(
         now[0] += timeout
         raise TransportError("no answer", code="_TIMED_OUT", retriable=True)
 
-    monkeypatch.setattr(world, "describe_topic", slow)
+    monkeypatch.setattr(world.topics, "describe", slow)
     monitor.hasten()
     assert monitor.is_due(now[0])
     with pytest.raises(TransportError):

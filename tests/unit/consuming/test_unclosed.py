@@ -34,7 +34,7 @@ def test_one_that_is_left_behind_leaves_the_group_and_says_so(world: World, capl
     thread = consumer._thread._thread
     with left_behind():
         del consumer
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
     eventually(lambda: not thread.is_alive())
     assert "nobody has closed it: one that was opened at" in caplog.text
     with consuming(world) as another:
@@ -42,7 +42,7 @@ def test_one_that_is_left_behind_leaves_the_group_and_says_so(world: World, capl
 
 
 def test_what_it_has_rejected_becomes_a_dead_letter_all_the_same(world: World) -> None:
-    world.create_topic("dead", partitions=1, config={})
+    world.topics.create("dead", partitions=1, config={})
     world.send(("a", "a"))
     consumer = opened(world, dead_letters="dead")
     delivery = take(consumer)
@@ -53,7 +53,7 @@ def test_what_it_has_rejected_becomes_a_dead_letter_all_the_same(world: World) -
         del consumer
     world.reconnect()
     eventually(lambda: world.texts("dead") == ["a"])
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
 
 
 def test_it_is_not_left_behind_while_it_is_iterated_over(world: World) -> None:
@@ -69,7 +69,7 @@ def test_it_is_not_left_behind_while_it_is_iterated_over(world: World) -> None:
     with left_behind():
         del delivery
         gc.collect()
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
 
 
 def test_nor_while_what_was_acquired_from_it_is_there(world: World) -> None:
@@ -79,7 +79,7 @@ def test_nor_while_what_was_acquired_from_it_is_there(world: World) -> None:
     delivery.ack(wait=True, timeout=10)
     with left_behind():
         del delivery
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
 
 
 def test_nor_while_a_task_iterates_over_it(world: World) -> None:
@@ -98,7 +98,7 @@ def test_nor_while_a_task_iterates_over_it(world: World) -> None:
     with left_behind():
         assert asyncio.run(consume()) == ["a", "b"]
         gc.collect()
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
 
 
 def test_nor_while_it_runs_a_handler(world: World) -> None:
@@ -129,8 +129,8 @@ def test_one_that_was_closed_or_has_failed_is_left_without_a_word(world: World) 
     closed.close()
     del closed
     failed = opened(world)
-    world.delete_topic(TOPIC)
-    world.create_topic(TOPIC, partitions=1, config={})
+    world.topics.delete(TOPIC)
+    world.topics.create(TOPIC, partitions=1, config={})
     failed._thread._monitor.hasten()
     with pytest.raises(TopicRecreated):
         failed.acquire(10)
@@ -150,7 +150,7 @@ def test_it_can_be_left_behind_below_any_lock(world: World) -> None:
         dropper.start()
         dropper.join(10)
         assert not dropper.is_alive()
-    eventually(lambda: world.member_count(GROUP) == 0)
+    eventually(lambda: world.groups.member_count(GROUP) == 0)
 
 
 def test_a_second_consumer_of_one_partition_is_told_so_and_which_one_here_has_it(

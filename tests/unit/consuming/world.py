@@ -69,7 +69,7 @@ class World(MemoryCluster):
 
     def producer(self, topic: str = "out", transactional_id: str | None = "t") -> Producer[Any]:
         """A producer of another topic, which is made when it is missing."""
-        self.create_topic(topic, partitions=1, config={})
+        self.topics.create(topic, partitions=1, config={})
         return Producer(self, topic, key_header=None, value=TEXT, transactional_id=transactional_id)
 
 
@@ -91,7 +91,7 @@ def answered_late(member: GroupMember) -> Iterator[list[Callable[[], None]]]:
 
 def make_world(partitions: int = 1, *, declared: bool = True, **options: Any) -> World:
     world = World(**options)
-    world.create_topic(TOPIC, partitions=partitions, config={"cleanup.policy": "compact"})
+    world.topics.create(TOPIC, partitions=partitions, config={"cleanup.policy": "compact"})
     if declared:
         declare_group(world, GROUP, TOPIC)
     return world
@@ -136,7 +136,7 @@ def values_of(deliveries: list[Delivery[Any]]) -> list[str]:
 
 def has_read_all(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the consumer has read to the end of the log, and may hand out what it has."""
-    has_read(consumer, world.end_offsets(TOPIC, stable=True))
+    has_read(consumer, world.logs.end_offsets(TOPIC, stable=True))
 
 
 def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
@@ -156,7 +156,7 @@ def settled_up(world: World, consumer: Consumer[Any]) -> None:
     def known() -> dict[int, int]:
         return {partition: stored.base for partition, stored in consumer._shared.durable.items()}
 
-    eventually(lambda: world.committed_offsets() == known() == world.end_offsets(TOPIC, stable=True))
+    eventually(lambda: world.committed_offsets() == known() == world.logs.end_offsets(TOPIC, stable=True))
 
 
 class Clock:

@@ -200,7 +200,7 @@ class MockQueue:
 
     def stored(self) -> dict[int, CommitMap]:
         """What the group holds."""
-        commits = self.cluster.committed(GROUP, TOPIC, timeout=20)
+        commits = self.cluster.groups.committed(GROUP, TOPIC, timeout=20)
         return {partition: CommitMap.decode(one.offset, one.metadata) for partition, one in commits.items()}
 
     def holds(self, delivery: Delivery[str]) -> bool:
@@ -214,7 +214,7 @@ class MockQueue:
         Who loses a message gets it again, here or there: that is as the mock likes it.
         """
         durable: list[Delivery[str]] = []
-        ends = self.cluster.end_offsets(TOPIC)
+        ends = self.cluster.logs.end_offsets(TOPIC)
         deadline = time.monotonic() + within
         while True:
             stored = self.stored()

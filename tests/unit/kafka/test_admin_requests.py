@@ -188,9 +188,9 @@ def test_a_request_that_changes_something_is_not_made_again_when_its_broker_died
 def test_a_connection_that_breaks_while_an_answer_is_awaited_is_not_the_end() -> None:
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("prices")
-        assert cluster.describe_topic("prices").partitions == 1  # it is connected
+        assert cluster.topics.describe("prices").partitions == 1  # it is connected
         mock.fail_next(METADATA, KafkaError._TRANSPORT)
-        assert cluster.describe_topic("prices").partitions == 1
+        assert cluster.topics.describe("prices").partitions == 1
 
 
 def test_arguments_that_the_client_refuses_are_a_configuration_error(requests: AdminRequests) -> None:

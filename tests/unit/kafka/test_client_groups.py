@@ -21,20 +21,20 @@ def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to
             cluster._groups._decided._of("g").lock,
             pytest.raises(BrokerUnavailable, match="others still wait") as caught,
         ):
-            cluster.committed("g", "t", timeout=0.05)
+            cluster.groups.committed("g", "t", timeout=0.05)
         assert caught.value.retriable
 
 
 def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_transaction() -> None:
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("t")
-        cluster.commit("g", "t", {0: Commit(7)})
-        assert cluster.committed("g", "t") == {0: Commit(7)}
+        cluster.groups.commit("g", "t", {0: Commit(7)})
+        assert cluster.groups.committed("g", "t") == {0: Commit(7)}
         mock.delay_next(OFFSET_FETCH, 2)
         with pytest.raises(BrokerUnavailable) as caught:
-            cluster.committed("g", "t", timeout=0.5)
+            cluster.groups.committed("g", "t", timeout=0.5)
         assert caught.value.retriable
-        assert cluster.committed("g", "t") == {0: Commit(7)}
+        assert cluster.groups.committed("g", "t") == {0: Commit(7)}
 
 
 def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("t")
         mock.delay_next(OFFSET_COMMIT, 5)
-        cluster.check_may_commit("g", "t", timeout=4)
-        assert cluster.committed("g", "t") == {}
+        cluster.groups.check_may_commit("g", "t", timeout=4)
+        assert cluster.groups.committed("g", "t") == {}
 
 
 def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +55,8 @@ def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch:
         stored = [TopicPartition("t", partition, 6 if partition == 1 else 7) for partition in commits]
         monkeypatch.setattr(cluster._groups._by_now, "fetch", lambda *asked: stored)
         with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
-            cluster.commit("g", "t", commits)
+            cluster.groups.commit("g", "t", commits)
         assert caught.value.retriable
         monkeypatch.undo()
-        cluster.commit("g", "t", commits)
-        assert cluster.committed("g", "t") == commits
+        cluster.groups.commit("g", "t", commits)
+        assert cluster.groups.committed("g", "t") == commits

@@ -233,7 +233,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
             delivery.ack().future()
     queue.consume_rest(first, second)
     eventually(lambda: not first._thread._flight, 60)
-    assert {partition: said.base for partition, said in queue.stored().items()} == queue.cluster.end_offsets(TOPIC)
+    assert {partition: said.base for partition, said in queue.stored().items()} == queue.cluster.logs.end_offsets(TOPIC)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

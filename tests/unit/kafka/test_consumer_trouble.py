@@ -49,7 +49,7 @@ def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None
 
 def test_a_group_that_holds_only_some_of_its_partitions_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue(2, declared=False)
-    queue.cluster.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
+    queue.cluster.groups.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
     with pytest.raises(OffsetsExpired):
         queue.open()
     assert list(queue.stored()) == [0]
@@ -73,7 +73,7 @@ def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(
     queue = new_queue(declared=False)
     queue.send("a", "b")
     beyond = CommitMap(100, partitions=1)
-    queue.cluster.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
+    queue.cluster.groups.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
     consumer = queue.open(protocol)
     with pytest.raises(DataLoss):
         consumer.acquire(20)
@@ -87,10 +87,10 @@ def test_a_commit_of_something_else_is_refused_and_left_alone_or_ignored_if_one_
 ) -> None:
     queue = new_queue(declared=False)
     queue.send("a", "b")
-    queue.cluster.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    queue.cluster.groups.commit(GROUP, TOPIC, {0: Commit(1, text)})
     with pytest.raises(CommitMapRefused):
         queue.open(protocol)
-    assert queue.cluster.committed(GROUP, TOPIC) == {0: Commit(1, text)}
+    assert queue.cluster.groups.committed(GROUP, TOPIC) == {0: Commit(1, text)}
     consumer = queue.open(protocol, on_foreign_commits="ignore")
     delivery = take(consumer)
     assert delivery.value == "b"
@@ -111,7 +111,7 @@ def test_a_commit_of_something_else_that_comes_before_an_assignment_stops_the_co
     member.go_on()
     with pytest.raises(CommitMapRefused):
         eventually(lambda: consumer.acquire(1), 20)
-    assert queue.cluster.committed(GROUP, TOPIC)[0].metadata == "somebody else's"
+    assert queue.cluster.groups.committed(GROUP, TOPIC)[0].metadata == "somebody else's"
 
 
 def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue) -> None:

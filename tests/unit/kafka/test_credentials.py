@@ -192,7 +192,7 @@ def test_an_identity_provider_that_does_not_answer_is_told_at_once_and_not_an_ab
     }
     cluster = KafkaCluster(ClientConfig(NOWHERE, OAUTH | oidc))
     reader = cluster.reader("prices", {0: 0})
-    for call in (lambda: cluster.describe_topic("prices", timeout=30), lambda: reader.poll(0.1).positions):
+    for call in (lambda: cluster.topics.describe("prices", timeout=30), lambda: reader.poll(0.1).positions):
         with pytest.raises(AuthenticationFailed, match=r"Failed to connect to 127\.0\.0\.1") as caught:
             eventually(call)
         assert "sasl.oauthbearer.token.endpoint.url" in caught.value.hint

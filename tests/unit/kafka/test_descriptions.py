@@ -24,7 +24,7 @@ QUEUE = QueueDefinition(name="q", topic="t", key_header=None)
 def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
     """A connection to a cluster where the group of the queue has a commit."""
     with closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
-        cluster.commit(QUEUE.group, "t", {0: Commit(0)})
+        cluster.groups.commit(QUEUE.group, "t", {0: Commit(0)})
         yield cluster
 
 

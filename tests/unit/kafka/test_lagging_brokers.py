@@ -37,15 +37,15 @@ def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
 
 def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(mock: MockCluster, cluster: KafkaCluster) -> None:
     mock.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    assert cluster.end_offsets("prices") == {0: 0, 1: 0}
+    assert cluster.logs.end_offsets("prices") == {0: 0, 1: 0}
     mock.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    assert cluster.end_offsets("prices", partitions=2) == {0: 0, 1: 0}
+    assert cluster.logs.end_offsets("prices", partitions=2) == {0: 0, 1: 0}
 
 
 def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(mock: MockCluster, cluster: KafkaCluster) -> None:
     mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    cluster.commit("g", "prices", {0: Commit(1), 1: Commit(2)})
-    assert cluster.committed("g", "prices") == {0: Commit(1), 1: Commit(2)}
+    cluster.groups.commit("g", "prices", {0: Commit(1), 1: Commit(2)})
+    assert cluster.groups.committed("g", "prices") == {0: Commit(1), 1: Commit(2)}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(mock: Mock
 def test_a_topic_that_is_gone_is_missed_at_once(
     mock: MockCluster, cluster: KafkaCluster, question: Callable[[KafkaCluster], object]
 ) -> None:
-    cluster.describe_topic("prices")
+    cluster.topics.describe("prices")
     mock.delete_topic("prices")
     asked = mock.requests(METADATA)
     with pytest.raises(TopicNotFound):
@@ -73,7 +73,7 @@ def test_a_commit_for_a_partition_that_is_not_there_is_refused_at_once(
 ) -> None:
     assert mock.requests(OFFSET_COMMIT) == 0
     with pytest.raises(TopicNotFound, match="2 partitions"):
-        cluster.commit("g", "prices", {2: Commit(1)})
+        cluster.groups.commit("g", "prices", {2: Commit(1)})
     assert mock.requests(OFFSET_COMMIT) == 0
 
 
@@ -108,7 +108,7 @@ def test_a_commit_that_a_coordinator_refuses_since_it_has_not_heard_of_the_topic
             member.commit({0: Commit(1)})
         assert caught.value.retriable
         member.commit({0: Commit(1)})
-    assert cluster.committed("g", "prices") == {0: Commit(1)}
+    assert cluster.groups.committed("g", "prices") == {0: Commit(1)}
 
 
 # -- one that tells of the topic what another has told before ----------------------------------------------------------

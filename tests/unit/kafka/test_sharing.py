@@ -45,18 +45,18 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientConfig]:
 def test_logs_of_one_configuration_share_a_connection_for_questions(servers: str, opened: list[ClientConfig]) -> None:
     with ExitStack() as at_the_end:
         logs = [at_the_end.enter_context(closing(KafkaCluster(ClientConfig(servers)))) for _ in range(10)]
-        assert [cluster.describe_topic("t").partitions for cluster in logs] == [1] * 10
+        assert [cluster.topics.describe("t").partitions for cluster in logs] == [1] * 10
         assert len(opened) == 1
         logs[0].close()
         with pytest.raises(Closed):
-            logs[0].describe_topic("t")
-        assert logs[1].describe_topic("t").partitions == 1, "closed is only who was closed"
+            logs[0].topics.describe("t")
+        assert logs[1].topics.describe("t").partitions == 1, "closed is only who was closed"
         other = ClientConfig(servers, {"client.id": "another"})
         with closing(KafkaCluster(other)) as cluster:
-            assert cluster.describe_topic("t").partitions == 1
+            assert cluster.topics.describe("t").partitions == 1
         assert opened == [ClientConfig(servers), other], "who shows another face to the cluster has another connection"
     with closing(KafkaCluster(servers)) as cluster:
-        assert cluster.describe_topic("t").partitions == 1
+        assert cluster.topics.describe("t").partitions == 1
     assert len(opened) == 3, "nobody had the first one any more"
 
 
@@ -71,7 +71,7 @@ def taken():
 before = taken()
 for number in range(10):
     queues.append(LastValueQueue("t", key_header=None, bootstrap_servers={servers!r}))
-    assert queues[-1].cluster.describe_topic("t").partitions == 1
+    assert queues[-1].cluster.topics.describe("t").partitions == 1
     first = taken() if number == 0 else first
 for now, one, none in zip(taken(), first, before):
     assert now - none < 2 * (one - none), (now, one, none)
@@ -108,7 +108,7 @@ def test_a_change_which_may_wait_at_a_broker_has_a_connection_of_its_own(servers
 def asked_about(servers: str, *groups: str) -> Iterator[KafkaCluster]:
     with closing(KafkaCluster(servers)) as cluster:
         for group in groups:
-            cluster.commit(group, "t", {0: Commit(3)})
+            cluster.groups.commit(group, "t", {0: Commit(3)})
         yield cluster
 
 
@@ -116,9 +116,9 @@ def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, m
     with closing(KafkaCluster(servers)) as cluster:
         monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
         for _ in range(2):  # the second time all that has ended begins again
-            assert cluster.committed("g", "t") == {}
+            assert cluster.groups.committed("g", "t") == {}
             kept = cluster._groups._decided._of("g")
-            assert cluster.committed("g", "t") == {}
+            assert cluster.groups.committed("g", "t") == {}
             eventually(lambda: not cluster._groups._decided._kept)
             assert kept.consumer is None
 
@@ -135,31 +135,31 @@ def test_where_the_system_has_no_more_threads_groups_are_asked_about_all_the_sam
         monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
         with monkeypatch.context() as patched:
             patched.setattr(offset_fetch, "Thread", NoMore)
-            assert cluster.committed("g", "t") == {}
-        assert cluster.committed("g", "t") == {}
+            assert cluster.groups.committed("g", "t") == {}
+        assert cluster.groups.committed("g", "t") == {}
         eventually(lambda: not cluster._groups._decided._kept)
 
 
 def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str) -> None:
     with asked_about(servers, "one", "two") as cluster:
         for group in ("one", "two"):
-            assert cluster.committed(group, "t", decided=False) == {0: Commit(3)}
+            assert cluster.groups.committed(group, "t", decided=False) == {0: Commit(3)}
         kept = {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()}
         for group in ("one", "two"):
-            assert cluster.committed(group, "t", decided=False) == {0: Commit(3)}
+            assert cluster.groups.committed(group, "t", decided=False) == {0: Commit(3)}
         assert {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()} == kept
         assert len(kept) == 2
         cluster.close()
         with pytest.raises(Closed):
-            cluster.committed("one", "t", decided=False)
+            cluster.groups.committed("one", "t", decided=False)
 
 
 def test_who_asks_about_a_group_without_an_answer_holds_up_nobody_who_asks_about_another(servers: str) -> None:
     with asked_about(servers, "healthy") as cluster:
         sick = cluster._groups._decided._of("sick")
         with sick.lock:
-            waiting = Thread(target=lambda: cluster.committed("sick", "t", timeout=10))
+            waiting = Thread(target=lambda: cluster.groups.committed("sick", "t", timeout=10))
             waiting.start()
-            assert cluster.committed("healthy", "t", timeout=5) == {0: Commit(3)}
+            assert cluster.groups.committed("healthy", "t", timeout=5) == {0: Commit(3)}
             assert waiting.is_alive()
         waiting.join()
