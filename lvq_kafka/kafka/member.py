@@ -19,7 +19,7 @@ from lvq_kafka.kafka.ages import milliseconds
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import kafka_error
-from lvq_kafka.kafka.groups import commit_of, offsets_of
+from lvq_kafka.kafka.kafka_groups import commit_of, offsets_of
 from lvq_kafka.kafka.offset_fetch import why_pending
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
 from lvq_kafka.retrying import patiently

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from lvq_kafka.cluster import GroupMember
+from lvq_kafka.cluster import GroupMember, Groups, Logs, Topics
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics
 from lvq_kafka.testing.memory_group import METADATA_LIMIT
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_state import ClusterState
@@ -34,6 +35,9 @@ class Controls:
         metadata_limit: int = METADATA_LIMIT,
     ) -> None:
         self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
+        self.topics: Topics = MemoryTopics(self._state)
+        self.logs: Logs = MemoryLogs(self._state)
+        self.groups: Groups = MemoryGroups(self._state)
 
     def records(self, topic: str) -> list[Record]:
         """Return all committed records in the topic, including superseded ones and deletes.
@@ -145,10 +149,10 @@ class Controls:
     def fail_next(self, operation: str, error: Exception, times: int = 1) -> None:
         """Make the next ``times`` calls of an operation raise ``error``, from any caller.
 
-        Operations are named after the methods in `lvq_kafka.cluster`: ``"poll"`` covers readers and group members,
-        ``"commit"`` covers members and `commit`. A call that is waiting in `poll` fails at once. A `DeliveryFailed`,
-        `MessageTooLarge` or `DeliveryUnknown` planned for ``"append"`` is delivered through the receipt; any other
-        error is raised by the call.
+        Operations are named as they are called on a cluster, such as ``"topics.create"`` or ``"broker_count"``, or on
+        what it opens: ``"poll"`` covers readers and group members, ``"commit"`` covers members and `Groups.commit`.
+        A call that is waiting in `poll` fails at once. A `DeliveryFailed`, `MessageTooLarge` or `DeliveryUnknown`
+        planned for ``"append"`` is delivered through the receipt; any other error is raised by the call.
 
         Raises:
             ConfigError: there is no such operation.

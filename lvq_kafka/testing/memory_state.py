@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from lvq_kafka.core.keys import home_partition, key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
+from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
 from lvq_kafka.testing.memory_group import Group
 from lvq_kafka.testing.memory_partition import PartitionLog, Topic, TransactionState
 
@@ -45,11 +45,14 @@ DEFAULTS: Mapping[str, str] = {
 
 OPERATIONS = frozenset(
     """
-    describe_topic topic_config create_topic check_may_create check_may check_may_commit
-    alter_topic_config add_partitions delete_topic broker_count
-    commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
-    committed commit committed_at delete_group member_count
-    append begin_transaction send_offsets commit_transaction abort_transaction poll
+    topics.describe topics.config topics.create topics.check_may_create topics.check_may topics.alter_config
+    topics.add_partitions topics.delete
+    logs.start_offsets logs.end_offsets logs.stable_ends logs.offsets_at logs.delete_before logs.check_uncut
+    logs.overwritten
+    groups.committed groups.committed_at groups.check_may_commit groups.commit_text_limit groups.member_count
+    groups.delete
+    broker_count
+    append begin_transaction send_offsets commit_transaction abort_transaction poll commit
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
 )
 """Calls that `MemoryCluster.fail_next` can fail, by their names in `lvq_kafka.cluster`."""
@@ -67,6 +70,7 @@ class ClusterState:
         self.groups: dict[str, Group] = {}
         self.brokers = brokers
         self.fetch_limit = fetch_limit
+        self.closed = False
         self.connected = True
         self.outages = 0
         self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
@@ -107,6 +111,21 @@ class ClusterState:
             return True
         self._lost_answers[operation] -= 1
         return False
+
+    def check_open(self) -> None:
+        """Raise `Closed` if the cluster was closed, which ends nothing that it has opened."""
+        if self.closed:
+            raise Closed("The cluster is closed.")
+
+    def ask(self, operation: str) -> None:
+        """Enter an operation of the cluster itself."""
+        self.check_open()
+        self.enter(operation)
+
+    def ask_about(self, operation: str, topic: str) -> Topic:
+        """Enter an operation of the cluster on a topic; return the topic."""
+        self.ask(operation)
+        return self.topic(topic)
 
     def enter(self, operation: str) -> None:
         """Raise the error planned for this call, or `BrokerUnavailable` during an outage."""

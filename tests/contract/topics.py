@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from lvq_kafka.cluster import Cluster, Commit, LogEnd
+from lvq_kafka.cluster import Cluster, Commit, Groups, LogEnd, Logs, Topics
 from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
@@ -167,29 +167,29 @@ class TopicsContract:
         cluster.close()
         cluster.close()
         asked: dict[str, Callable[[], object]] = {
-            "describe_topic": lambda: cluster.topics.describe(topic),
-            "topic_config": lambda: cluster.topics.config(topic),
-            "create_topic": lambda: cluster.topics.create(topic, partitions=1, config=COMPACTED),
-            "alter_topic_config": lambda: cluster.topics.alter_config(topic, {"segment.ms": "60000"}),
-            "add_partitions": lambda: cluster.topics.add_partitions(topic, 2),
-            "delete_topic": lambda: cluster.topics.delete(topic),
+            "topics.describe": lambda: cluster.topics.describe(topic),
+            "topics.config": lambda: cluster.topics.config(topic),
+            "topics.create": lambda: cluster.topics.create(topic, partitions=1, config=COMPACTED),
+            "topics.alter_config": lambda: cluster.topics.alter_config(topic, {"segment.ms": "60000"}),
+            "topics.add_partitions": lambda: cluster.topics.add_partitions(topic, 2),
+            "topics.delete": lambda: cluster.topics.delete(topic),
             "broker_count": cluster.broker_count,
-            "commit_text_limit": cluster.groups.commit_text_limit,
-            "start_offsets": lambda: cluster.logs.start_offsets(topic),
-            "end_offsets": lambda: cluster.logs.end_offsets(topic),
-            "stable_ends": lambda: cluster.logs.stable_ends(topic),
-            "check_uncut": lambda: cluster.logs.check_uncut(topic, {0: LogEnd(0, 0)}),
-            "overwritten": lambda: cluster.logs.overwritten(topic, {0: LogEnd(0, 0)}),
-            "offsets_at": lambda: cluster.logs.offsets_at(topic, 0),
-            "delete_before": lambda: cluster.logs.delete_before(topic, {0: 0}),
-            "committed": lambda: cluster.groups.committed("group", topic),
-            "check_may_create": lambda: cluster.topics.check_may_create(topic, partitions=1, config=COMPACTED),
-            "check_may": lambda: cluster.topics.check_may("Write", topic),
-            "check_may_commit": lambda: cluster.groups.check_may_commit("group", topic),
-            "commit": lambda: cluster.groups.commit("group", topic, {0: Commit(0)}),
-            "committed_at": lambda: cluster.groups.committed_at("group"),
-            "delete_group": lambda: cluster.groups.delete("group"),
-            "member_count": lambda: cluster.groups.member_count("group"),
+            "groups.commit_text_limit": cluster.groups.commit_text_limit,
+            "logs.start_offsets": lambda: cluster.logs.start_offsets(topic),
+            "logs.end_offsets": lambda: cluster.logs.end_offsets(topic),
+            "logs.stable_ends": lambda: cluster.logs.stable_ends(topic),
+            "logs.check_uncut": lambda: cluster.logs.check_uncut(topic, {0: LogEnd(0, 0)}),
+            "logs.overwritten": lambda: cluster.logs.overwritten(topic, {0: LogEnd(0, 0)}),
+            "logs.offsets_at": lambda: cluster.logs.offsets_at(topic, 0),
+            "logs.delete_before": lambda: cluster.logs.delete_before(topic, {0: 0}),
+            "groups.committed": lambda: cluster.groups.committed("group", topic),
+            "topics.check_may_create": lambda: cluster.topics.check_may_create(topic, partitions=1, config=COMPACTED),
+            "topics.check_may": lambda: cluster.topics.check_may("Write", topic),
+            "groups.check_may_commit": lambda: cluster.groups.check_may_commit("group", topic),
+            "groups.commit": lambda: cluster.groups.commit("group", topic, {0: Commit(0)}),
+            "groups.committed_at": lambda: cluster.groups.committed_at("group"),
+            "groups.delete": lambda: cluster.groups.delete("group"),
+            "groups.member_count": lambda: cluster.groups.member_count("group"),
             "reader": lambda: cluster.reader(topic, {0: 0}),
             "member": lambda: cluster.member("group", topic, Listener()),
             "writer": cluster.writer,
@@ -197,7 +197,15 @@ class TopicsContract:
         for question in asked.values():
             with pytest.raises(Closed):
                 question()
-        assert asked.keys() == {name for name in vars(Cluster) if not name.startswith("_")} - {"close"}
+        assert asked.keys() == {
+            *(name for name in vars(Cluster) if not name.startswith("_") and name != "close"),
+            *(
+                f"{part.__name__.lower()}.{name}"
+                for part in (Topics, Logs, Groups)
+                for name in vars(part)
+                if name[0] != "_"
+            ),
+        }
 
     def test_what_a_log_has_opened_outlives_it(self, another_cluster: Cluster, topic: str) -> None:
         another_cluster.topics.create(topic, partitions=1, config=COMPACTED)

@@ -94,11 +94,12 @@ def test_a_topic_that_is_created_anew_with_fewer_partitions_after_they_were_coun
     kafka_cluster: KafkaCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=3, config=COMPACT)
-    counted = kafka_cluster._admin._describe(topic_name, time.monotonic() + 10)
+    metadata = kafka_cluster.logs._metadata
+    counted = metadata.describe(topic_name, time.monotonic() + 10)
     kafka_cluster.topics.delete(topic_name)
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
-    describe, stale = kafka_cluster._admin._describe, [counted]
-    monkeypatch.setattr(kafka_cluster._admin, "_describe", lambda *how: stale.pop() if stale else describe(*how))
+    describe, stale = metadata.describe, [counted]
+    monkeypatch.setattr(metadata, "describe", lambda *how: stale.pop() if stale else describe(*how))
     assert kafka_cluster.logs.end_offsets(topic_name) == {0: 0}
     assert not stale
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription
+from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription, Topics
 from lvq_kafka.errors import DeliveryFailed
 
 __all__ = ["Letters"]
@@ -22,7 +22,11 @@ class Letters:
     def cluster(self) -> Cluster:
         return cast(Cluster, self)
 
-    def describe_topic(self, topic: str) -> TopicDescription:
+    @property
+    def topics(self) -> Topics:
+        return cast(Topics, self)
+
+    def describe(self, topic: str) -> TopicDescription:
         return TopicDescription(topic, "id", 1, 1)
 
     def writer(self, *, max_block: float) -> LogWriter:

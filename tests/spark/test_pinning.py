@@ -123,15 +123,17 @@ def test_a_log_that_grows_while_it_is_pinned_is_not_taken_for_an_open_transactio
 def test_a_cut_has_the_same_partitions_throughout_when_some_are_added_while_it_is_pinned(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    ask = getattr(memory_cluster, question)
+    part, _, name = question.partition(".")
+    asked = getattr(memory_cluster, part)
+    ask = getattr(asked, name)
 
     def grow(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(memory_cluster, question, ask)
+        monkeypatch.setattr(asked, name, ask)
         answer = ask(*args, **options)
         memory_cluster.topics.add_partitions("t", 4)
         return answer
 
-    monkeypatch.setattr(memory_cluster, question, grow)
+    monkeypatch.setattr(asked, name, grow)
     spec = pin(queue)
     assert spec.start.keys() == spec.end.keys() == {0, 1}
     assert (spec.partitions, spec.ranges) == (2, [0, 1])

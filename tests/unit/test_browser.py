@@ -155,10 +155,10 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
     memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(queue, "a=1", "b=1")
-    ask, asked, go_on, slow = MemoryCluster.committed, Event(), Event(), list[Thread]()
+    ask, asked, go_on, slow = memory_cluster.groups.committed, Event(), Event(), list[Thread]()
 
-    def slowly(cluster: MemoryCluster, *args: Any, **options: Any) -> dict[int, Commit]:
-        found = ask(cluster, *args, **options)
+    def slowly(*args: Any, **options: Any) -> dict[int, Commit]:
+        found = ask(*args, **options)
         if current_thread() in slow and not asked.is_set():
             asked.set()
             assert go_on.wait(10)
@@ -167,7 +167,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
     with queue.browser(refresh=1000) as browser:
         assert isinstance(browser.poll(10), Entry)
         slow.append(Thread(target=browser.refresh))
-        monkeypatch.setattr(MemoryCluster, "committed", slowly)
+        monkeypatch.setattr(memory_cluster.groups, "committed", slowly)
         slow[0].start()
         assert asked.wait(10)
         consume(queue, "a", "b")

@@ -180,7 +180,7 @@ QUESTIONS: dict[str, Callable[[KafkaCluster], object]] = {
 def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
     kafka_cluster: KafkaCluster, ask: Callable[[KafkaCluster], object]
 ) -> None:
-    with held(Condition(kafka_cluster._groups._decided._of("g").lock)):  # type: ignore[arg-type]
+    with held(Condition(kafka_cluster.groups._decided._of("g").lock)):  # type: ignore[arg-type]
         answer = in_child(lambda: ask(kafka_cluster))
     assert answer.startswith(f"{BoundToProcess.__name__}: This connection belongs to the process that opened it.")
 

@@ -417,13 +417,13 @@ class TestConsumersAtWork:
     ) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1")
-        look = MemoryCluster.start_offsets
+        look = memory_cluster.logs.start_offsets
 
-        def meanwhile(cluster: MemoryCluster, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
+        def meanwhile(topic: str, *, timeout: float = 10.0) -> dict[int, int]:
             overwrite(queue, p0=said(queue, 1, sequence=5))
-            return look(cluster, topic)
+            return look(topic)
 
-        monkeypatch.setattr(MemoryCluster, "start_offsets", meanwhile)
+        monkeypatch.setattr(memory_cluster.logs, "start_offsets", meanwhile)
         with pytest.raises(QueueError, match="has changed meanwhile"):
             queue.purge(keys=["b"])
         assert maps(queue)[0].base == 1
@@ -436,15 +436,13 @@ class TestConsumersAtWork:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1")
         overwrite(queue, p0=Commit(1, said(queue, 1).metadata if own else "of another client"))
-        ask, rubbish = MemoryCluster.committed, count()
+        ask, rubbish = memory_cluster.groups.committed, count()
 
-        def overread(cluster: MemoryCluster, *args: Any, **options: Any) -> dict[int, Commit]:
-            return {
-                p: replace(one, metadata=f"{one.metadata}{next(rubbish)}") for p, one in ask(cluster, *args).items()
-            }
+        def overread(*args: Any, **options: Any) -> dict[int, Commit]:
+            return {p: replace(one, metadata=f"{one.metadata}{next(rubbish)}") for p, one in ask(*args).items()}
 
         with monkeypatch.context() as patched:
-            patched.setattr(MemoryCluster, "committed", overread)
+            patched.setattr(memory_cluster.groups, "committed", overread)
             assert [damage.kind for damage in queue.repair().found] == ([] if own else ["commit-refused"])
             if own:
                 queue.purge()

@@ -203,7 +203,7 @@ def test_planned_failures_come_once_each_and_in_order(cluster: MemoryCluster) ->
 
 
 def test_a_failure_of_an_unknown_operation_cannot_be_planned(cluster: MemoryCluster) -> None:
-    with pytest.raises(ConfigError, match=r"'end_offset'.* end_offsets"):
+    with pytest.raises(ConfigError, match=r"'end_offset'.* logs\.end_offsets"):
         cluster.fail_next("end_offset", REFUSED)
 
 
@@ -237,7 +237,7 @@ def test_a_transaction_whose_answer_is_lost_has_committed(cluster: MemoryCluster
 
 def test_answers_of_other_operations_cannot_be_lost(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match="end_offsets"):
-        cluster.lose_answers("end_offsets")
+        cluster.lose_answers("logs.end_offsets")
 
 
 def test_the_longest_commit_text_can_be_chosen() -> None:

@@ -26,6 +26,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.testing import MemoryCluster
+from lvq_kafka.testing.memory_admin import MemoryTopics
 
 NO_CODEC: Any = "text"
 FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
@@ -124,8 +125,8 @@ class TestDeclare:
         assert cluster.topics.config("alone")["min.insync.replicas"] == "1"
 
     def test_three_replicas_by_the_clusters_default_need_two_in_sync_too(self) -> None:
-        class Replicating(MemoryCluster):
-            def create_topic(
+        class Replicating(MemoryTopics):
+            def create(
                 self,
                 topic: str,
                 *,
@@ -134,11 +135,12 @@ class TestDeclare:
                 config: Mapping[str, str],
                 timeout: float = 10.0,
             ) -> bool:
-                return super().create_topic(
+                return super().create(
                     topic, partitions=partitions, replication_factor=replication_factor or 3, config=config
                 )
 
-        cluster = Replicating(brokers=3)
+        cluster = MemoryCluster(brokers=3)
+        cluster.topics = Replicating(cluster._state)
         queue = declare(cluster)
         assert cluster.topics.config("prices")["min.insync.replicas"] == "2"
         assert queue.declaration is not None

@@ -46,7 +46,8 @@ def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(
     memory_cluster: MemoryCluster, question: str
 ) -> None:
     queue = declare(memory_cluster)
-    original = getattr(memory_cluster, question)
+    part, _, name = question.partition(".")
+    original = getattr(getattr(memory_cluster, part), name)
     to_do = [lambda: memory_cluster.topics.add_partitions("prices", 2)]
 
     def ask(topic: str, **how: Any) -> Any:
@@ -55,7 +56,7 @@ def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(
             to_do.pop()()
         return answer
 
-    setattr(memory_cluster, question, ask)
+    setattr(getattr(memory_cluster, part), name, ask)
     assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
     assert [one.partition for one in queue.stats().partitions] == [0, 1]
 

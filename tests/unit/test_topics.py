@@ -11,27 +11,37 @@ from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
+from lvq_kafka.testing.memory_admin import MemoryTopics
 from lvq_kafka.topics import check_topic, ensure_topic
 
 
-class Replicated(MemoryCluster):
-    """A cluster that gives every topic three replicas by default."""
+class Replicated(MemoryTopics):
+    """The topics of a cluster that gives every one three replicas by default."""
 
-    def describe_topic(self, topic: str, **options: Any) -> TopicDescription:
-        return replace(super().describe_topic(topic, **options), replication_factor=3)
-
-
-def test_a_topic_of_three_replicas_needs_two_of_them_for_an_acknowledgement() -> None:
-    cluster = Replicated()
-    assert ensure_topic(cluster, "t", TopicSpec())
-    assert cluster.topics.config("t")["min.insync.replicas"] == "2"
+    def describe(self, topic: str, **options: Any) -> TopicDescription:
+        return replace(super().describe(topic, **options), replication_factor=3)
 
 
-def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = Replicated()
-    cluster.fail_next("topics.alter_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
-    assert ensure_topic(cluster, "t", TopicSpec())
-    findings, _, _ = check_topic(cluster, "t", TopicSpec(), "raise")
+@pytest.fixture
+def replicating() -> MemoryCluster:
+    cluster = MemoryCluster()
+    cluster.topics = Replicated(cluster._state)
+    return cluster
+
+
+def test_a_topic_of_three_replicas_needs_two_of_them_for_an_acknowledgement(
+    replicating: MemoryCluster,
+) -> None:
+    assert ensure_topic(replicating, "t", TopicSpec())
+    assert replicating.topics.config("t")["min.insync.replicas"] == "2"
+
+
+def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(
+    replicating: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicating.fail_next("topics.alter_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    assert ensure_topic(replicating, "t", TopicSpec())
+    findings, _, _ = check_topic(replicating, "t", TopicSpec(), "raise")
     assert "min.insync.replicas" in [finding.setting for finding in findings]
     assert "min.insync.replicas is 1, not 2" in caplog.text
 

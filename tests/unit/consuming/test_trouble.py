@@ -32,6 +32,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.managing.group_checks import declare_group
 from lvq_kafka.testing import MemoryCluster
+from lvq_kafka.testing.memory_admin import MemoryLogs, MemoryTopics
 from tests.unit.consuming.world import (
     TOPIC,
     World,
@@ -194,8 +195,9 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_begun_when_it_has(
     world = make_world(partitions=2)
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     lagging = Lagging(world, partitions=1, answers=4)
-    for question in ("topics.describe", "logs.start_offsets", "logs.stable_ends"):
-        monkeypatch.setattr(world, question, getattr(lagging, question))
+    monkeypatch.setattr(world.topics, "describe", lagging.describe)
+    monkeypatch.setattr(world.logs, "start_offsets", lagging.start_offsets)
+    monkeypatch.setattr(world.logs, "stable_ends", lagging.stable_ends)
     with consuming(world) as consumer:
         assert sorted(drain(consumer, 3)) == ["a", "b", "c"]
     assert lagging.answers == 0
@@ -205,22 +207,21 @@ class Lagging:
     """A broker that knows only the first partitions of a topic, until it has been asked for a description so often."""
 
     def __init__(self, cluster: MemoryCluster, partitions: int, answers: int) -> None:
-        self._cluster, self._known = type(cluster), partitions
-        self._self = cluster
+        self._topics, self._logs, self._known = MemoryTopics(cluster._state), MemoryLogs(cluster._state), partitions
         self.answers = answers
 
-    def describe_topic(self, topic: str, **how: Any) -> TopicDescription:
-        described = self._cluster.topics.describe(self._self, topic, **how)
+    def describe(self, topic: str, **how: Any) -> TopicDescription:
+        described = self._topics.describe(topic, **how)
         if self.answers:
             self.answers -= 1
             described = replace(described, partitions=self._known)
         return described
 
     def start_offsets(self, topic: str, **how: Any) -> dict[int, int]:
-        return self._cut(self._cluster.logs.start_offsets(self._self, topic, **how))
+        return self._cut(self._logs.start_offsets(topic, **how))
 
     def stable_ends(self, topic: str, **how: Any) -> dict[int, LogEnd]:
-        return self._cut(self._cluster.logs.stable_ends(self._self, topic, **how))
+        return self._cut(self._logs.stable_ends(topic, **how))
 
     def _cut(self, offsets: dict[int, T]) -> dict[int, T]:
         return {p: one for p, one in offsets.items() if p < self._known or not self.answers}

@@ -57,11 +57,11 @@ class World(MemoryCluster):
             self.write(TOPIC, key.encode(), None if value is None else value.encode(), partition=partition)
 
     def committed_map(self, partition: int = 0) -> CommitMap:
-        commit = self.committed(GROUP, TOPIC)[partition]
+        commit = self.groups.committed(GROUP, TOPIC)[partition]
         return CommitMap.decode(commit.offset, commit.metadata)
 
     def committed_offsets(self) -> dict[int, int]:
-        return {partition: commit.offset for partition, commit in self.committed(GROUP, TOPIC).items()}
+        return {partition: commit.offset for partition, commit in self.groups.committed(GROUP, TOPIC).items()}
 
     def texts(self, topic: str) -> list[str]:
         """The values in a topic."""

@@ -17,7 +17,7 @@ from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, Closed, Co
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.connect import Health
-from lvq_kafka.kafka.groups import commit_of
+from lvq_kafka.kafka.kafka_groups import commit_of
 from tests.unit.kafka.mock_cluster import METADATA, MockCluster
 
 

@@ -16,9 +16,9 @@ from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, OFFSET_FETCH, MockClust
 
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
     with closing(KafkaCluster("127.0.0.1:1")) as cluster:
-        cluster._groups._admin.describe_topic = lambda topic, timeout: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
+        cluster.groups._metadata.describe = lambda topic, deadline: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
         with (
-            cluster._groups._decided._of("g").lock,
+            cluster.groups._decided._of("g").lock,
             pytest.raises(BrokerUnavailable, match="others still wait") as caught,
         ):
             cluster.groups.committed("g", "t", timeout=0.05)
@@ -53,7 +53,7 @@ def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch:
         mock.create_topic("t", 3)
         commits = dict.fromkeys(range(3), Commit(7))
         stored = [TopicPartition("t", partition, 6 if partition == 1 else 7) for partition in commits]
-        monkeypatch.setattr(cluster._groups._by_now, "fetch", lambda *asked: stored)
+        monkeypatch.setattr(cluster.groups._by_now, "fetch", lambda *asked: stored)
         with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
             cluster.groups.commit("g", "t", commits)
         assert caught.value.retriable

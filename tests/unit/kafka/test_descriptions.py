@@ -32,13 +32,14 @@ def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
 def descriptions(cluster: KafkaCluster) -> list[str]:
     """The topics that were described from now on."""
     described: list[str] = []
-    original = cluster._admin._describe
+    metadata = cluster.topics._metadata
+    original = metadata.describe
 
     def describe(topic: str, deadline: float) -> Any:
         described.append(topic)
         return original(topic, deadline)
 
-    cluster._admin._describe = describe  # type: ignore[method-assign]
+    metadata.describe = describe  # type: ignore[method-assign]
     return described
 
 

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.kafka.admin import KafkaAdmin
+from lvq_kafka.kafka.kafka_topics import KafkaTopics
 from tests.unit.kafka.mock_cluster import LIST_OFFSETS, METADATA, OFFSET_COMMIT, MockCluster
+from tests.unit.kafka.parts import logs_of, topics_of
 from tests.unit.kafka.test_member import Listener
 from tests.waiting import eventually
 
@@ -51,9 +52,9 @@ def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(mock: Mock
 @pytest.mark.parametrize(
     "question",
     [
-        lambda log: log.end_offsets("prices"),
-        lambda log: log.end_offsets("prices", partitions=2),
-        lambda log: log.commit("g", "prices", {0: Commit(1)}),
+        lambda cluster: cluster.logs.end_offsets("prices"),
+        lambda cluster: cluster.logs.end_offsets("prices", partitions=2),
+        lambda cluster: cluster.groups.commit("g", "prices", {0: Commit(1)}),
     ],
     ids=["ends", "ends of so many partitions", "commit"],
 )
@@ -160,36 +161,36 @@ class Brokers:
         return {name: SimpleNamespace(value=value) for name, value in said.items()}
 
 
-def partitions(admin: KafkaAdmin) -> tuple[str, int]:
-    described = admin.describe_topic("prices", 10)
+def partitions(topics: KafkaTopics) -> tuple[str, int]:
+    described = topics.describe("prices")
     return described.id, described.partitions
 
 
 def test_partitions_do_not_become_fewer() -> None:
-    admin = KafkaAdmin(Brokers(topic("a", 1), topic("a", 3), topic("a", 1)))  # type: ignore[arg-type]
-    assert [partitions(admin) for _ in range(3)] == [("a", 1), ("a", 3), ("a", 3)]
+    topics = topics_of(Brokers(topic("a", 1), topic("a", 3), topic("a", 1)))
+    assert [partitions(topics) for _ in range(3)] == [("a", 1), ("a", 3), ("a", 3)]
 
 
 def test_a_topic_that_was_created_anew_may_have_fewer() -> None:
-    admin = KafkaAdmin(Brokers(topic("a", 3), topic("b", 1)))  # type: ignore[arg-type]
-    assert [partitions(admin) for _ in range(2)] == [("a", 3), ("b", 1)]
+    topics = topics_of(Brokers(topic("a", 3), topic("b", 1)))
+    assert [partitions(topics) for _ in range(2)] == [("a", 3), ("b", 1)]
 
 
 def test_a_topic_that_was_followed_by_another_one_does_not_come_back() -> None:
     brokers = Brokers(topic("a", 3), topic("b", 1), topic("a", 3), topic("a", 3), topic("b", 2))
-    admin = KafkaAdmin(brokers)  # type: ignore[arg-type]
-    assert [partitions(admin) for _ in range(3)] == [("a", 3), ("b", 1), ("b", 2)]
+    topics = topics_of(brokers)
+    assert [partitions(topics) for _ in range(3)] == [("a", 3), ("b", 1), ("b", 2)]
 
 
 def test_a_topic_is_deleted_when_it_is_gone_or_there_is_another_one() -> None:
     for then in (None, topic("b", 1)):
         brokers = Brokers(topic("a", 1), topic("a", 1), topic("a", 1), then)
-        admin = KafkaAdmin(brokers)  # type: ignore[arg-type]
-        admin.delete_topic("prices", 10)
+        topics = topics_of(brokers)
+        topics.delete("prices")
         assert brokers.asked == ["describe", "delete", "describe", "describe", "describe"]
         brokers.answers[:0] = [topic("a", 1)] * 3
         with suppress(TopicNotFound):
-            assert partitions(admin) == ("b", 1)
+            assert partitions(topics) == ("b", 1)
 
 
 SILENT = TransportError("No answer.", code="_TIMED_OUT", retriable=True)
@@ -198,18 +199,18 @@ FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
 
 def test_what_was_created_changed_or_deleted_is_so_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(topic("a", 1))
-    admin = KafkaAdmin(brokers)  # type: ignore[arg-type]
-    monkeypatch.setattr(admin, "_await_partitions", lambda *_: None)
+    topics = topics_of(brokers)
+    monkeypatch.setattr(topics, "_await_partitions", lambda *_: None)
     brokers.settings = {1: [{}], 2: [None, None, {}], 3: [None, {}]}
-    admin.create_topic("prices", 1, None, {}, 10)
+    topics.create("prices", partitions=1, config={})
     assert not any(brokers.settings.values())
     one, two = {"min.insync.replicas": "1"}, {"min.insync.replicas": "2"}
     brokers.settings = {1: [one, two], 2: [two], 3: [one, one, two]}
-    admin.alter_topic_config("prices", two, 10)
+    topics.alter_config("prices", two)
     assert not any(brokers.settings.values())
     brokers.answers = [topic("a", 1), None]
     brokers.settings = {1: [two, None], 2: [two, two, None], 3: [None]}
-    admin.delete_topic("prices", 10)
+    topics.delete("prices")
     assert not any(brokers.settings.values())
 
 
@@ -217,13 +218,13 @@ def test_what_was_created_changed_or_deleted_is_so_for_all_brokers(monkeypatch: 
 def test_a_broker_that_does_not_say_so_is_not_waited_for(problem: TransportError) -> None:
     brokers = Brokers(topic("a", 1))
     brokers.settings = {1: [problem], 2: [problem], 3: [{"segment.ms": "5"}]}
-    KafkaAdmin(brokers).alter_topic_config("prices", {"segment.ms": "5"}, 10)  # type: ignore[arg-type]
+    topics_of(brokers).alter_config("prices", {"segment.ms": "5"})
     assert not any(brokers.settings.values())
 
 
 def test_a_topic_can_be_deleted_by_a_broker_that_has_not_heard_of_it() -> None:
     brokers = Brokers(None)
-    KafkaAdmin(brokers).delete_topic("prices", 10)  # type: ignore[arg-type]
+    topics_of(brokers).delete("prices")
     assert "delete" in brokers.asked
 
 
@@ -231,5 +232,5 @@ def test_who_leads_is_looked_up_again_before_records_are_deleted_where_it_was_no
     """As with `ends`, the client would ask the one that it takes for the leader for ever."""
     brokers = Brokers(topic("a", 1))
     brokers.moved = 2
-    assert KafkaAdmin(brokers).delete_before("prices", {0: 7}, 10) == {0: 7}  # type: ignore[arg-type]
+    assert logs_of(brokers).delete_before("prices", {0: 7}) == {0: 7}
     assert brokers.asked == ["describe", "delete"] * 3

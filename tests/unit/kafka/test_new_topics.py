@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka.errors import TopicNotFound, TransportError
-from lvq_kafka.kafka import admin
-from lvq_kafka.kafka.admin import KafkaAdmin
+from lvq_kafka.kafka import topic_metadata
+from lvq_kafka.kafka.kafka_topics import KafkaTopics
+from tests.unit.kafka.parts import topics_of
 
 TOPIC = SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(replicas=[1, 2, 3])])
 SETTING = {"cleanup.policy": SimpleNamespace(value="compact")}
@@ -43,46 +44,46 @@ class Cluster:
         return [SETTING if "settings" in doing else TOPIC]
 
 
-QUESTIONS = [lambda admin: admin.describe_topic("prices", 10).id, lambda admin: admin.topic_config("prices", 10)]
+QUESTIONS = [lambda topics: topics.describe("prices").id, lambda topics: topics.config("prices")]
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["created", "somebody else was faster"])
 @pytest.mark.parametrize("question", QUESTIONS, ids=["description", "settings"])
 def test_a_broker_that_has_not_heard_of_a_new_topic_yet_is_asked_again(
-    question: Callable[[KafkaAdmin], object], exists: bool
+    question: Callable[[KafkaTopics], object], exists: bool
 ) -> None:
     cluster = Cluster(exists=exists)
-    kafka = KafkaAdmin(cluster)  # type: ignore[arg-type]
-    assert kafka.create_topic("prices", 1, None, {}, 10) is not exists
+    topics = topics_of(cluster)
+    assert topics.create("prices", partitions=1, config={}) is not exists
     cluster.ignorant = 3
-    assert question(kafka)
+    assert question(topics)
     assert cluster.ignorant == 0
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=["description", "settings"])
-def test_a_topic_that_is_not_there_is_missed_at_once(question: Callable[[KafkaAdmin], object]) -> None:
+def test_a_topic_that_is_not_there_is_missed_at_once(question: Callable[[KafkaTopics], object]) -> None:
     cluster = Cluster(ignorant=1000)
     with pytest.raises(TopicNotFound):
-        question(KafkaAdmin(cluster))  # type: ignore[arg-type]
+        question(topics_of(cluster))
     assert len(cluster.asked) == 1
 
 
 def test_so_is_one_that_has_been_deleted_again() -> None:
     cluster = Cluster()
-    kafka = KafkaAdmin(cluster)  # type: ignore[arg-type]
-    kafka.create_topic("prices", 1, None, {}, 10)
-    kafka.delete_topic("prices", 10)
+    topics = topics_of(cluster)
+    topics.create("prices", partitions=1, config={})
+    topics.delete("prices")
     del cluster.asked[:]
     with pytest.raises(TopicNotFound):
-        kafka.describe_topic("prices", 10)
+        topics.describe("prices")
     assert len(cluster.asked) == 1
 
 
 def test_and_one_that_all_brokers_have_to_know_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
-    kafka = KafkaAdmin(cluster)  # type: ignore[arg-type]
-    kafka.create_topic("prices", 1, None, {}, 10)
-    monkeypatch.setattr(admin, "_KNOWN_EVERYWHERE", 0.0)
+    topics = topics_of(cluster)
+    topics.create("prices", partitions=1, config={})
+    monkeypatch.setattr(topic_metadata, "_KNOWN_EVERYWHERE", 0.0)
     cluster.ignorant = 1000
     with pytest.raises(TopicNotFound):
-        kafka.describe_topic("prices", 10)
+        topics.describe("prices")

@@ -19,7 +19,7 @@ from tests.fake_broker import FakeBroker
 IN_PYTHON: Mapping[str, str] = {
     "declare": "LastValueQueue.declare('prices', key_header='ticker', bootstrap_servers=SERVERS)",
     "stats": "LastValueQueue('prices', key_header='ticker', bootstrap_servers=SERVERS).stats()",
-    "members": "KafkaCluster(SERVERS).member_count('lvq.prices', timeout=2)",
+    "members": "KafkaCluster(SERVERS).groups.member_count('lvq.prices', timeout=2)",
     "brokers": "KafkaCluster(SERVERS).broker_count(timeout=2)",
 }
 SCRIPT = """

@@ -117,9 +117,9 @@ def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, m
         monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
         for _ in range(2):  # the second time all that has ended begins again
             assert cluster.groups.committed("g", "t") == {}
-            kept = cluster._groups._decided._of("g")
+            kept = cluster.groups._decided._of("g")
             assert cluster.groups.committed("g", "t") == {}
-            eventually(lambda: not cluster._groups._decided._kept)
+            eventually(lambda: not cluster.groups._decided._kept)
             assert kept.consumer is None
 
 
@@ -137,17 +137,17 @@ def test_where_the_system_has_no_more_threads_groups_are_asked_about_all_the_sam
             patched.setattr(offset_fetch, "Thread", NoMore)
             assert cluster.groups.committed("g", "t") == {}
         assert cluster.groups.committed("g", "t") == {}
-        eventually(lambda: not cluster._groups._decided._kept)
+        eventually(lambda: not cluster.groups._decided._kept)
 
 
 def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str) -> None:
     with asked_about(servers, "one", "two") as cluster:
         for group in ("one", "two"):
             assert cluster.groups.committed(group, "t", decided=False) == {0: Commit(3)}
-        kept = {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()}
+        kept = {group: kept.consumer for group, kept in cluster.groups._by_now._kept.items()}
         for group in ("one", "two"):
             assert cluster.groups.committed(group, "t", decided=False) == {0: Commit(3)}
-        assert {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()} == kept
+        assert {group: kept.consumer for group, kept in cluster.groups._by_now._kept.items()} == kept
         assert len(kept) == 2
         cluster.close()
         with pytest.raises(Closed):
@@ -156,7 +156,7 @@ def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str
 
 def test_who_asks_about_a_group_without_an_answer_holds_up_nobody_who_asks_about_another(servers: str) -> None:
     with asked_about(servers, "healthy") as cluster:
-        sick = cluster._groups._decided._of("sick")
+        sick = cluster.groups._decided._of("sick")
         with sick.lock:
             waiting = Thread(target=lambda: cluster.groups.committed("sick", "t", timeout=10))
             waiting.start()

@@ -9,13 +9,16 @@ from contextlib import closing, contextmanager, suppress
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Commit
+from lvq_kafka.cluster import Commit, Groups
 from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
-from lvq_kafka.kafka.admin import KafkaAdmin
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.kafka.kafka_brokers import KafkaBrokers
+from lvq_kafka.kafka.kafka_logs import KafkaLogs
 from lvq_kafka.kafka.offset_fetch import COMMITS, OffsetFetcher, home_of
+from lvq_kafka.kafka.topic_metadata import TopicMetadata
+from lvq_kafka.overriding import override
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 
@@ -25,17 +28,26 @@ _NO_PARTITION = 2**31 - 1  # no topic has that many partitions
 _FOREVER = 300.0  # seconds that an abandoned request may stay open
 
 
-class KafkaGroups:
-    """Group operations of `lvq_kafka.kafka.KafkaCluster`.
+class KafkaGroups(Groups):
+    """The consumer groups of a Kafka cluster.
 
-    The methods are those of `lvq_kafka.cluster.Cluster`. There are two `OffsetFetcher`s, because a caller that waits
-    for a transaction holds up others that ask about the same group.
+    There are two `OffsetFetcher`s, because a caller that waits for a transaction holds up others that ask about the
+    same group.
     """
 
-    def __init__(self, config: ClientConfig, requests: AdminRequests, admin: KafkaAdmin) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        requests: AdminRequests,
+        brokers: KafkaBrokers,
+        metadata: TopicMetadata,
+        logs: KafkaLogs,
+    ) -> None:
         self._config = config
         self._requests = requests
-        self._admin = admin
+        self._brokers = brokers
+        self._metadata = metadata
+        self._logs = logs
         self._decided = OffsetFetcher(config, decided=True)
         self._by_now = OffsetFetcher(config, decided=False)
 
@@ -44,28 +56,35 @@ class KafkaGroups:
         self._decided.close()
         self._by_now.close()
 
+    @override
     def committed(
-        self, group: str, topic: str, timeout: float, *, decided: bool = True, partitions: int | None = None
+        self,
+        group: str,
+        topic: str,
+        *,
+        decided: bool = True,
+        partitions: int | None = None,
+        timeout: float = 10.0,
     ) -> dict[int, Commit]:
-        """See `lvq_kafka.cluster.Cluster.committed`."""
         self._requests.check_open()
         deadline = time.monotonic() + timeout
         try:
             if partitions is None:
-                partitions = self._admin.describe_topic(topic, timeout).partitions
+                partitions = self._metadata.describe(topic, deadline).partitions
         except TopicNotFound:
             return {}
         fetcher = self._decided if decided else self._by_now
         return _commits(fetcher.fetch(group, topic, range(partitions), deadline))
 
-    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
-        """See `lvq_kafka.cluster.Cluster.commit`. Reads back what it wrote."""
+    @override
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
+        """Commit for a group that currently has no members. Reads back what it wrote."""
         deadline = time.monotonic() + timeout
-        partitions = self._admin.describe_topic(topic, timeout).partitions
+        partitions = self._metadata.describe(topic, deadline).partitions
         if unknown := sorted(partition for partition in commits if partition >= partitions):
             raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, and no {unknown}.", topic=topic)
         with self._new_connections(deadline) as requests:
-            self._admin.ask_brokers(
+            self._metadata.ask_leaders(
                 topic, lambda _: _store(requests, group, topic, commits, deadline), deadline, partitions
             )
         stored = _commits(self._by_now.fetch(group, topic, commits, max(deadline, time.monotonic() + 0.1)))
@@ -78,42 +97,26 @@ class KafkaGroups:
                 hint="Something else commits for this group at the same time.",
             )
 
-    def committed_at(self, group: str, timeout: float) -> float:
-        """See `lvq_kafka.cluster.Cluster.committed_at`.
+    @override
+    def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
+        # Commits are records of a topic, so they have timestamps. They are the only cluster time that a client can see
+        # without writing to a topic.
+        return self._logs.newest_timestamp(COMMITS, lambda partitions: home_of(group, partitions), timeout) / 1000
 
-        Commits are records of a topic, so they have timestamps. They are the only cluster time that a client can see
-        without writing to a topic.
-        """
-        return self._admin.newest(COMMITS, lambda partitions: home_of(group, partitions), timeout) / 1000
-
-    def check_may_commit(self, group: str, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.cluster.Cluster.check_may_commit`.
-
-        A broker checks rights before it looks for the partition.
-        """
+    @override
+    def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
         deadline = time.monotonic() + timeout
+        # A broker checks rights before it looks for the partition.
         with self._new_connections(deadline) as requests, suppress(TopicNotFound):
             _store(requests, group, topic, {_NO_PARTITION: Commit(0)}, deadline, harmless=True)
 
-    def delete_group(self, group: str, timeout: float) -> bool:
-        """See `lvq_kafka.cluster.Cluster.delete_group`."""
-        deadline = time.monotonic() + timeout
-        try:
-            with self._new_connections(deadline) as requests:
-                requests.ask(
-                    lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
-                    f"delete group {group!r}",
-                    deadline,
-                    needs=[Right("Delete", "Group", group)],
-                )
-        except TransportError as error:
-            if error.code != "GROUP_ID_NOT_FOUND":
-                raise
-            return False
-        return True
+    @override
+    def commit_text_limit(self, *, timeout: float = 10.0) -> int:
+        # The client appends a NUL, which counts.
+        return int(self._brokers.setting("offset.metadata.max.bytes", timeout)) - 1
 
-    def member_count(self, group: str, timeout: float) -> int:
-        """See `lvq_kafka.cluster.Cluster.member_count`."""
+    @override
+    def member_count(self, group: str, *, timeout: float = 10.0) -> int:
         deadline = time.monotonic() + timeout
         try:
             with self._new_connections(deadline) as requests:
@@ -131,6 +134,23 @@ class KafkaGroups:
             return 0
         return len(described.members)
 
+    @override
+    def delete(self, group: str, *, timeout: float = 10.0) -> bool:
+        deadline = time.monotonic() + timeout
+        try:
+            with self._new_connections(deadline) as requests:
+                requests.ask(
+                    lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
+                    f"delete group {group!r}",
+                    deadline,
+                    needs=[Right("Delete", "Group", group)],
+                )
+        except TransportError as error:
+            if error.code != "GROUP_ID_NOT_FOUND":
+                raise
+            return False
+        return True
+
     @contextmanager
     def _new_connections(self, deadline: float) -> Iterator[AdminRequests]:
         """Yield an `AdminRequests` with new, working connections, for a group's coordinator.
@@ -140,7 +160,7 @@ class KafkaGroups:
         """
         self._requests.check_open()
         with closing(AdminRequests(self._config, shared=False)) as requests:
-            KafkaAdmin(requests).brokers(max(0.1, deadline - time.monotonic()))
+            KafkaBrokers(requests).ids(max(0.1, deadline - time.monotonic()))
             yield requests
 
 

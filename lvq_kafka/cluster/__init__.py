@@ -1,0 +1,74 @@
+"""The ports to a cluster, implemented by the Kafka client and by the in-memory cluster.
+
+Drivers (producer, view, browser, consumer) know these protocols and nothing about a client. The adapters are
+`lvq_kafka.kafka.KafkaCluster` and `lvq_kafka.testing.MemoryCluster`; one contract suite runs on both.
+
+Every call that talks to a cluster may raise `TransportError` and its subclasses (`BrokerUnavailable`,
+`AuthenticationFailed`, `Unauthorized`); the docstrings list only additional errors. Timeouts are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from lvq_kafka.cluster.admin import Groups, LogEnd, Logs, TopicDescription, Topics
+from lvq_kafka.cluster.clients import Answered, Commit, GroupListener, GroupMember, LogReader, LogWriter, Receipt
+
+__all__ = [
+    "Answered",
+    "Cluster",
+    "Commit",
+    "GroupListener",
+    "GroupMember",
+    "Groups",
+    "LogEnd",
+    "LogReader",
+    "LogWriter",
+    "Logs",
+    "Receipt",
+    "TopicDescription",
+    "Topics",
+]
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """A cluster: its topics, their logs and its groups, and what reads and writes them. Thread-safe."""
+
+    topics: Topics
+    logs: Logs
+    groups: Groups
+
+    def broker_count(self, *, timeout: float = 10.0) -> int:
+        """Return the number of live brokers.
+
+        Raises:
+            BrokerUnavailable: the broker that answers knows of none.
+        """
+
+    def reader(
+        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+    ) -> LogReader:
+        """Return a reader that starts at these positions, one for each partition to read.
+
+        Without ``headers``, records arrive as if they had no headers; if they do have some, that halves the work. With
+        ``late``, a batch may build its columns and read headers on first access: that pays off if only a few of many
+        records are kept, through `RecordBatch.entries`.
+        """
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        """Return a new member of a group, subscribed to the topic."""
+
+    def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
+        """Return a writer.
+
+        With a transactional id, it writes only in transactions, and fences off its predecessor. ``max_block`` is how
+        many seconds an append may wait for room in the local buffer; None for no limit.
+        """
+
+    def close(self) -> None:
+        """Close what the cluster itself holds open, but not its readers, members and writers.
+
+        From then on it opens and answers nothing: every other call raises `Closed`. A second `close` does nothing.
+        """
