@@ -16,10 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, ConfigError
-from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
+from lvq_kafka.overriding import override
 
 __all__ = ["AdminRequests"]
 
@@ -31,7 +32,7 @@ _LOST_ITS_WAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, K
 _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "No answer in time")
 
 
-class _Connection:
+class _Connection(LeftBehind):
     """An admin client, replaced when it asks the wrong broker or was refused."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -40,8 +41,8 @@ class _Connection:
         self._changing = Lock()
         notify_of_forks(self)  # a forked child keeps it without using it
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._changing = Lock()
 
     def _open(self) -> tuple[AdminClient, Health]:
@@ -70,7 +71,7 @@ class _Connection:
                 self._current = self._open()
 
 
-class _Shared:
+class _Shared(LeftBehind):
     """Connections shared in this process by all users of an equal configuration.
 
     Each lives as long as one of its users does.
@@ -81,8 +82,9 @@ class _Shared:
         self._connections: WeakValueDictionary[ClientConfig, _Connection] = WeakValueDictionary()
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. Users of the parent's connections keep them."""
+        # Users of the parent's connections keep them.
         self._lock = Lock()
         self._connections = WeakValueDictionary()
 
@@ -100,7 +102,7 @@ class _Shared:
 _shared = _Shared()
 
 
-class AdminRequests:
+class AdminRequests(LeftBehind):
     """Admin clients behind one method. Thread-safe.
 
     Queries go over a connection that all users of an equal configuration in this process share: no broker keeps queries
@@ -127,8 +129,8 @@ class AdminRequests:
         self._left: _Connection | None = None  # in a forked child: the parent's, which must not be released there
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._left, self._connection = self._connection, None
 
     def close(self) -> None:
@@ -174,26 +176,22 @@ class AdminRequests:
         are alive.
         """
         pause, longest = self._PAUSES
-        connection = self._open()
-        if self._is_shared and not harmless:
-            connection = _Connection(self._config)
+        connection = self._open() if harmless or not self._is_shared else _Connection(self._config)
         while True:
             self.check_open()
             client, health = connection.use()
-            now = time.monotonic()
-            limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
-            futures: list[Future[T]] = []
-            _keeper.let_go()
+            limit = min(deadline, time.monotonic() + self._ATTEMPT) if harmless else deadline
             try:
-                futures = list(request(client, max(0.1, limit - now)))
-                answers = [self._wait(client, health, future, limit) for future in futures]
-                if not all(map(answered, answers)):
-                    raise KafkaException(unanswered)
+                answers = self._send(request, client, health, limit)
+                if all(map(answered, answers)):
+                    health.recovered()
+                    return answers
+                raise KafkaException(unanswered)
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if error is None:
                     raise
-                client.poll(0)
+                client.poll(0)  # a refusal is reported only here
                 if error.code() in _LOST_ITS_WAY:
                     connection.reconnect(client)
                 again = error.code() in passing or (harmless and error.code() in UNREACHABLE and not health.refused)
@@ -201,14 +199,28 @@ class AdminRequests:
                     raise health.explain(error, doing, topic=topic, needs=needs) from exception
             except (TypeError, ValueError) as exception:
                 raise ConfigError(f"Cannot {doing}: {exception}.") from exception
-            else:
-                health.recovered()
-                return answers
-            finally:
-                if not all(future.done() for future in futures):
-                    _keeper.keep(client, futures)
             time.sleep(pause)
             pause = min(2 * pause, longest)
+
+    def _send(
+        self,
+        request: Callable[[AdminClient, float], Iterable[Future[T]]],
+        client: AdminClient,
+        health: Health,
+        limit: float,
+    ) -> list[T]:
+        """Send a request once and wait for its answers.
+
+        If some do not come in time, the client is kept alive for them.
+        """
+        futures: list[Future[T]] = []
+        _keeper.let_go()
+        try:
+            futures = list(request(client, max(0.1, limit - time.monotonic())))
+            return [self._wait(client, health, future, limit) for future in futures]
+        finally:
+            if not all(future.done() for future in futures):
+                _keeper.keep(client, futures)
 
     def _wait(self, client: AdminClient, health: Health, future: Future[T], deadline: float) -> T:
         while not future.done():
@@ -231,7 +243,7 @@ class _Abandoned:
 _GRACE = 1.0  # seconds from the last answer until the client's thread has certainly left our code
 
 
-class _Keeper:
+class _Keeper(LeftBehind):
     """Clients kept alive for requests that were abandoned."""
 
     def __init__(self) -> None:
@@ -239,8 +251,8 @@ class _Keeper:
         self._lock = Lock()
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._lock = Lock()
         self._left, self._kept = self._kept, []  # the parent's, kept permanently
 

@@ -170,7 +170,7 @@ class Deliveries:
         return True
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
+        """Replace all locks: this is a forked child."""
         self.due, self._stopping = False, True
         self._lock, self._quiet = threading.Lock(), threading.Condition()
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Answered, Commit, GroupListener
+from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
-from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import milliseconds
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
@@ -22,6 +22,7 @@ from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.kafka_groups import commit_of, offsets_of
 from lvq_kafka.kafka.offset_fetch import why_pending
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
+from lvq_kafka.overriding import override
 from lvq_kafka.retrying import patiently
 
 __all__ = ["KafkaMember"]
@@ -50,8 +51,8 @@ _LEAVING = 2.0  # seconds for the client to revoke its partitions; it asks no br
 _UNANSWERED = 16  # commits whose answer still matters if it comes late
 
 
-class KafkaMember:
-    """A member of a consumer group. See `lvq_kafka.cluster.GroupMember`.
+class KafkaMember(GroupMember, LeftBehind):
+    """A member of a consumer group.
 
     The callbacks record the assignment here, and nothing outside of it is ever committed: a broker accepts a member's
     commits for partitions that it lost long ago, as long as it is a member again.
@@ -98,17 +99,17 @@ class KafkaMember:
         )
 
     @property
+    @override
     def losses(self) -> int:
-        """See `lvq_kafka.cluster.GroupMember.losses`."""
         return self._health.losses
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._door = Condition()
         self._left, self._consumer = self._consumer, None
 
+    @override
     def poll(self, timeout: float) -> Fetch:
-        """See `lvq_kafka.cluster.GroupMember.poll`."""
         consumer = self._open()
         if self._visitors:
             with self._door:
@@ -128,8 +129,8 @@ class KafkaMember:
         mine = ({p: one for p, one in each.items() if p in self._owned} for each in (fetch.positions, fetch.epochs))
         return Fetch(batch, *mine)
 
+    @override
     def commit(self, commits: Mapping[int, Commit]) -> None:
-        """See `lvq_kafka.cluster.GroupMember.commit`."""
         offsets = self._positions(commits, self._open().memberid() or "")
         try:
             stored = self._open().commit(offsets=offsets, asynchronous=False)
@@ -142,8 +143,8 @@ class KafkaMember:
             if partition.error is not None:
                 raise self._commit_error(partition.error)
 
+    @override
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
-        """See `lvq_kafka.cluster.GroupMember.commit_async`."""
         offsets = self._positions(commits, self._open().memberid() or "")
         self._unanswered = [*self._unanswered[-_UNANSWERED:], (dict(commits), answered)]
         self._asking(
@@ -188,8 +189,8 @@ class KafkaMember:
         # Only now: if a rebalance came in between, the group rejects the identity from before it.
         return self._positions(commits, member_id), metadata
 
+    @override
     def close(self) -> None:
-        """See `lvq_kafka.cluster.GroupMember.close`."""
         if self._consumer is None:
             return
         self._leaving = True

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch
+from lvq_kafka.overriding import override
 
 __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
 
@@ -101,34 +102,34 @@ class MessageBatch(RecordBatch):
         return len(self._messages)
 
     @property
+    @override
     def ends(self) -> tuple[int, int]:
-        """See `RecordBatch.ends`."""
         return self._messages[0].offset(), self._messages[-1].offset()  # type: ignore[return-value]
 
     @property
+    @override
     def deletes(self) -> bool:
-        """See `RecordBatch.deletes`."""
         return not all(self._messages) and super().deletes  # a message is as long as its value
 
     @property
+    @override
     def size(self) -> int:
-        """See `RecordBatch.size`."""
         return sum(map(len, self._messages))
 
+    @override
     def rows(self, start: int, end: int) -> RecordBatch:
-        """See `RecordBatch.rows`."""
         return self.gather(self._messages[start:end])
 
+    @override
     def pick(self, rows: Sequence[int]) -> RecordBatch:
-        """See `RecordBatch.pick`."""
         return self.gather([self._messages[row] for row in rows])
 
+    @override
     def entries(self) -> Sequence[Message]:
-        """See `RecordBatch.entries`."""
         return self._messages
 
+    @override
     def gather(self, entries: Sequence[Any]) -> RecordBatch:
-        """See `RecordBatch.gather`."""
         return MessageBatch(entries, read_headers=self._read_headers)
 
 

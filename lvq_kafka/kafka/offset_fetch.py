@@ -13,11 +13,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
-from lvq_kafka.forking import notify_of_forks
+from lvq_kafka.forking import LeftBehind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
 from lvq_kafka.kafka.reader import READ_RULES
+from lvq_kafka.overriding import override
 
 __all__ = ["COMMITS", "OffsetFetcher", "home_of", "why_pending"]
 
@@ -63,7 +64,7 @@ class _GroupClient:
                 consumer.close()
 
 
-class OffsetFetcher:
+class OffsetFetcher(LeftBehind):
     """Fetcher of group commits. Thread-safe; one request at a time for each group.
 
     It uses consumers that never join: librdkafka's admin call for this (up to 2.16.0 at least) ends the process with a
@@ -83,11 +84,9 @@ class OffsetFetcher:
         self._closed = False
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`.
-
-        This object keeps the consumers: closing one here never returns.
-        """
+        # This object keeps the consumers: closing one here never returns.
         self._lock = Lock()
         self._left, self._kept = self._kept, {}
 
@@ -184,7 +183,7 @@ class OffsetFetcher:
         return kept
 
 
-class _Housekeeper:
+class _Housekeeper(LeftBehind):
     """Cleanup of idle consumers, on a thread that runs only while there are any."""
 
     def __init__(self) -> None:
@@ -193,8 +192,8 @@ class _Housekeeper:
         self._at_work = False
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._lock = Lock()
         self._fetchers = WeakSet()
         self._at_work = False

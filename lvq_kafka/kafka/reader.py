@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
-from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.messages import HeaderReader, to_fetch
+from lvq_kafka.overriding import override
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
 
@@ -127,7 +129,7 @@ class MessagePump:
         """The partition that is read, while there is only one."""
 
     def poll(self, timeout: float) -> Fetch:
-        """See `LogReader.poll`."""
+        """Wait for records and return what is ready, as `LogReader.poll` does."""
         self._raise_broken()
         try:
             messages = self._consume(self._portion.size)
@@ -181,8 +183,8 @@ class MessagePump:
         return self._health.explain(error, doing, topic=self._topic, needs=self._needs)
 
 
-class KafkaReader:
-    """Reader of assigned partitions of one topic. See `lvq_kafka.cluster.LogReader`.
+class KafkaReader(LogReader, LeftBehind):
+    """Reader of assigned partitions of one topic.
 
     With ``decided=False`` it reads up to the high watermark, records of open and aborted transactions included.
     """
@@ -209,17 +211,17 @@ class KafkaReader:
         notify_of_forks(self)
         self.assign(positions)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._left, self._consumer = self._consumer, None
 
+    @override
     def poll(self, timeout: float) -> Fetch:
-        """See `lvq_kafka.cluster.LogReader.poll`."""
         self._open()
         return self._pump.poll(timeout)
 
+    @override
     def assign(self, positions: Mapping[int, int]) -> None:
-        """See `lvq_kafka.cluster.LogReader.assign`."""
         consumer = self._open()
         again = self._assigned.intersection(positions)
         if again:
@@ -230,8 +232,8 @@ class KafkaReader:
         self._pump.sole = next(iter(self._assigned)) if len(self._assigned) == 1 else None
         self._pump.mend(positions)
 
+    @override
     def close(self) -> None:
-        """See `lvq_kafka.cluster.LogReader.close`."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()

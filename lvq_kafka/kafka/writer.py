@@ -13,12 +13,12 @@ from typing import NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from lvq_kafka.cluster import Commit, GroupMember
+from lvq_kafka.cluster import Commit, GroupMember, LogWriter
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
-from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
@@ -28,6 +28,7 @@ from lvq_kafka.kafka.limits import MESSAGE, message_limit
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.transactions import Transactions
+from lvq_kafka.overriding import override
 
 __all__ = ["KafkaWriter"]
 
@@ -59,8 +60,8 @@ _WITHDRAWAL = 5.0  # seconds for the client to report everything that was purged
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class KafkaWriter:
-    """`LogWriter` on Kafka. Not usable in a child process after a fork: open a new one there.
+class KafkaWriter(LogWriter, LeftBehind):
+    """A writer to Kafka. Not usable in a child process after a fork: open a new one there.
 
     Args:
         config: how to reach the cluster. ``linger.ms``, ``batch.size``, ``compression.type``, ``delivery.timeout.ms``
@@ -108,13 +109,13 @@ class KafkaWriter:
                 raise
         notify_of_forks(self)
 
+    @override
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
         self._closed, self._closing, self._produce = True, threading.Lock(), _refuse_in_child
         self._deliveries.left_behind()
 
+    @override
     def append(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> KafkaReceipt:
-        """See `LogWriter.append`."""
         deliveries = self._deliveries
         if deliveries.due:  # before handing over: if an interrupt ends the poll, nothing was sent
             deliveries.poll(0)
@@ -133,32 +134,33 @@ class KafkaWriter:
             deliveries.wake()
         return receipt
 
+    @override
     def flush(self, timeout: float | None = None) -> int:
-        """See `LogWriter.flush`."""
         return 0 if self._closed else self._deliveries.drain(timeout)
 
+    @override
     def pop_failures(self) -> list[TransportError]:
-        """See `LogWriter.pop_failures`."""
         return self._deliveries.pop_failures()
 
+    @override
     def begin_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.begin_transaction`."""
         self._transactional().begin(timeout)
 
+    @override
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
-        """See `LogWriter.send_offsets`."""
         self._transactional().send_offsets(member, offsets, timeout)
 
+    @override
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.commit_transaction`."""
         self._transactional().commit(timeout)
 
+    @override
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.abort_transaction`."""
         self._transactional().abort(timeout)
 
+    @override
     def close(self, timeout: float | None = None) -> int:
-        """See `LogWriter.close`. Aborts an open transaction.
+        """Flush, abort an open transaction, and close; return how many appends were undecided.
 
         Appends that are not decided in time are purged: their receipts fail.
         """

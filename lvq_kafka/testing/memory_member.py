@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.cluster import Answered, Commit, GroupListener
+from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
+from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_reader import MemoryReader
 from lvq_kafka.testing.memory_state import ClusterState, no_answer
 
 __all__ = ["MemoryMember"]
 
 
-class MemoryMember:
-    """`GroupMember` on the in-memory cluster.
+class MemoryMember(GroupMember):
+    """A group member on the in-memory cluster.
 
     It joins on creation. Partitions change only inside `poll` and `close`: the member first gives up partitions that
     others should have, then takes free ones. A member that does not poll keeps its partitions until it is expelled
     (`MemoryCluster.expel`), as a Kafka member does until its session times out.
     """
+
+    losses = 0
 
     def __init__(self, cluster: ClusterState, group: str, topic: str, listener: GroupListener) -> None:
         self._state = cluster
@@ -30,13 +33,12 @@ class MemoryMember:
         self._held: set[int] = set()  # the partitions that the listener was assigned
         self._answers: list[Callable[[], None]] = []
         self._closed = False
-        self.losses = 0
         with cluster.changed:
             self.group = cluster.group(group)
             self._join()
 
+    @override
     def poll(self, timeout: float) -> Fetch:
-        """See `GroupMember.poll`."""
         deadline = time.monotonic() + timeout
         fetch = None
         answers, self._answers = self._answers, []
@@ -53,16 +55,17 @@ class MemoryMember:
                     fetch = self._reader.try_poll(deadline)
         return fetch
 
+    @override
     def commit(self, commits: Mapping[int, Commit]) -> None:
-        """See `GroupMember.commit`."""
         with self._state.changed:
             self._state.enter("commit")
             self.store(commits)
             if not self._state.answers("commit"):
                 raise no_answer("commit")
 
+    @override
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
-        """See `GroupMember.commit_async`. Commits are stored at once; the next poll reports them."""
+        # Commits are stored at once; the next poll reports them.
         outcome: dict[int, TransportError | None] = dict.fromkeys(commits)
         with self._state.changed:
             if not self._held.issuperset(commits):
@@ -101,8 +104,8 @@ class MemoryMember:
             self.group.leave(self.seat, self._partition_count())
             self._state.changed.notify_all()
 
+    @override
     def close(self) -> None:
-        """See `GroupMember.close`."""
         if self._closed:
             return
         try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import Closed
+from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_state import ClusterState
 
 __all__ = ["MemoryReader"]
 
 
-class MemoryReader:
-    """`LogReader` on the in-memory cluster.
+class MemoryReader(LogReader):
+    """A reader on the in-memory cluster.
 
     It returns committed records only, and reports positions as the Kafka client does: when a position moves, and once
     more after an assignment even if it is already at the end, like the client's end-of-partition event.
@@ -30,16 +32,16 @@ class MemoryReader:
         self._outage = 0  # the last outage that was reported to the caller
         self._closed = False
 
+    @override
     def poll(self, timeout: float) -> Fetch:
-        """See `LogReader.poll`."""
         deadline = time.monotonic() + timeout
         with self._state.changed:
             while (fetch := self.try_poll(deadline)) is None:
                 pass
         return fetch
 
+    @override
     def assign(self, positions: Mapping[int, int]) -> None:
-        """See `LogReader.assign`."""
         with self._state.changed:
             self._positions.update(positions)
             for partition in positions:
@@ -51,8 +53,8 @@ class MemoryReader:
             self._positions.pop(partition, None)
             self._reported.pop(partition, None)
 
+    @override
     def close(self) -> None:
-        """See `LogReader.close`."""
         with self._state.changed:
             self._closed = True
             self._state.changed.notify_all()

@@ -8,12 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import cast
 
-from lvq_kafka.cluster import Commit, GroupMember, Receipt
+from lvq_kafka.cluster import Commit, GroupMember, LogWriter, Receipt
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
+from lvq_kafka.overriding import override
 from lvq_kafka.receipts import AwaitableReceipt, undecided
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
@@ -74,7 +75,7 @@ class _Append:
     receipt: _MemoryReceipt
 
 
-class MemoryWriter:
+class MemoryWriter(LogWriter):
     """`LogWriter` on the in-memory cluster.
 
     An append is decided before the call returns. During an outage it is buffered, as in the Kafka client, and decided
@@ -97,6 +98,7 @@ class MemoryWriter:
             self._producer = cluster.new_producer(transactional_id)
             cluster.outbox.append(self._send_waiting)
 
+    @override
     def append(
         self,
         topic: str,
@@ -104,7 +106,6 @@ class MemoryWriter:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> Receipt:
-        """See `LogWriter.append`."""
         append = _Append(topic, key, value, tuple(headers or ()), _MemoryReceipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
@@ -128,22 +129,22 @@ class MemoryWriter:
         _resolve(append.receipt, outcome)  # outside the lock: callbacks may call anything
         return append.receipt
 
+    @override
     def flush(self, timeout: float | None = None) -> int:
-        """See `LogWriter.flush`."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         with self._state.changed:
             while self._waiting and self._state.wait(deadline):
                 pass
             return len(self._waiting)
 
+    @override
     def pop_failures(self) -> list[TransportError]:
-        """See `LogWriter.pop_failures`."""
         with self._state.changed:
             failed, self._failed = self._failed, []
         return [error for receipt, error in failed if not receipt.asked]
 
+    @override
     def begin_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.begin_transaction`."""
         deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
         with self._state.changed:
             self._require_open()
@@ -161,8 +162,8 @@ class MemoryWriter:
             self._state.enter("begin_transaction")
             self._in_transaction = True
 
+    @override
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
-        """See `LogWriter.send_offsets`."""
         if not isinstance(member, MemoryMember):
             raise StateError("The group member belongs to another cluster.")
         with self._state.changed:
@@ -170,8 +171,8 @@ class MemoryWriter:
             self._state.enter("send_offsets")
             member.store(offsets, self._producer)
 
+    @override
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.commit_transaction`."""
         if self.flush(timeout):
             raise TransportError("Not every append of the transaction was decided.", code="_TIMED_OUT", retriable=True)
         if self._failure is not None:
@@ -180,14 +181,15 @@ class MemoryWriter:
             ) from self._failure
         self._end_transaction("commit_transaction", TransactionState.COMMITTED)
 
+    @override
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """See `LogWriter.abort_transaction`."""
         if self._ending is TransactionState.COMMITTED:
             raise TransportError("The commit is on its way.", code="_CONFLICT", retriable=True)
         self._end_transaction("abort_transaction", TransactionState.ABORTED)
 
+    @override
     def close(self, timeout: float | None = None) -> int:
-        """See `LogWriter.close`. Abort an open transaction, unless there is no connection."""
+        """Flush, abort an open transaction unless there is no connection, and close."""
         undecided = self.flush(timeout)
         with self._state.changed:
             if not self._closed:
