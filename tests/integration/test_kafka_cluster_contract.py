@@ -45,8 +45,8 @@ class KafkaFaults:
     def expel(self, member: GroupMember) -> None:
         """Leave the group in the member's name."""
         assert isinstance(member, KafkaMember)
-        assert member._consumer is not None
-        words = [word.encode() for word in (member._group, member._consumer.memberid() or "")]
+        client = member._client
+        words = [word.encode() for word in (client.group, client.get().memberid() or "")]
         names = b"".join(struct.pack(">h", len(word)) + word for word in words)
         leave_group, version = 13, 1
         request = struct.pack(">hhih", leave_group, version, 0, -1) + names

@@ -11,7 +11,7 @@ another one is still giving up, as it does now and then in the new protocol (`wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from threading import Event
@@ -78,6 +78,9 @@ class Member(KafkaMember):
         self._standing = Event()
         self._is_new = config.for_consumer().get("group.protocol") == "consumer"
         super().__init__(config, group, topic, listener)
+        mine = self._partitions
+        self._revoke_really, mine.revoke = mine.revoke, self._revoke  # type: ignore[method-assign]
+        self._lose_really, mine.lose = mine.lose, self._lose  # type: ignore[method-assign]
 
     def poll(self, timeout: float) -> Any:
         if not self._going_on.is_set():
@@ -107,9 +110,9 @@ class Member(KafkaMember):
         self.wronged |= any(rival.still_has(partitions) for rival in rivals)
         super()._assign(consumer, partitions)
 
-    def _revoke(self, partitions: Any) -> None:
-        self.gone.append(sorted(self._owned.intersection(partitions)))
-        super()._revoke(partitions)
+    def _revoke(self, partitions: Collection[int]) -> None:
+        self.gone.append(sorted(self._partitions.owned.intersection(partitions)))
+        self._revoke_really(partitions)
 
     def still_has(self, partitions: list[int]) -> bool:
         """Whether it is still giving up one of these.
@@ -118,12 +121,12 @@ class Member(KafkaMember):
         the new one the mock does not wait for it, so a commit that is on its way then proves nothing.
         """
         commits = [commits for commits, _ in self._unanswered] if self._is_new else []
-        return any(held.intersection(partitions) for held in (self._owned, *map(set, commits)))
+        return any(held.intersection(partitions) for held in (self._partitions.owned, *map(set, commits)))
 
-    def _lose(self, partitions: Any) -> None:
+    def _lose(self, partitions: Collection[int]) -> None:
         self.wronged = True
-        self.gone.append(sorted(self._owned.intersection(partitions)))
-        super()._lose(partitions)
+        self.gone.append(sorted(self._partitions.owned.intersection(partitions)))
+        self._lose_really(partitions)
 
 
 class _Cluster(KafkaCluster):

@@ -88,7 +88,7 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
     mock.create_topic("t", 2)
     config = ClientConfig(mock.bootstrap_servers, {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100})
     first, second = KafkaMember(config, "g", "t", listener := FromTheBeginning()), None
-    eventually(lambda: first.poll(0.01) and first._owned == {0, 1}, 30)  # the topic is empty
+    eventually(lambda: first.poll(0.01) and first._partitions.owned == {0, 1}, 30)  # the topic is empty
     writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     sent = [writer.append("t", b"k%d" % number, b"v") for number in range(2 * RECORDS)]
     counts = [sum(receipt.result(10).partition == partition for receipt in sent) for partition in range(2)]

@@ -161,7 +161,7 @@ def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], 
     """The client calls back for it in the new protocol; an assignment is added to what there is, so it says nothing."""
     listener = Listener(0)
     member = join(listener)
-    member._on_assign(member._open(), [])
+    member._on_assign(member._client.get(), [])
     member.poll(0)
     assert listener.assignments == []
 
@@ -176,7 +176,7 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
         original = getattr(KafkaMember, name)
 
         def noted(self: KafkaMember, *said: object, original: Callable[..., None] = original) -> None:
-            told.append("in time" if self._consumer is not None else "in close")
+            told.append("in time" if self._client.is_open else "in close")
             original(self, *said)
 
         monkeypatch.setattr(KafkaMember, name, noted)
@@ -201,7 +201,7 @@ def test_a_session_is_as_short_as_brokers_allow_by_default_and_the_lease_ends_be
         told.update(defaults)
         return open_consumer(config, health, owned, defaults)
 
-    monkeypatch.setattr("lvq_kafka.kafka.member.open_consumer", open_and_tell)
+    monkeypatch.setattr("lvq_kafka.kafka.member_client.open_consumer", open_and_tell)
     join(Listener(0))
     assert told["session.timeout.ms"] == 6000 == 1000 * (LEASE + 1)
 
@@ -228,7 +228,7 @@ def test_a_broker_that_stands_still_is_given_up_within_seconds_and_not_before_a_
         told.update({**defaults, **config.for_consumer(), **owned})
         return open_consumer(config, health, owned, defaults)
 
-    for module in ("member", "reader"):
+    for module in ("member_client", "reader"):
         monkeypatch.setattr(f"lvq_kafka.kafka.{module}.open_consumer", open_and_tell)
     config = ClientConfig(mock.bootstrap_servers, properties)
     KafkaMember(config, "g", "t", Listener(0)).close()
