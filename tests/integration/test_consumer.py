@@ -416,5 +416,5 @@ def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
             with take(consumer, 60) as delivery:
                 rest.add(delivery.value)
         assert rest <= {"b1", "a2"} | again
-    assert world.groups.committed() == world.ends()
+    assert world.committed() == world.ends()
     cluster.close()
