@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark.scan.arrow_columns import to_arrow
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
+from tests.contract import r14
 
 PARTITIONS = 3
 KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
@@ -30,6 +32,12 @@ def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0) -> list[dict[str, A
 
 def roles(records: Sequence[Record], horizon: int = 0) -> dict[tuple[int, int], str]:
     return {(row["partition"], row["offset"]): row["lvq_role"] for row in settle(batches(records), horizon)}
+
+
+class TestMergePartitionsArrow(r14.R14Contract):
+    @pytest.fixture
+    def current(self) -> Mapping[bytes, bytes]:
+        return {row["key"]: row["value"] for row in settle(batches(r14.records())) if row["lvq_role"] == "current"}
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from lvq_spark import SCHEMA, SnapshotSpec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.scan.arrow_columns import to_arrow
 from lvq_spark.scan.candidates import to_candidates
+from tests.contract.r14 import R14Contract
+from tests.contract.r14 import records as r14_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,18 +65,17 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     assert {row.topic for row in found} == {"t"}
 
 
-def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: SparkSession) -> None:
-    def rows(*records: Record) -> list[tuple[int, bytes]]:
-        found = merge_partitions(spark.createDataFrame(claims(list(records)), candidates_schema()), SPEC).collect()
-        return [(row.partition, bytes(row.value)) for row in found]
+@pytest.fixture(scope="module")
+def current(spark: SparkSession) -> Mapping[bytes, bytes]:
+    """What becomes of R14's cases."""
+    newest = {(record.key, record.partition): record for record in r14_records()}  # as a task leaves of each
+    rows = claims(list(newest.values()))
+    found = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC).collect()
+    return {bytes(row.key): bytes(row.value) for row in found}
 
-    home = home_partition(b"k", PARTITIONS)
-    stray, other = [partition for partition in range(PARTITIONS) if partition != home]
-    live = Record(home, 1, 10, b"k", b"home")
-    newer = Record(stray, 5, 99, b"k", b"stray")
-    assert rows(newer, live) == [(home, b"home")]
-    assert rows(newer, live._replace(value=None)) == []
-    assert rows(newer, Record(other, 9, 98, b"k", b"older stray")) == [(stray, b"stray")]
+
+class TestMergePartitionsSpark(R14Contract):
+    pass
 
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:

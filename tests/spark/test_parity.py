@@ -27,6 +27,7 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
+from tests.contract import r14
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -296,3 +297,23 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
 
 def _home(key: bytes) -> int:
     return home_partition(key, PARTITIONS)
+
+
+@pytest.fixture(scope="module", params=["python", "connector"])
+def current(spark: SparkSession, lvq_broker: ProvidedBroker, request: Any) -> Mapping[bytes, bytes]:
+    """What a snapshot shows of R14's cases."""
+    topic = f"r14-{request.param}"
+    with closing(KafkaCluster(lvq_broker.bootstrap_servers)) as cluster:
+        cluster.topics.create(topic, partitions=r14.PARTITIONS, config={"cleanup.policy": "compact"})
+        producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+        for partition, _, timestamp, key, value, _ in r14.records(start=int(time.time() * 1000) - 10_000):
+            producer.produce(topic, value, key, partition, timestamp=timestamp)
+        assert producer.flush(30) == 0
+        queue = LastValueQueue(topic, key_header=None, cluster=cluster)
+        found = snapshot(spark, queue, engine=request.param).collect()
+        cluster.topics.delete(topic)
+    return {bytes(row.key): bytes(row.value) for row in found}
+
+
+class TestEngines(r14.R14Contract):
+    pass

@@ -151,28 +151,10 @@ def test_r16_a_mismatch_is_an_error_where_the_policy_says_so_and_nothing_is_appl
     assert (len(table), table.positions) == (0, {})
 
 
-def split_key() -> tuple[bytes, int, int]:
-    """A key, its home among two partitions, and the other one."""
+def test_r14_a_key_in_two_partitions_is_counted_and_named() -> None:
     home = home_partition(b"a", 2)
-    return b"a", home, 1 - home
-
-
-@pytest.mark.parametrize("home_first", [True, False])
-def test_r14_the_home_partition_wins_whatever_is_read_first(home_first: bool) -> None:
-    key, home, foreign = split_key()
-    records = [put(0, key, b"home", partition=home), put(9, key, b"foreign", partition=foreign)]
-    table = LatestValues(2)
-    for record in records if home_first else records[::-1]:
-        fold(record, table=table)
-    assert table.value(key) == b"home"
-    assert (table.split_keys, table.stats.split, len(table)) == ([key], 1, 1)
-
-
-def test_r14_a_delete_at_home_hides_an_older_value_elsewhere_even_if_that_is_read_later() -> None:
-    key, home, foreign = split_key()
-    table = fold(put(5, key, None, partition=home), table=LatestValues(2))
-    fold(put(0, key, b"old", partition=foreign), table=table)
-    assert key not in table
+    table = fold(put(0, b"a", partition=home), put(9, b"a", partition=1 - home), table=LatestValues(2))
+    assert (table.split_keys, table.stats.split, len(table)) == ([b"a"], 1, 1)
 
 
 def test_r14_growing_the_topic_moves_the_home() -> None:
