@@ -7,6 +7,7 @@ import logging
 import time
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.columns import ColumnTable
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
@@ -60,7 +61,7 @@ class Registry:
             ConfigError: the name is not valid for a queue, or its definition is unreadable or newer than this library.
         """
         check_name("queue", name)
-        table = self._read()
+        table = self._read().table
         record = table.record(name.encode())
         if record is None or record.value is None:
             names = [name for name in map(key_text, table.key_range()) if is_name(name)]
@@ -73,7 +74,7 @@ class Registry:
         Raises:
             ConfigError: ``strict`` is set, and a definition is unreadable.
         """
-        return self._definitions(self._read(), strict=strict)
+        return self._definitions(self._read().table, strict=strict)
 
     def check(self, definition: QueueDefinition) -> bool:
         """Return whether the queue is declared with exactly this definition.
@@ -82,7 +83,7 @@ class Registry:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header.
             ConfigError: it is declared, but its definition is unreadable or newer than this library.
         """
-        return self._matches(self._read(), definition)
+        return self._matches(self._read().table, definition)
 
     def check_may_declare(self, definition: QueueDefinition) -> None:
         """Check that the definition can be written. Creates the registry's topic if necessary.
@@ -113,16 +114,17 @@ class Registry:
             QueueMismatch, ConfigError: as for `check`.
             Unauthorized: this user may not write to the registry's topic.
         """
-        table = self._read()
+        values = self._read()
+        table = values.table
         if self._matches(table, definition):
             return False
         self._create_topic()
         name = definition.name.encode()
         mine = self._append(name, definition.to_json())
-        for record in self._read_to_end(dict(table.positions) or {0: 0}):
+        for record in self._read_to_end(dict(values.progress.positions) or {0: 0}):
             # A write over another definition does not count: its writer is about to notice and restore that definition.
             if record.offset < mine and record.key and (record.value is None or record.key not in table):
-                table.apply(RecordBatch.of([record]))
+                values.apply(RecordBatch.of([record]))
         try:
             return not self._matches(table, definition)
         except LVQError:
@@ -139,7 +141,7 @@ class Registry:
         self._append(name.encode(), None)
         return definition
 
-    def _matches(self, table: LatestValues, definition: QueueDefinition) -> bool:
+    def _matches(self, table: ColumnTable, definition: QueueDefinition) -> bool:
         mine = table.value(definition.name.encode())
         if mine is not None:
             declared = QueueDefinition.from_json(mine, name=definition.name)
@@ -156,7 +158,7 @@ class Registry:
                 )
         return mine is not None
 
-    def _definitions(self, table: LatestValues, *, strict: bool = False) -> list[QueueDefinition]:
+    def _definitions(self, table: ColumnTable, *, strict: bool = False) -> list[QueueDefinition]:
         found: list[QueueDefinition] = []
         left_out: list[ConfigError] = []
         for key in table.key_range():
@@ -204,16 +206,16 @@ class Registry:
             writer.close(0)  # decided by now, or withdrawn as far as possible
 
     def _read(self) -> LatestValues:
-        table = LatestValues(topic=REGISTRY_TOPIC)
+        values = LatestValues(topic=REGISTRY_TOPIC)
         try:
             starts = self._cluster.logs.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:
-            return table
-        table.advance(starts)
-        self._read_to_end(starts, table)
-        return table
+            return values
+        values.progress.advance(starts)
+        self._read_to_end(starts, values)
+        return values
 
-    def _read_to_end(self, positions: dict[int, int], table: LatestValues | None = None) -> list[Record]:
+    def _read_to_end(self, positions: dict[int, int], values: LatestValues | None = None) -> list[Record]:
         ends = self._cluster.logs.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         progress = Progress(positions)
         records: list[Record] = []
@@ -238,8 +240,8 @@ class Registry:
                         raise
                     trouble = error
                     continue
-                if table is not None:
-                    table.apply(fetch.batch)
+                if values is not None:
+                    values.apply(fetch.batch)
                 else:
                     records += fetch.batch
                 progress.advance(fetch.positions)

@@ -58,19 +58,22 @@ class _KeyOrder(list[bytes]):
 
 
 class ColumnTable:
-    """One record per key. The fold decides which record is the newest.
+    """One record per key, written by `LatestValues`, which decides which one is the newest.
+
+    ``index`` maps each key to its slot, in in-place order; ``partition_of`` and ``offsets`` tell where the record of a
+    slot lies in the log.
 
     Not thread-safe.
     """
 
     def __init__(self, *, partitions: int, key_header: str | None) -> None:
         self.partitions = partitions
-        self._key_header = key_header
-        self._index: dict[bytes, int] = {}
+        self.key_header = key_header
+        self.index: dict[bytes, int] = {}
         self._values: list[bytes | None] = []
-        self._offsets = array("q")
+        self.offsets = array("q")
         self._timestamps = array("q")
-        self._partition_of = array("i")
+        self.partition_of = array("i")
         self._flags = bytearray()
         self._own_headers: dict[int, bytes] = {}
         self._shared_flag: int | None = _NO_HEADERS  # the common flag of all slots, if any
@@ -83,26 +86,26 @@ class ColumnTable:
     # ---------------------------------------------------------------- reading
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.index)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._index
+        return key in self.index
 
     def value(self, key: bytes) -> bytes | None:
         """Return the current value of a key, or None if it has none."""
-        slot = self._index.get(key)
+        slot = self.index.get(key)
         return None if slot is None else self._values[slot]
 
     def record(self, key: bytes) -> Record | None:
         """Return the newest record of a key, or None if it has no value."""
-        slot = self._index.get(key)
+        slot = self.index.get(key)
         return None if slot is None else self._record(key, slot)
 
     def _record(self, key: bytes, slot: int) -> Record:
         return _new_record(
             (
-                self._partition_of[slot],
-                self._offsets[slot],
+                self.partition_of[slot],
+                self.offsets[slot],
                 self._timestamps[slot],
                 key,
                 self._values[slot],
@@ -116,8 +119,8 @@ class ColumnTable:
             return ()
         if flag == _OWN_HEADERS:
             return _unpack(self._own_headers[slot])
-        assert self._key_header is not None
-        return ((self._key_header, key),)
+        assert self.key_header is not None
+        return ((self.key_header, key),)
 
     def keys(self, order: Order = "tail") -> Sequence[bytes]:
         """Return all keys in queue order. Across partitions, tail order is by append time.
@@ -138,11 +141,11 @@ class ColumnTable:
         Nothing here looks at all keys at once: one sort of a million keys takes 0.3 s, during which no other thread
         runs.
         """
-        keys, slots = _listed(self._index), _listed(self._index.values())
+        keys, slots = _listed(self.index), _listed(self.index.values())
         if order == "in-place":
             yield keys, slots
             return
-        columns = [self._offsets] if self.partitions == 1 else [self._timestamps, self._partition_of, self._offsets]
+        columns = [self.offsets] if self.partitions == 1 else [self._timestamps, self.partition_of, self.offsets]
         if len(slots) < len(self._values):  # otherwise rows equal slots: the index is in their order
             columns = [array(column.typecode, map(column.__getitem__, slots)) for column in columns]
         for rows in _parts(columns[0]):
@@ -162,8 +165,8 @@ class ColumnTable:
             keys, slots = zip(*some)
             plain = self._shared_flag == _NO_HEADERS
             yield RecordBatch(
-                list(map(self._partition_of.__getitem__, slots)),
-                list(map(self._offsets.__getitem__, slots)),
+                list(map(self.partition_of.__getitem__, slots)),
+                list(map(self.offsets.__getitem__, slots)),
                 list(map(self._timestamps.__getitem__, slots)),
                 list(keys),
                 list(map(self._values.__getitem__, slots)),
@@ -173,7 +176,7 @@ class ColumnTable:
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
         """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
         if self._sorted is None:
-            self._sorted = sorted(self._index)
+            self._sorted = sorted(self.index)
         low = bisect_left(self._sorted, start)
         return self._sorted[low : None if stop is None else bisect_left(self._sorted, stop)]
 
@@ -181,25 +184,29 @@ class ColumnTable:
         """Return a copy that shares only the values."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._index = dict(self._index)
+        twin.index = dict(self.index)
         twin._values = list(self._values)
-        twin._offsets = self._offsets[:]
+        twin.offsets = self.offsets[:]
         twin._timestamps = self._timestamps[:]
-        twin._partition_of = self._partition_of[:]
+        twin.partition_of = self.partition_of[:]
         twin._flags = self._flags[:]
         twin._own_headers = dict(self._own_headers)
         return twin
 
     # ---------------------------------------------------------------- writing
 
+    def grow(self, partitions: int) -> None:
+        """Raise the partition count, on which the tail order depends."""
+        self.partitions, self._line = partitions, None
+
     def slots(self, keys: list[bytes]) -> list[int | None]:
         """Return the slots of these keys; None for a key that is not in the table."""
-        return list(map(self._index.get, keys))
+        return list(map(self.index.get, keys))
 
     def all_slots(self, keys: list[bytes]) -> Sequence[int] | None:
         """Return the slots of these keys if all have one, else None; twice as fast as `slots`."""
         try:
-            slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self._index)  # with a single item it returns no tuple
+            slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self.index)  # with a single item it returns no tuple
             return slots[1:]
         except KeyError:
             return None
@@ -209,7 +216,7 @@ class ColumnTable:
 
         Most batches of a first read are like that. Returns whether the records were added.
         """
-        keys, index, base = columns[2], self._index, len(self._values)
+        keys, index, base = columns[2], self.index, len(self._values)
         if not index.keys().isdisjoint(keys):
             return False
         before = len(index)
@@ -232,7 +239,7 @@ class ColumnTable:
         slots: list[int] = met  # type: ignore[assignment]
         if None in met:
             new = [row for row, slot in enumerate(met) if slot is None]
-            self._index.update(zip([columns[2][row] for row in new], count(len(self._values))))
+            self.index.update(zip([columns[2][row] for row in new], count(len(self._values))))
             self._fill_columns(partition, pick(new, columns))
             columns = pick([row for row, slot in enumerate(met) if slot is not None], columns)
             slots = [slot for slot in met if slot is not None]
@@ -243,7 +250,7 @@ class ColumnTable:
     def lie_in(self, partition: int, slots: Sequence[int]) -> bool:
         """Return whether the records in these slots all belong to that partition."""
         # itemgetter is twice as fast as any loop, but with a single item it returns no tuple.
-        found = itemgetter(0, *slots)(self._partition_of) if slots else ()
+        found = itemgetter(0, *slots)(self.partition_of) if slots else ()
         return found[1:].count(partition) == len(slots)
 
     def _fill_columns(self, partition: int, columns: Columns) -> None:
@@ -251,9 +258,9 @@ class ColumnTable:
         offsets, timestamps, keys, values, headers = columns
         base = len(self._values)
         self._values += values
-        self._offsets.fromlist(offsets)
+        self.offsets.fromlist(offsets)
         self._timestamps.fromlist(timestamps)
-        self._partition_of += array("i", [partition]) * len(keys)
+        self.partition_of += array("i", [partition]) * len(keys)
         flag = _flag_of_all(headers)
         if flag is None:
             self._flags.extend(map(self._flag, count(base), keys, headers))
@@ -267,7 +274,7 @@ class ColumnTable:
 
     def overwrite(self, slots: Sequence[int], columns: Columns) -> None:
         """Write newer records into the existing slots of their keys."""
-        values, offsets, timestamps = self._values, self._offsets, self._timestamps
+        values, offsets, timestamps = self._values, self.offsets, self._timestamps
         self._line = None
         for slot, offset, timestamp, value in zip(slots, columns[0], columns[1], columns[3]):
             values[slot] = value
@@ -286,14 +293,14 @@ class ColumnTable:
             return _NO_HEADERS
         if headers is IMPLIED:
             return _KEY_HEADER
-        if len(headers) == 1 and headers[0][1] == key and headers[0][0] == self._key_header:
+        if len(headers) == 1 and headers[0][1] == key and headers[0][0] == self.key_header:
             return _KEY_HEADER
         self._own_headers[slot] = _pack(headers)
         return _OWN_HEADERS
 
     def remove(self, keys: Iterable[bytes]) -> int:
         """Remove keys, and return how many were there. Their slots stay empty until `_compact`."""
-        pop, values, own = self._index.pop, self._values, self._own_headers
+        pop, values, own = self.index.pop, self._values, self._own_headers
         removed = 0
         for key in keys:
             slot = pop(key, None)
@@ -303,22 +310,22 @@ class ColumnTable:
                 removed += 1
         if removed:
             self._sorted = self._line = None
-            if len(values) > 2 * len(self._index) + 4096:
+            if len(values) > 2 * len(self.index) + 4096:
                 self._compact()
         return removed
 
     def _compact(self) -> None:
         """Close the gaps left by deleted keys."""
-        items = sorted(self._index.items(), key=itemgetter(1))
+        items = sorted(self.index.items(), key=itemgetter(1))
         slots = [slot for _, slot in items]
         own = self._own_headers
         self._own_headers = {new: own[old] for new, old in enumerate(slots) if old in own} if own else {}
         self._values = [self._values[slot] for slot in slots]
-        self._offsets = array("q", map(self._offsets.__getitem__, slots))
+        self.offsets = array("q", map(self.offsets.__getitem__, slots))
         self._timestamps = array("q", map(self._timestamps.__getitem__, slots))
-        self._partition_of = array("i", map(self._partition_of.__getitem__, slots))
+        self.partition_of = array("i", map(self.partition_of.__getitem__, slots))
         self._flags = bytearray(map(self._flags.__getitem__, slots))
-        self._index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps the order of a dict
+        self.index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps the order of a dict
 
 
 def pick(rows: slice | list[int], columns: Columns) -> Columns:

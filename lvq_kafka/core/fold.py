@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, RawHeaders, pick
+from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.progress import Progress
+from lvq_kafka.core.records import Record, RecordBatch
 
 __all__ = ["LatestValues", "Order", "ReaderStats"]
 
@@ -35,20 +35,10 @@ class ReaderStats:
     """Keys found in more than one partition (R14)."""
 
 
-class _Candidate(NamedTuple):
-    """The newest record of a key in one partition.
-
-    Kept for keys that have, or may come to have, records in several partitions (R14).
-    """
-
-    timestamp: int
-    offset: int
-    value: bytes | None
-    headers: RawHeaders
-
-
-class LatestValues(ColumnTable):
+class LatestValues:
     """The newest record of each key of one topic, up to a position in each partition.
+
+    ``table`` holds the records, and ``progress`` the positions.
 
     The position in the log decides which record is newest, not the timestamp (R5). A key with records in several
     partitions still has one current value: the newest by home partition first, then timestamp, partition, offset (R14).
@@ -73,24 +63,17 @@ class LatestValues(ColumnTable):
         topic: str = "",
         tombstone_memory: int = 86_400_000,
     ) -> None:
-        super().__init__(partitions=partitions, key_header=key_header)
-        self.positions: dict[int, int] = {}
+        self.table = ColumnTable(partitions=partitions, key_header=key_header)
+        self.progress = Progress({})
         self.stats = ReaderStats()
         self._topic = topic
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
         self._newest_timestamp = 0
-        self._contested: dict[bytes, dict[int, _Candidate]] = {}
+        # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
+        self._contested: dict[bytes, dict[int, Record]] = {}
         self._prune_at = 1024
         self._all_new = True  # whether the last run had only new keys, so the next one may, too
-
-    def copy(self) -> Self:
-        """Return a copy that shares only the values."""
-        twin = super().copy()
-        twin.positions = dict(self.positions)
-        twin.stats = replace(self.stats)
-        twin._contested = {key: dict(rivals) for key, rivals in self._contested.items()}
-        return twin
 
     @property
     def split_keys(self) -> list[bytes]:
@@ -99,16 +82,6 @@ class LatestValues(ColumnTable):
 
     # ---------------------------------------------------------------- folding
 
-    def advance(self, positions: Mapping[int, int]) -> None:
-        """Move positions past offsets without records.
-
-        These are transaction markers, aborted records and holes.
-        """
-        mine = self.positions
-        for partition, position in positions.items():
-            if position > mine.get(partition, -1):
-                mine[partition] = position
-
     def apply(self, batch: RecordBatch) -> list[bytes]:
         """Fold in a batch, and return the keys it touched. A key may be listed more than once.
 
@@ -116,7 +89,7 @@ class LatestValues(ColumnTable):
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``; nothing is applied.
         """
         keys, headers = batch.keys, batch.headers
-        name = self._key_header
+        name = self.table.key_header
         if name is not None and any(headers):
             if only_key_headers(name, keys, headers):
                 headers = [IMPLIED] * len(keys)  # no other header to look at, row by row
@@ -134,14 +107,37 @@ class LatestValues(ColumnTable):
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count, so keys get new homes; return the keys whose value changed."""
-        self.partitions, self._line = partitions, None
+        self.table.grow(partitions)
         return [key for key in self._contested if self._pick_winner(key)]
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition in offset order; return the keys they touched."""
+        columns = self._drop_unusable(partition, columns)
+        _, timestamps, keys, values, _ = columns
+        if not keys:
+            return keys
+        self._newest_timestamp = max(self._newest_timestamp, timestamps[-1])
+        deletes = not all(values) and None in values
+        if not deletes and self._fold_plain(partition, columns):
+            return keys
+        last = dict(zip(keys, range(len(keys))))
+        if len(last) == len(keys):
+            self._fold_distinct(partition, columns)
+            return keys
+        if deletes and self.table.partitions == 1:
+            last = self._replay(keys, values)
+        else:
+            self._count_conflated(keys, values, last, deletes=deletes)
+        # New keys enter in the order of their first record, as "in-place" shows them; changes are reported in the order
+        # of their last.
+        self._fold_distinct(partition, pick(list(last.values()), columns))
+        return [keys[row] for row in sorted(last.values())]
+
+    def _drop_unusable(self, partition: int, columns: Columns) -> Columns:
+        """Advance past records of one partition; drop those read before, and those without a key."""
         offsets, keys = columns[0], columns[2]
-        position = self.positions.get(partition, 0)
-        self.positions[partition] = max(position, offsets[-1] + 1)
+        position = self.progress.positions.get(partition, 0)
+        self.progress.advance({partition: offsets[-1] + 1})
         if offsets[0] < position:
             fresh = bisect_left(offsets, position)
             self.stats.stale += fresh
@@ -151,29 +147,17 @@ class LatestValues(ColumnTable):
             keyed = [row for row, key in enumerate(keys) if key is not None]  # type: ignore[redundant-expr]
             self.stats.unkeyed += len(keys) - len(keyed)
             columns = pick(keyed, columns)
-            keys = columns[2]
-        if not keys:
-            return []
-        self._newest_timestamp = max(self._newest_timestamp, columns[1][-1])
-        deletes = not all(columns[3]) and None in columns[3]
-        if not deletes and self._fold_plain(partition, columns):
-            return keys
-        last = dict(zip(keys, range(len(keys))))
-        if len(last) == len(keys):
-            self._fold_distinct(partition, columns)
-            return keys
-        if deletes and self.partitions == 1:
-            last = self._replay(keys, columns[3])
-        else:
-            conflated = len(keys) - len(last)
-            if deletes:
-                conflated = sum(v is not None and last[k] != row for row, (k, v) in enumerate(zip(keys, columns[3])))
-            self.stats.added += conflated
-            self.stats.replaced += conflated
-        # New keys enter in the order of their first record, as "in-place" shows them; changes are reported in the order
-        # of their last.
-        self._fold_distinct(partition, pick(list(last.values()), columns))
-        return [keys[row] for row in sorted(last.values())]
+        return columns
+
+    def _count_conflated(
+        self, keys: list[bytes], values: list[bytes | None], last: dict[bytes, int], *, deletes: bool
+    ) -> None:
+        """Count the values that are replaced within their batch, and so never reach the table."""
+        conflated = len(keys) - len(last)
+        if deletes:
+            conflated = sum(v is not None and last[k] != row for row, (k, v) in enumerate(zip(keys, values)))
+        self.stats.added += conflated
+        self.stats.replaced += conflated
 
     def _fold_plain(self, partition: int, columns: Columns) -> bool:
         """Fold records without deletes in bulk, or return False if that is not possible.
@@ -184,16 +168,16 @@ class LatestValues(ColumnTable):
         keys = columns[2]
         if self._contested and not self._contested.keys().isdisjoint(keys):
             return False
-        if self._all_new and self.append_new(partition, columns):
+        if self._all_new and self.table.append_new(partition, columns):
             self.stats.added += len(keys)
             return True
-        known = self.all_slots(keys)
+        known = self.table.all_slots(keys)
         if known is None:
             return self._fold_mixed(partition, columns)
         self._all_new = False
-        if self.partitions > 1 and not self.lie_in(partition, known):
+        if self.table.partitions > 1 and not self.table.lie_in(partition, known):
             return False
-        self.overwrite(known, columns)
+        self.table.overwrite(known, columns)
         self.stats.added += len(keys)
         self.stats.replaced += len(keys)
         return True
@@ -201,17 +185,17 @@ class LatestValues(ColumnTable):
     def _fold_mixed(self, partition: int, columns: Columns) -> bool:
         """Do what `_fold_plain` does, where some keys are new."""
         keys = columns[2]
-        met = self.slots(keys)
+        met = self.table.slots(keys)
         old = [slot for slot in met if slot is not None]
         self._all_new = not old
-        if len(set(keys)) < len(keys) or (self.partitions > 1 and not self.lie_in(partition, old)):
+        if len(set(keys)) < len(keys) or (self.table.partitions > 1 and not self.table.lie_in(partition, old)):
             return False
         self._put_all(partition, columns, met)
         return True
 
     def _replay(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, int]:
         """Return the last row of each key of mixed puts and deletes; count the conflated rows."""
-        stats, index = self.stats, self._index
+        stats, index = self.stats, self.table.index
         puts: dict[bytes, int] = {}
         deletes: dict[bytes, int] = {}
         for row, (key, value) in enumerate(zip(keys, values)):
@@ -223,7 +207,7 @@ class LatestValues(ColumnTable):
                 puts[key] = row
             else:
                 stats.deleted += there
-                self.remove([key])  # at once, so that a later put enters again at the tail
+                self.table.remove([key])  # at once, so that a later put enters again at the tail
                 puts.pop(key, None)
                 deletes[key] = row
         # Subtract what `_fold_distinct` will count again.
@@ -233,23 +217,23 @@ class LatestValues(ColumnTable):
 
     def _fold_distinct(self, partition: int, columns: Columns) -> None:
         """Fold records of one partition with distinct keys."""
-        met = self.slots(columns[2])
-        if self.partitions > 1:
+        met = self.table.slots(columns[2])
+        if self.table.partitions > 1:
             contested = self._contested_keys(partition, columns, met)
             if contested:
                 self._contend(partition, columns, contested)
                 columns = pick([row for row, key in enumerate(columns[2]) if key not in contested], columns)
-                met = self.slots(columns[2])
+                met = self.table.slots(columns[2])
         _, _, keys, values, _ = columns
         if not all(values) and None in values:
-            self.stats.deleted += self.remove(key for key, value in zip(keys, values) if value is None)
+            self.stats.deleted += self.table.remove(key for key, value in zip(keys, values) if value is None)
             columns = pick([row for row, value in enumerate(values) if value is not None], columns)
-            met = self.slots(columns[2])
+            met = self.table.slots(columns[2])
         self._put_all(partition, columns, met)
 
     def _put_all(self, partition: int, columns: Columns, met: list[int | None]) -> None:
         self.stats.added += len(met)
-        self.stats.replaced += self.put(partition, columns, met)
+        self.stats.replaced += self.table.put(partition, columns, met)
 
     # ---------------------------------------------------------------- keys in several partitions (R14)
 
@@ -262,23 +246,22 @@ class LatestValues(ColumnTable):
         contested = self._contested.keys() & keys if self._contested else set()
         if not all(values):
             contested.update(key for key, value in zip(keys, values) if value is None)
-        partition_of = self._partition_of
+        partition_of = self.table.partition_of
         contested.update(key for key, slot in zip(keys, met) if slot is not None and partition_of[slot] != partition)
         return contested
 
     def _contend(self, partition: int, columns: Columns, contested: set[bytes]) -> None:
+        table = self.table
         for offset, timestamp, key, value, headers in zip(*columns):
             if key not in contested:
                 continue
             rivals = self._contested.setdefault(key, {})
-            slot = self._index.get(key)
-            if not rivals and slot is not None:
-                rivals[self._partition_of[slot]] = _Candidate(
-                    self._timestamps[slot], self._offsets[slot], self._values[slot], self._headers(key, slot)
-                )
+            current = None if rivals else table.record(key)
+            if current is not None:
+                rivals[current.partition] = current
             if rivals and partition not in rivals:
                 self.stats.split += len(rivals) == 1
-            rivals[partition] = _Candidate(timestamp, offset, value, headers)
+            rivals[partition] = Record(partition, offset, timestamp, key, value, headers)  # type: ignore[arg-type]
             self._pick_winner(key)
             if len(rivals) == 1 and value is not None:
                 del self._contested[key]
@@ -286,19 +269,20 @@ class LatestValues(ColumnTable):
     def _pick_winner(self, key: bytes) -> bool:
         """Make the winner of a contest the key's current value; return whether anything changed."""
         rivals = self._contested[key]
-        home = home_partition(key, self.partitions) if len(rivals) > 1 else -1
+        home = home_partition(key, self.table.partitions) if len(rivals) > 1 else -1
         partition, best = max(rivals.items(), key=lambda rival: (rival[0] == home, rival[1].timestamp, rival[0]))
-        slot = self._index.get(key)
+        table = self.table
+        slot = table.index.get(key)
         if slot is None:
             if best.value is None:
                 return False
-        elif (self._partition_of[slot], self._offsets[slot]) == (partition, best.offset):
+        elif (table.partition_of[slot], table.offsets[slot]) == (partition, best.offset):
             return False
         if best.value is None:
-            self.stats.deleted += self.remove([key])
+            self.stats.deleted += table.remove([key])
         else:
             if slot is not None:
-                self._partition_of[slot] = partition
+                table.partition_of[slot] = partition
             row: Columns = ([best.offset], [best.timestamp], [key], [best.value], [best.headers])
             self._put_all(partition, row, [slot])
         return True

@@ -1,30 +1,26 @@
-"""The interface that readers need of a store of latest values."""
+"""The interfaces that readers need of a store of latest values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.fold import ReaderStats
+from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import Record, RecordBatch
 
-__all__ = ["ValueStore"]
+__all__ = ["NewestRecords", "ValueStore"]
 
 
-class ValueStore(Protocol):
-    """The newest record of each key of a topic, up to a position in each partition.
+class NewestRecords(Protocol):
+    """The newest record of each key of a topic, to be read.
 
-    `LatestValues`, in memory, is the only implementation. Another one, on disk for example, has to provide only this,
-    and is chosen where the reading thread starts (`lvq_kafka.reading.reader_thread`). A store is used by one thread at
-    a time; its copies may be used by others.
+    `ColumnTable`, in memory, is the only implementation.
     """
 
     partitions: int
     """The topic's partition count."""
-    positions: dict[int, int]
-    """The next offset of each partition: everything below has been applied."""
-    stats: ReaderStats
 
     def __len__(self) -> int: ...
 
@@ -45,18 +41,34 @@ class ValueStore(Protocol):
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
         """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
 
+    def copy(self) -> Self:
+        """Return a copy that records applied later do not change."""
+
+
+class ValueStore(Protocol):
+    """A fold of a topic into a `NewestRecords`, up to a position in each partition.
+
+    `LatestValues`, in memory, is the only implementation. Another one, on disk for example, has to provide only this,
+    and is chosen where the reading thread starts (`lvq_kafka.reading.reader_thread`). A store is used by one thread at
+    a time; copies of its table may be used by others.
+    """
+
+    stats: ReaderStats
+
+    @property
+    def table(self) -> NewestRecords:
+        """The records."""
+
+    @property
+    def progress(self) -> Progress:
+        """The next offset of each partition: everything below has been applied."""
+
     @property
     def split_keys(self) -> list[bytes]:
         """Keys that currently have records in more than one partition (R14)."""
 
-    def copy(self) -> Self:
-        """Return a copy that records applied later do not change."""
-
     def apply(self, batch: RecordBatch) -> list[bytes]:
         """Fold in a batch, and return the keys it touched."""
-
-    def advance(self, positions: Mapping[int, int]) -> None:
-        """Move positions past offsets without records."""
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count. Returns the keys whose current value changed."""

@@ -152,7 +152,7 @@ class Browser(QueueReader[V], Generic[V]):
             self._consumed.refresh()  # consumed, or no longer consumed, since the dump was read
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         with self._follower.locked() as table:
-            self._selection.opened(table.positions)
+            self._selection.opened(table.progress.positions)
         self._watch = Watch(
             self._follower,
             self._codec,
@@ -216,7 +216,7 @@ class Browser(QueueReader[V], Generic[V]):
                         watch.changed(gone)
 
     def _dump_keys(self, table: ValueStore) -> Sequence[bytes]:
-        return table.keys(self._order)
+        return table.table.keys(self._order)
 
     def _to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):

@@ -99,7 +99,7 @@ class FollowerState:
                 return lapse
             table = self.replay.table
             keys = table.apply(fetch.batch)
-            table.advance(fetch.positions)
+            table.progress.advance(fetch.positions)
             self._trouble.pop("reading", None)
             if not self.starting_over:
                 self.notifier.notify(keys)
@@ -117,7 +117,7 @@ class FollowerState:
         """Add partitions, to be read from these starts."""
         with self.notifier.changing(everybody=True):
             keys = self.replay.table.grow(partitions)
-            self.replay.table.advance(added)
+            self.replay.table.progress.advance(added)
             self.replay.absence.track(self.clock(), added)
             if not self.starting_over:
                 self.notifier.notify(keys)
@@ -131,8 +131,10 @@ class FollowerState:
         before, after = self.table, self.replay.table
         self.table, self.topic_id = after, self.replay.described.id
         if before is not after and len(self.notifier):
-            self.notifier.notify([key for key in before.keys("in-place") if key not in after])
-            self.notifier.notify([key for key in after.keys("tail") if after.record(key) != before.record(key)])
+            self.notifier.notify([key for key in before.table.keys("in-place") if key not in after.table])
+            self.notifier.notify(
+                [key for key in after.table.keys("tail") if after.table.record(key) != before.table.record(key)]
+            )
 
     # ---------------------------------------------------------------- topic metadata
 

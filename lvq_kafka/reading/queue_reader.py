@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -16,7 +16,7 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.validation import durations, waiting
-from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.forking import Bound
@@ -133,9 +133,11 @@ class QueueReader(Bound, Generic[V]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._topic}: {self.state}>"
 
-    def _locked(self) -> AbstractContextManager[ValueStore]:
+    @contextmanager
+    def _locked(self) -> Iterator[NewestRecords]:
         self._follower.check()
-        return self._follower.locked()
+        with self._follower.locked() as values:
+            yield values.table
 
     # ---------------------------------------------------------------- status
 
@@ -190,8 +192,9 @@ class QueueReader(Bound, Generic[V]):
 
         Either a writer uses another partitioner, or partitions were added.
         """
-        with self._locked() as table:
-            return [key_text(key) for key in table.split_keys]
+        self._follower.check()
+        with self._follower.locked() as values:
+            return [key_text(key) for key in values.split_keys]
 
 
 class _Hiding:

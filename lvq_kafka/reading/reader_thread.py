@@ -91,8 +91,8 @@ class ReaderThread:
         try:
             if shared.gone is not None or shared.rewinding:
                 self._start_over()
-            elif replay.described.partitions > replay.table.partitions:
-                self._grow(replay.table.partitions, replay.described.partitions)
+            elif replay.described.partitions > replay.table.table.partitions:
+                self._grow(replay.table.table.partitions, replay.described.partitions)
             elif replay.aiming_again:
                 then = shared.clock()
                 shared.aim(then, *self._metadata.ends(stable=True))
@@ -168,7 +168,7 @@ class ReaderThread:
             topic=self._topic,
             tombstone_memory=round(1000 * retention),
         )
-        table.advance(starts)
+        table.progress.advance(starts)
         absence = Absence(retention)
         absence.track(self._shared.clock(), starts)
         self._reader = self._cluster.reader(self._topic, starts)

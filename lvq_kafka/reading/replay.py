@@ -103,13 +103,13 @@ class Replay:
     @property
     def lag(self) -> dict[int, int]:
         """The offsets left to the end of the log, by partition, as of the last look at the topic."""
-        positions = self.table.positions
+        positions = self.table.progress.positions
         return {p: max(0, end - positions.get(p, 0)) for p, end in sorted(self._ends.items())}
 
     @property
     def progress(self) -> tuple[int, int]:
         """Offsets read, and total offsets to read until caught up."""
-        positions, starts = self.table.positions, self._starts
+        positions, starts = self.table.progress.positions, self._starts
         total = sum(max(0, end - starts.get(p, 0)) for p, end in self._targets.items())
         done = sum(
             min(positions.get(p, 0), end) - starts.get(p, 0)
@@ -120,10 +120,10 @@ class Replay:
 
     def reached(self, targets: Mapping[int, int]) -> bool:
         """Return whether each partition has been read up to its target."""
-        return Progress(self.table.positions).reached(targets)
+        return Progress(self.table.progress.positions).reached(targets)
 
     def shortfalls(self, targets: Mapping[int, int] | None = None) -> list[Shortfall]:
         """Return what is missing to a target (default: until caught up), and what blocks it."""
         # A target may lie beyond the end of the log, which is not the fault of a transaction.
         hiding = {p: stable for p, stable in self.stable.items() if stable < self._ends.get(p, stable)}
-        return Progress(self.table.positions).shortfalls(self._targets if targets is None else targets, hiding)
+        return Progress(self.table.progress.positions).shortfalls(self._targets if targets is None else targets, hiding)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
-from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import UnencodableKey
 
@@ -23,7 +23,7 @@ class CurrentValues(Mapping[str, V]):
     _undecodable: Undecodable
     _order: Order
 
-    def _locked(self) -> AbstractContextManager[ValueStore]:
+    def _locked(self) -> AbstractContextManager[NewestRecords]:
         raise NotImplementedError
 
     def __getitem__(self, key: Key) -> V:
@@ -109,7 +109,14 @@ class Snapshot(CurrentValues[V]):
     """
 
     def __init__(
-        self, table: ValueStore, topic: str, topic_id: str, codec: Codec[V], undecodable: Undecodable, order: Order
+        self,
+        table: NewestRecords,
+        offsets: Mapping[int, int],
+        topic: str,
+        topic_id: str,
+        codec: Codec[V],
+        undecodable: Undecodable,
+        order: Order,
     ) -> None:
         self._table = table
         self._topic = topic
@@ -118,9 +125,9 @@ class Snapshot(CurrentValues[V]):
         self._order = order
         self.topic = topic
         self.topic_id = topic_id
-        self.offsets: dict[int, int] = dict(sorted(table.positions.items()))
+        self.offsets: dict[int, int] = dict(sorted(offsets.items()))
 
-    def _locked(self) -> AbstractContextManager[ValueStore]:
+    def _locked(self) -> AbstractContextManager[NewestRecords]:
         return nullcontext(self._table)
 
     def iter_entries(self) -> Iterator[Entry[V]]:

@@ -150,10 +150,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
         It costs a copy of the columns, not of the values.
         """
-        with self._locked() as table:
-            copy = table.copy()
+        self._follower.check()
+        with self._follower.locked() as values:
+            copy, offsets = values.table.copy(), dict(values.progress.positions)
             topic_id = self._follower.topic_id
-        return Snapshot(copy, self._topic, topic_id, self._codec, self._undecodable, self._order)
+        return Snapshot(copy, offsets, self._topic, topic_id, self._codec, self._undecodable, self._order)
 
     async def snapshot_async(self) -> Snapshot[V]:
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
@@ -172,7 +173,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         return Watch(
             follower,
             self._codec,
-            dump=(lambda table: table.keys(order)) if dump else None,
+            dump=(lambda values: values.table.keys(order)) if dump else None,
             raw_on_error=self._undecodable == "raw",
         )
 

@@ -81,7 +81,7 @@ class Watch(Bound, Generic[V]):
         """Return the end of a dump of the current table."""
         follower = self._follower
         missing = follower.blocked if follower.caught_up else follower.shortfalls()
-        return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
+        return EndOfDump(dict(sorted(follower.table.progress.positions.items())), tuple(missing))
 
     def changed(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""
@@ -168,7 +168,7 @@ class Watch(Bound, Generic[V]):
             key = pending.pop()
             if key is None:
                 return None
-            told = to_event(key, table.record(key))
+            told = to_event(key, table.table.record(key))
             if told is None:
                 continue
             if self._end_of_dump is not None:  # keys deleted by now are not part of the dump

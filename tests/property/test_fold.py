@@ -64,11 +64,11 @@ def in_place(log: Sequence[Record]) -> list[bytes]:
     return list(order)
 
 
-def content(table: LatestValues) -> dict[bytes, Record]:
-    return {record.key: record for record in table.records() if record.key is not None}
+def content(latest: LatestValues) -> dict[bytes, Record]:
+    return {record.key: record for record in latest.table.records() if record.key is not None}
 
 
-def feed(data: st.DataObject, table: LatestValues, partition_logs: Sequence[Sequence[Record]]) -> None:
+def feed(data: st.DataObject, latest: LatestValues, partition_logs: Sequence[Sequence[Record]]) -> None:
     """Apply the logs in batches of any size, partitions interleaved at will, reading any part of them again."""
     at = [0] * len(partition_logs)
     pieces = st.lists(st.tuples(st.integers(0, len(partition_logs) - 1), st.integers(1, 8)), min_size=1, max_size=4)
@@ -79,30 +79,32 @@ def feed(data: st.DataObject, table: LatestValues, partition_logs: Sequence[Sequ
         for partition, count in turn:
             batch += partition_logs[partition][at[partition] : at[partition] + count]
             at[partition] += count
-        table.apply(RecordBatch.of(batch))
+        latest.apply(RecordBatch.of(batch))
         if batch and again:
-            table.apply(RecordBatch.of(batch))
-        assert table.stats.added - table.stats.replaced - table.stats.deleted == len(table)
+            latest.apply(RecordBatch.of(batch))
+        assert latest.stats.added - latest.stats.replaced - latest.stats.deleted == len(latest.table)
 
 
 @given(data=st.data(), partition_logs=logs())
 def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_logs: list[list[Record]]) -> None:
-    table = LatestValues(1, key_header="k")
-    feed(data, table, partition_logs)
-    assert content(table) == expected(partition_logs)
-    assert [record.offset for record in table.records()] == sorted(record.offset for record in content(table).values())
-    assert table.keys("in-place") == in_place(partition_logs[0])
+    latest = LatestValues(1, key_header="k")
+    feed(data, latest, partition_logs)
+    assert content(latest) == expected(partition_logs)
+    assert [record.offset for record in latest.table.records()] == sorted(
+        record.offset for record in content(latest).values()
+    )
+    assert latest.table.keys("in-place") == in_place(partition_logs[0])
     if partition_logs[0]:
-        assert table.positions == {0: partition_logs[0][-1].offset + 1}
+        assert latest.progress.positions == {0: partition_logs[0][-1].offset + 1}
 
 
 @given(data=st.data(), partition_logs=logs(partitions=3))
 def test_keys_in_several_partitions_have_one_current_value_whatever_the_order_of_reading(
     data: st.DataObject, partition_logs: list[list[Record]]
 ) -> None:
-    table = LatestValues(3)
-    feed(data, table, partition_logs)
-    assert content(table) == expected(partition_logs)
+    latest = LatestValues(3)
+    feed(data, latest, partition_logs)
+    assert content(latest) == expected(partition_logs)
 
 
 @given(data=st.data(), log=logs())
@@ -119,9 +121,9 @@ def test_the_fold_of_a_log_equals_the_fold_of_any_legal_compaction_of_it(
         or any(other.key == record.key and other.offset < record.offset for other in compacted)
         or data.draw(st.booleans())
     ]
-    table = LatestValues(1)
-    feed(data, table, [compacted])
-    assert content(table) == expected(log)
+    latest = LatestValues(1)
+    feed(data, latest, [compacted])
+    assert content(latest) == expected(log)
 
 
 @given(data=st.data(), partition_logs=logs(partitions=3))
@@ -133,23 +135,23 @@ def test_the_fold_of_several_partitions_equals_that_of_any_compaction_that_keeps
     for log in partition_logs:
         newest = {record.key: record.offset for record in log}
         compacted.append([record for record in log if newest[record.key] == record.offset or data.draw(st.booleans())])
-    table = LatestValues(3)
-    feed(data, table, compacted)
-    assert content(table) == expected(partition_logs)
+    latest = LatestValues(3)
+    feed(data, latest, compacted)
+    assert content(latest) == expected(partition_logs)
 
 
 @given(data=st.data(), partition_logs=logs(partitions=2))
 def test_a_grown_topic_moves_keys_home_without_reading_again(
     data: st.DataObject, partition_logs: list[list[Record]]
 ) -> None:
-    table = LatestValues(1)
-    feed(data, table, partition_logs[:1])
-    table.grow(2)
+    latest = LatestValues(1)
+    feed(data, latest, partition_logs[:1])
+    latest.grow(2)
     for record in partition_logs[1]:
-        table.apply(RecordBatch.of([record]))
+        latest.apply(RecordBatch.of([record]))
     # Deletes that came while there was one partition were not remembered, so nothing contests what came after.
     forgotten = {record.key for record in partition_logs[0] if record.value is None}
-    shown, told = content(table), expected(partition_logs)
+    shown, told = content(latest), expected(partition_logs)
     assert {k: r for k, r in shown.items() if k not in forgotten} == {
         k: r for k, r in told.items() if k not in forgotten
     }
@@ -158,13 +160,13 @@ def test_a_grown_topic_moves_keys_home_without_reading_again(
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=400))
 def test_compaction_of_the_columns_loses_nothing(operations: list[tuple[int, bool]]) -> None:
-    table, model = LatestValues(1), {}
+    latest, model = LatestValues(1), {}
     for offset, (number, keep) in enumerate(operations * 40):
         key = b"%d" % number
         record = Record(0, offset, offset, key, b"v%d" % offset if keep else None, (("own", key),))
-        table.apply(RecordBatch.of([record]))
+        latest.apply(RecordBatch.of([record]))
         if keep:
             model[key] = record
         else:
             model.pop(key, None)
-    assert content(table) == model
+    assert content(latest) == model

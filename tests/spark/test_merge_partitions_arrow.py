@@ -69,7 +69,7 @@ def test_what_is_kept_tells_what_the_whole_log_tells(history: list[list[Record]]
         kept = list(MergePartitions("t", PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))
         rows = [row for batch in kept for row in batch.to_pylist()]
         current = [row for row in rows if row["lvq_role"] == "current"]
-        places = {(record.partition, record.offset) for record in view.records()}
+        places = {(record.partition, record.offset) for record in view.table.records()}
         assert {(row["partition"], row["offset"]) for row in current} == places
         assert len({row["key"] for row in current}) == len(current)
         assert len({(row["key"], row["partition"]) for row in rows}) == len(rows)

@@ -54,7 +54,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     ]
     view = LatestValues(PARTITIONS, tombstone_memory=sys.maxsize)
     view.apply(RecordBatch.of(records))
-    expected = {record.key: (record.value, record.partition, record.offset) for record in view.records()}
+    expected = {record.key: (record.value, record.partition, record.offset) for record in view.table.records()}
     rows = claims(records)
     choose.shuffle(rows)
     frame = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC)

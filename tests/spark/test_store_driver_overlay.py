@@ -114,7 +114,9 @@ def test_an_overlay_tells_what_the_log_tells(history: list[list[Record]], data: 
             view.apply(RecordBatch.of(sorted(r for r in known if r.offset >= start[r.partition])))
             rows = held(store, version)
             current = [row for row in rows if row[ROLE] == "current"]
-            assert {(r["partition"], r["offset"]) for r in current} == {(r.partition, r.offset) for r in view.records()}
+            assert {(r["partition"], r["offset"]) for r in current} == {
+                (r.partition, r.offset) for r in view.table.records()
+            }
             assert (version.rows, version.kept) == (len(current), len(rows) - len(current))
             assert len({row["key"] for row in current}) == len(current)
 

@@ -259,7 +259,7 @@ class TestSharing:
 
         async def dump(view: View[str]) -> Told[str]:
             go_on = Event()
-            table = view._follower.table
+            table = view._follower.table.table
             keys = table.keys
 
             def slow_keys(order: Any) -> Any:

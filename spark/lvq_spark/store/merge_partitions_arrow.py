@@ -76,7 +76,7 @@ class MergePartitions:
         )
         fold = LatestValues(self.partitions, topic=self.topic, tombstone_memory=sys.maxsize)
         fold.apply(RecordBatch.of(sorted(records, key=itemgetter(0, 1))))
-        winners = {(record.partition, record.offset) for record in fold.records()}
+        winners = {(record.partition, record.offset) for record in fold.table.records()}
         return ["current" if place in winners else "rival" for place in zip(partitions, offsets)]
 
 

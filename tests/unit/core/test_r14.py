@@ -17,10 +17,10 @@ from tests.contract.r14 import PARTITIONS, R14Contract, records
 
 
 def folded(batches: list[RecordBatch]) -> Mapping[bytes, bytes]:
-    table = LatestValues(PARTITIONS)
+    latest = LatestValues(PARTITIONS)
     for batch in batches:
-        table.apply(batch)
-    return {record.key: record.value for record in table.records()}  # type: ignore[misc]
+        latest.apply(batch)
+    return {record.key: record.value for record in latest.table.records()}  # type: ignore[misc]
 
 
 class TestFoldAtOnce(R14Contract):
