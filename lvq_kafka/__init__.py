@@ -15,6 +15,7 @@ from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
+from lvq_kafka.core.catch_up import ReaderStatus
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
@@ -66,6 +67,7 @@ __all__ = [
     "QueueDefinition",
     "QueueStats",
     "ReaderStats",
+    "ReaderStatus",
     "Receipt",
     "Reclaim",
     "Repair",

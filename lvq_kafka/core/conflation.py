@@ -22,7 +22,7 @@ class ConflatedKeys:
             them.
     """
 
-    __slots__ = ("_changed", "_line", "_turn", "in_dump")
+    __slots__ = ("__weakref__", "_changed", "_line", "_turn", "in_dump")
 
     def __init__(self, dump: Sequence[bytes] = ()) -> None:
         self.in_dump = bool(dump)

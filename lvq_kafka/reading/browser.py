@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Generic, Self, get_args
+from typing import Generic, Self, TypeVar, get_args
 from weakref import ref
 
 from lvq_kafka.aio import in_thread
@@ -16,7 +16,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import HeaderValue, Key, key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import choice, delays
-from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
     CatchUpTimeout,
@@ -37,6 +37,8 @@ from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Browser"]
+
+E = TypeVar("E")
 
 _SOME = 4096  # keys checked per hold of the lock, about 2 ms
 
@@ -113,7 +115,9 @@ class Browser(QueueReader[V], Generic[V]):
         )
         self._consumed: ConsumedFilter | None = None
         if group is not None:
-            self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits, self._follower, self._learn)
+            self._consumed = ConsumedFilter(
+                cluster, definition, group, on_foreign_commits, self._follower.shared, self._learn
+            )
         self._follow = follow
         self._first: Mapping[int, int] = {}  # offsets below which nothing is selected
         self._since: Mapping[int, int] = {}  # offsets where reading starts
@@ -147,18 +151,19 @@ class Browser(QueueReader[V], Generic[V]):
     def _wait_open(self) -> None:
         if self._watch is not None:
             return
-        self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
+        waiter, shared = self._follower.waiter, self._shared
+        waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         if self._consumed is not None:
             self._consumed.refresh()  # consumed, or no longer consumed, since the dump was read
-            self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
-        with self._follower.locked() as table:
-            self._selection.opened(table.progress.positions)
+            waiter.caught_up(self._catch_up_timeout, or_blocked=True)
+        with shared.lock:
+            self._selection.opened(shared.catch_up.values.progress.positions)
         self._watch = Watch(
             self._follower,
             self._codec,
             dump=self._dump_keys,
             to_event=self._to_event,
-            raw_on_error=self._undecodable == "raw",
+            raw_on_error=self._raw_on_error,
         )
         self._watch.subscribe()
         if self._consumed is not None:
@@ -190,12 +195,16 @@ class Browser(QueueReader[V], Generic[V]):
     def _learn(self, taken_back: bool) -> None:
         """Handle a change in what was consumed. The lock is held."""
         if taken_back:
-            now = self._unread()
-            if any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
-                self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
-                self._follower.rewind(self._since)
-            if self._watch is not None:
-                self._watch.changed(self._dump_keys(self._follower.table))
+            self._show_again()
+
+    def _show_again(self) -> None:
+        """Report all values again, and read those not read before. The lock is held."""
+        now = self._unread()
+        if any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
+            self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
+            self._shared.rewind(self._since)
+        if self._watch is not None:
+            self._watch.report(self._dump_keys(self._shared.catch_up.values.table))
 
     def _refresh_consumed(self, consumed: ConsumedFilter) -> None:
         """Refresh what was consumed, and report values that were returned and are consumed now.
@@ -209,14 +218,14 @@ class Browser(QueueReader[V], Generic[V]):
                 return
             self._news_reported, given = consumed.news, iter(list(self._given))
             while some := list(islice(given, _SOME)):
-                with self._follower.lock:
+                with self._shared.lock:
                     records = [(key, self._given.get(key)) for key in some]
                     gone = [key for key, record in records if record is not None and consumed.done(record)]
                     if gone:
-                        watch.changed(gone)
+                        watch.report(gone)
 
-    def _dump_keys(self, table: ValueStore) -> Sequence[bytes]:
-        return table.table.keys(self._order)
+    def _dump_keys(self, table: NewestRecords) -> Sequence[bytes]:
+        return table.keys(self._order)
 
     def _to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):
@@ -246,14 +255,14 @@ class Browser(QueueReader[V], Generic[V]):
         """
         if self._consumed is None:
             return
-        self._follower.check()
+        self._shared.catch_up.check()
         try:
             self._refresh_consumed(self._consumed)
-            self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
+            self._follower.waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         except Exception as error:  # otherwise consumed values would be shown
             if not (self._stop.is_set() or _passes(error)):
                 self._follower.fail(error)
-            self._follower.check()
+            self._shared.catch_up.check()
             raise
 
     async def refresh_async(self) -> None:
@@ -272,9 +281,7 @@ class Browser(QueueReader[V], Generic[V]):
             DecodeError: the value cannot be decoded; the next call continues after it.
             ReaderFailed: there will be no more events.
         """
-        event = None if self._over else self._opened.poll(timeout)
-        self._over = self._over or (not self._follow and isinstance(event, EndOfDump))
-        return event
+        return None if self._over else self._noted(self._opened.poll(timeout))
 
     def drain(self, timeout: float = 30.0) -> list[Event[V]]:
         """Return everything that was acknowledged before this call and not yet returned.
@@ -287,7 +294,7 @@ class Browser(QueueReader[V], Generic[V]):
         topic_id = self._cluster.topics.describe(self._topic).id  # a recreated topic must be read first
         targets = self._cluster.logs.end_offsets(self._topic, stable=True)
         self.refresh()
-        self._follower.wait_for(targets, timeout, topic_id=topic_id)
+        self._follower.waiter.reached(targets, timeout, topic_id=topic_id)
         return self._opened.drain()
 
     @property
@@ -296,6 +303,11 @@ class Browser(QueueReader[V], Generic[V]):
             self.open()
         assert self._watch is not None
         return self._watch
+
+    def _noted(self, event: E) -> E:
+        """Note whether the iteration ends with this event."""
+        self._over = self._over or (not self._follow and isinstance(event, EndOfDump))
+        return event
 
     def __iter__(self) -> Iterator[Event[V]]:
         return self
@@ -314,9 +326,7 @@ class Browser(QueueReader[V], Generic[V]):
             raise StopAsyncIteration
         if self._watch is None:
             await self.open_async()
-        event = await anext(self._opened)
-        self._over = not self._follow and isinstance(event, EndOfDump)
-        return event
+        return self._noted(await anext(self._opened))
 
 
 def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:

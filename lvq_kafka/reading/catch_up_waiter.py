@@ -5,46 +5,75 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.core.progress import describe
+from lvq_kafka.core.catch_up import AsFarAsAllowed
+from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.validation import waiting
-from lvq_kafka.errors import CatchUpTimeout
+from lvq_kafka.errors import CatchUpTimeout, LVQError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
 
 __all__ = ["CatchUpWaiter", "Limit", "Timeout"]
 
 _PATIENCE = 0.5  # seconds between metadata refreshes while someone waits
-_MARKERS = 0.4  # seconds for a decided transaction's markers to reach all its partitions
 _BRISK = 0.1  # seconds too short for a new record to be superseded, its segment rolled, and compacted away
 
 
 class CatchUpWaiter:
-    """Waits on a `FollowerState`, in threads other than the follower's own.
-
-    See `lvq_kafka.reading.follower.Follower`.
-    """
+    """Waits on a `FollowerState`, in threads other than the follower's own."""
 
     def __init__(self, shared: FollowerState, metadata: MetadataThread) -> None:
         self._shared = shared
         self._metadata = metadata
 
-    def caught_up(self, timeout: Timeout, *, or_blocked: bool) -> None:
-        """See `Follower.wait_caught_up`."""
-        shared = self._shared
-        goal = _AsFarAsAllowed(shared) if or_blocked else lambda: shared.replay.caught_up
-        self._wait(goal, Limit.of(timeout), "catch up", None)
+    def caught_up(self, timeout: Timeout = None, *, or_blocked: bool = False) -> None:
+        """Wait until everything that the log held at the start has been read.
 
-    def barrier(self, timeout: Timeout) -> dict[int, int]:
-        """See `Follower.barrier`."""
-        self._shared.check()
-        limit, following = Limit.of(timeout), self._shared.replay.caught_up
+        With ``or_blocked``, stop at open transactions, and count what was read as complete.
+
+        Raises:
+            CatchUpTimeout: some partitions lack something; it names each of them, and why.
+            Closed, ReaderFailed: as for `CatchUp.check`.
+        """
+        shared, catch_up = self._shared, self._shared.catch_up
+        limit = Limit.of(timeout)
+        if not or_blocked:
+            self._wait(lambda: catch_up.replay.caught_up, limit, "catch up")
+            return
+        goal = AsFarAsAllowed(catch_up)
+        with shared.lock:  # not to be released between the wait and what follows from it
+            self._wait(lambda: goal.reached(shared.clock()), limit, "catch up")
+            if not catch_up.replay.complete:
+                shared.accept()
+
+    def barrier(self, timeout: Timeout = None) -> dict[int, int]:
+        """Wait until everything acknowledged before this call is applied (G7). Return that cut.
+
+        Raises:
+            CatchUpTimeout: some partitions lack something; it names each of them, and why.
+            TopicNotFound: the topic does not exist; the reader's state shows whether it comes back.
+            TransportError: the cluster cannot be asked for the end of the log.
+            Closed, ReaderFailed: as for `CatchUp.check`.
+        """
+        self._shared.catch_up.check()
+        limit, following = Limit.of(timeout), self._following
         topic_id, ends = self._metadata.ends(limit.left)
         self._reach(ends, topic_id, limit, following)
         return ends
 
-    def reached(self, targets: Mapping[int, int], timeout: Timeout, topic_id: str | None) -> None:
-        """See `Follower.wait_for`."""
-        self._reach(targets, topic_id, Limit.of(timeout), self._shared.replay.caught_up)
+    def reached(self, targets: Mapping[int, int], timeout: Timeout = None, *, topic_id: str | None = None) -> None:
+        """Wait until each partition is read up to its offset, replacements included.
+
+        A record below an offset may have been compacted away; then its replacement has been read. ``topic_id`` is the
+        id of the topic that the offsets belong to; None for the one being read.
+
+        Raises:
+            CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as for `barrier`.
+        """
+        self._reach(targets, topic_id, Limit.of(timeout), self._following)
+
+    @property
+    def _following(self) -> bool:
+        return self._shared.catch_up.replay.caught_up
 
     def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit, following: bool) -> None:
         """Wait for a cut through a topic, and for the replacements of records below it.
@@ -58,21 +87,22 @@ class CatchUpWaiter:
             self._wait_for_cut(second, topic_id, limit)
 
     def _wait_for_cut(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit) -> None:
-        shared = self._shared
+        catch_up = self._shared.catch_up
 
         def reached() -> bool:
             # A recreated topic may be longer or shorter than what was read of its predecessor.
-            replay = shared.replay
-            return topic_id in (None, replay.described.id) and not shared.starting_over and replay.reached(targets)
+            replay = catch_up.replay
+            same = topic_id in (None, replay.topic_id) and not catch_up.starting_over
+            return same and replay.values.progress.reached(targets)
 
         self._wait(reached, limit, "reach the end", targets)
 
-    def _wait(self, goal: Callable[[], bool], limit: Limit, aim: str, targets: Mapping[int, int] | None) -> None:
-        shared = self._shared
+    def _wait(self, goal: Callable[[], bool], limit: Limit, aim: str, targets: Mapping[int, int] | None = None) -> None:
+        catch_up, notifier = self._shared.catch_up, self._shared.notifier
         next_look = time.monotonic() + _PATIENCE
-        with shared.notifier.waiting_for(goal) as changed:
+        with self._shared.lock, notifier.waiting_for(goal):
             while True:
-                shared.check()
+                catch_up.check()
                 if goal():
                     return
                 left = limit.left()
@@ -82,48 +112,21 @@ class CatchUpWaiter:
                 if until_look <= 0:
                     self._metadata.refresh_now()  # perhaps the topic itself has changed
                     next_look, until_look = time.monotonic() + _PATIENCE, _PATIENCE
-                changed.wait(until_look if left is None else min(left, until_look))
-            shortfalls = shared.replay.shortfalls(targets)
-            trouble = shared.trouble
+                notifier.changed.wait(until_look if left is None else min(left, until_look))
+            replay, trouble = catch_up.replay, catch_up.trouble
+            shortfalls = replay.shortfalls(replay.targets if targets is None else targets)
+        raise self._timed_out(f"did not {aim} within {limit.timeout or 0:g} s", shortfalls, trouble)
+
+    def _timed_out(self, what: str, shortfalls: list[Shortfall], trouble: LVQError | None) -> CatchUpTimeout:
         reason = str(trouble) if trouble else describe(shortfalls) or "it reads the topic from its start again"
         blocked = any(shortfall.blocked for shortfall in shortfalls)
-        raise CatchUpTimeout(
-            f"The reader of {shared.topic} did not {aim} within {limit.timeout or 0:g} s: {reason}.",
+        return CatchUpTimeout(
+            f"The reader of {self._shared.topic} {what}: {reason}.",
             shortfalls=shortfalls,
             hint="Commit or abort that transaction, or wait for its timeout."
             if blocked
             else "Allow more time, or look at the cluster.",
         )
-
-
-class _AsFarAsAllowed:
-    """The goal of a wait that stops at open transactions.
-
-    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only if it still
-    is after a moment. Everything committed until then is read, for the reason that `Replay` has two targets.
-    """
-
-    def __init__(self, shared: FollowerState) -> None:
-        self._shared = shared
-        self._replay = shared.replay
-        self._blocked_since: float | None = None
-        self._allowed: Mapping[int, int] | None = None
-
-    def __call__(self) -> bool:
-        shared, replay = self._shared, self._shared.replay
-        if shared.rewinding:
-            return False
-        if replay is not self._replay:  # the topic was recreated or truncated
-            self._replay, self._blocked_since, self._allowed = replay, None, None
-        if replay.complete:
-            return True
-        if self._blocked_since is None:
-            self._blocked_since = time.monotonic() if shared.state == "blocked" else None
-        elif self._allowed is None:
-            self._allowed = replay.stable if shared.heard > self._blocked_since + _MARKERS else None
-        if self._allowed is not None and replay.reached(self._allowed):
-            shared.accept_incomplete()
-        return replay.complete
 
 
 class Limit:

@@ -1,121 +1,109 @@
-"""Change notification for a follower: listeners for keys, and waiting threads."""
+"""Change notification for a follower: listeners for keys, and waiting threads and tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Condition, RLock
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from lvq_kafka.core.conflation import ConflatedKeys
 
-__all__ = ["ChangeNotifier", "Subscription"]
-
-
-class Subscription:
-    """The changed keys, conflated, for one listener of a follower.
-
-    The listener is notified as long as it keeps a reference to this object. An abandoned one, after ``break`` out of a
-    loop or a cancelled request, costs nothing more.
-    """
-
-    __slots__ = ("__weakref__", "_notifier", "pending", "wakers")
-
-    def __init__(self, notifier: ChangeNotifier, pending: ConflatedKeys) -> None:
-        self._notifier = notifier
-        self.pending = pending
-        self.wakers: list[Callable[[], None]] = []
-
-    def close(self) -> None:
-        """Stop notifications, and wake the waiters."""
-        self._notifier.unsubscribe(self)
-        self.pending = ConflatedKeys()
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake the event loops that wait for this subscription."""
-        for wake in list(self.wakers):
-            wake()
+__all__ = ["ChangeNotifier"]
 
 
 class ChangeNotifier:
-    """The lock of a follower, and everything that waits for a change of the state it guards.
+    """Passes changes on to listeners and waiters. Call all but `woken` with the lock held.
 
-    Threads wait for ``changed``, which uses the lock; event loops cannot, so a subscription has wakers as well.
+    Threads wait for ``changed``, which uses the lock. Tasks of an event loop cannot; they use `woken`.
+
+    A listener owns its pending keys, and gets what changes as long as it keeps a reference to them. An abandoned one,
+    after ``break`` out of a loop or a cancelled request, costs nothing more.
+
+    Args:
+        lock: guards the state whose changes are passed on.
     """
 
-    def __init__(self) -> None:
-        self._set_lock()
-        self._subscriptions: dict[int, ref[Subscription]] = {}  # by id, which may be reused after the end
+    def __init__(self, lock: RLock) -> None:
+        self.changed = Condition(lock)
+        self._listeners: dict[int, ref[ConflatedKeys]] = {}  # by id, which may be reused after the end
         self._goals: list[Callable[[], bool]] = []
+        self._woken: WeakKeyDictionary[asyncio.Event, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
-    def left_behind(self) -> None:
-        """Replace the lock in a forked child: its holder is not there to release it."""
-        self._set_lock()
+    def left_behind(self, lock: RLock) -> None:
+        """Use another lock in a forked child: the holder of the old one does not exist there."""
+        self.changed = Condition(lock)
 
-    def _set_lock(self) -> None:
-        self.lock = RLock()
-        """The bare lock: a `Condition` would acquire it through a Python function."""
-        self.changed = Condition(self.lock)
+    # ---------------------------------------------------------------- listening
 
-    @contextmanager
-    def changing(self, *, everybody: bool = False) -> Iterator[None]:
-        """Hold the lock for a change, then wake listeners and waiters if it concerns them.
+    def subscribe(self, pending: ConflatedKeys) -> None:
+        """Add every key that changes from now on to ``pending``."""
+        self._listeners[id(pending)] = ref(pending)
 
-        It does if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up takes the
-        interpreter from the reading thread; ``everybody`` overrides that.
-        """
-        with self.changed:
-            yield
-            listening = self._listening()
-            if everybody or listening or any(reached() for reached in self._goals):
-                self.changed.notify_all()
-        for subscription in listening:
-            subscription.wake()
-
-    @contextmanager
-    def waiting_for(self, goal: Callable[[], bool]) -> Iterator[Condition]:
-        """Hold the lock, and get woken by a change that reaches the goal.
-
-        The goal is evaluated under the lock.
-        """
-        with self.changed:
-            self._goals.append(goal)
-            try:
-                yield self.changed
-            finally:
-                self._goals.remove(goal)
-
-    # ---------------------------------------------------------------- keys (call with the lock held)
+    def unsubscribe(self, pending: ConflatedKeys) -> None:
+        """Stop adding to ``pending``."""
+        self._listeners.pop(id(pending), None)
 
     def __len__(self) -> int:
         """Return the number of listeners for keys."""
         return len(self._listening())
 
-    def notify(self, keys: Sequence[bytes]) -> None:
-        """Notify the listeners that these keys have changed."""
-        for subscription in self._listening():
-            subscription.pending.changed(keys)
-
-    def subscribe(self, dump: Sequence[bytes]) -> Subscription:
-        """Report these keys, then every key that changes from now on."""
-        subscription = Subscription(self, ConflatedKeys(dump))
-        self._subscriptions[id(subscription)] = ref(subscription)
-        return subscription
-
-    def unsubscribe(self, subscription: Subscription) -> None:
-        """Stop notifying a subscription. Takes the lock."""
-        with self.changed:
-            self._subscriptions.pop(id(subscription), None)
-            self.changed.notify_all()
-
-    def _listening(self) -> list[Subscription]:
-        """Return the live subscriptions, and drop the abandoned ones.
+    def _listening(self) -> list[ConflatedKeys]:
+        """Return the pending keys of the live listeners, and drop the abandoned ones.
 
         A finalizer could not drop them, since it must not take the lock.
         """
-        found = [(number, known()) for number, known in list(self._subscriptions.items())]
-        for number, subscription in found:
-            if subscription is None:
-                self._subscriptions.pop(number, None)
-        return [subscription for _, subscription in found if subscription is not None]
+        found = [(number, known()) for number, known in list(self._listeners.items())]
+        for number, pending in found:
+            if pending is None:
+                self._listeners.pop(number, None)
+        return [pending for _, pending in found if pending is not None]
+
+    # ---------------------------------------------------------------- waiting
+
+    @contextmanager
+    def waiting_for(self, goal: Callable[[], bool]) -> Iterator[None]:
+        """Have ``changed`` notified of a change that reaches the goal.
+
+        The goal is evaluated under the lock.
+        """
+        self._goals.append(goal)
+        try:
+            yield
+        finally:
+            self._goals.remove(goal)
+
+    @contextmanager
+    def woken(self) -> Iterator[asyncio.Event]:
+        """Yield an event of the running loop that is set by every change.
+
+        It is known here by a weak reference only: a task that waits for it and is dropped is collected with its watch.
+        """
+        event = asyncio.Event()
+        with self.changed:
+            self._woken[event] = asyncio.get_running_loop()
+        try:
+            yield event
+        finally:
+            with self.changed:
+                self._woken.pop(event, None)
+
+    # ---------------------------------------------------------------- changes
+
+    def notify(self, keys: Iterable[bytes] = (), *, everybody: bool = False) -> None:
+        """Pass on the keys that have changed, and wake those concerned.
+
+        They are if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up takes the
+        interpreter from the reading thread; ``everybody`` overrides that.
+        """
+        listening = self._listening()
+        if listening:
+            keys = list(keys)
+            for pending in listening:
+                pending.changed(keys)
+        if everybody or listening or any(reached() for reached in self._goals):
+            self.changed.notify_all()
+            for event, loop in list(self._woken.items()):
+                with suppress(RuntimeError):  # the loop is already closed: no one is waiting
+                    loop.call_soon_threadsafe(event.set)

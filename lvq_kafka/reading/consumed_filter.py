@@ -11,7 +11,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends
-from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.follower_state import FollowerState
 
 __all__ = ["ConsumedFilter"]
 
@@ -26,7 +26,7 @@ class ConsumedFilter:
         definition: the queue.
         group: its consumer group.
         on_foreign_commits: what to do about a commit that carries nothing but its offset.
-        follower: the reader of the queue.
+        shared: the state of its reader.
         on_news: called with the lock held when a refresh finds a change; with True if something is no longer done, as
             after a reset.
     """
@@ -37,7 +37,7 @@ class ConsumedFilter:
         definition: QueueDefinition,
         group: str,
         on_foreign_commits: OnForeignCommits,
-        follower: Follower,
+        shared: FollowerState,
         on_news: Callable[[bool], None],
     ) -> None:
         self.as_of = 0.0
@@ -49,7 +49,7 @@ class ConsumedFilter:
         self._topic = definition.topic
         self._group = group
         self._on_foreign_commits = on_foreign_commits
-        self._follower = follower
+        self._shared = shared
         self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
         self._refreshes = 0  # completed
@@ -109,7 +109,7 @@ class ConsumedFilter:
 
         Returns False in that case, since the other result may be newer.
         """
-        with self._follower.changed:
+        with self._shared.lock:
             if self._refreshes != others:
                 return False
             self._refreshes += 1

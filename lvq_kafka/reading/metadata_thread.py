@@ -8,6 +8,7 @@ from threading import Event
 from typing import TypeVar
 
 from lvq_kafka.cluster import Cluster, TopicDescription
+from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
@@ -54,9 +55,9 @@ class MetadataThread:
         while True:
             self._due.wait(min(self._interval, max(_LEAST, self._retention / _LOOKS)))
             self._due.clear()  # before checking for a stop, or the signal could be lost
-            if shared.closed or shared.failure is not None:
+            if shared.over:
                 return
-            topic_id = shared.replay.described.id
+            topic_id = shared.catch_up.replay.topic_id
             try:
                 self._refresh()
             except TopicNotFound as error:
@@ -64,7 +65,7 @@ class MetadataThread:
             except TransportError as error:
                 if not error.retriable:
                     raise
-                shared.lost_touch("looking", error)
+                shared.lost_touch(Trouble.NO_METADATA, error)
 
     def retention(self, *, insist: bool = False) -> float:
         """Ask for how many seconds the topic keeps deletes. See `ask_delete_retention`."""
@@ -115,13 +116,14 @@ class MetadataThread:
         If the topic id is the same before and after the request, the answer belongs to that topic. The partition count
         is already known, so this takes no extra request.
         """
-        known = self._shared.replay.described
+        replay = self._shared.catch_up.replay
+        topic_id, partitions = replay.topic_id, replay.partitions
         while True:
-            answer = question(known.partitions)
+            answer = question(partitions)
             described = self._cluster.topics.describe(self._topic, timeout=timeout())
-            if described.id != known.id:
+            if described.id != topic_id:
                 news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
-                self._shared.lose(news, known.id)
-            elif described.partitions == known.partitions:
+                self._shared.lose(news, topic_id)
+            elif described.partitions == partitions:
                 return described, answer
-            known = described
+            topic_id, partitions = described.id, described.partitions

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.core.catch_up import ReaderStatus, State
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.validation import durations, waiting
-from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.forking import Bound
-from lvq_kafka.reading.follower import Follower, State
+from lvq_kafka.reading.follower import Follower
 
 __all__ = ["QueueReader"]
 
@@ -52,7 +51,7 @@ class QueueReader(Bound, Generic[V]):
         self._topic = definition.topic
         self._codec = codec
         self._order = definition.order
-        self._undecodable = undecodable
+        self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         self._hiding = _Hiding(definition.topic, codec)
         self._follower = Follower(
@@ -62,6 +61,7 @@ class QueueReader(Bound, Generic[V]):
             screen=self._hiding if undecodable == "skip" else None,
             metadata_interval=metadata_interval,
         )
+        self._shared = self._follower.shared
 
     # ---------------------------------------------------------------- lifecycle
 
@@ -133,23 +133,47 @@ class QueueReader(Bound, Generic[V]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._topic}: {self.state}>"
 
-    @contextmanager
-    def _locked(self) -> Iterator[NewestRecords]:
-        self._follower.check()
-        with self._follower.locked() as values:
-            yield values.table
-
     # ---------------------------------------------------------------- status
 
     @property
+    def status(self) -> ReaderStatus:
+        """The status of the reader. The properties below are its parts, each as of its own moment."""
+        return self._shared.catch_up.status(self._shared.clock())
+
+    @property
     def state(self) -> State:
-        """The state of the reader; see `lvq_kafka.reading.follower.State`."""
-        return self._follower.state
+        """The state of the reader; see `lvq_kafka.core.catch_up.State`."""
+        return self._shared.catch_up.state(self._shared.clock())
 
     @property
     def failure(self) -> Exception | None:
         """The error that made the reader fail, or None."""
-        return self._follower.failure
+        return self.status.failure
+
+    @property
+    def lag(self) -> int:
+        """The offsets left to the end of the log, as of the last look at the topic."""
+        return self.status.lag
+
+    @property
+    def lag_by_partition(self) -> dict[int, int]:
+        """The `lag` of each partition."""
+        return self.status.lag_by_partition
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Offsets read, and total offsets to read until caught up."""
+        return self.status.progress
+
+    @property
+    def blocked_by(self) -> list[Shortfall]:
+        """The partitions where an open transaction hides records, as of the last look."""
+        return self.status.blocked_by
+
+    @property
+    def silence(self) -> float:
+        """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
+        return self.status.silence
 
     @property
     def skipped(self) -> int:
@@ -157,34 +181,9 @@ class QueueReader(Bound, Generic[V]):
         return self._hiding.skipped
 
     @property
-    def lag(self) -> int:
-        """The offsets left to the end of the log, as of the last look at the topic."""
-        return sum(self._follower.lag.values())
-
-    @property
-    def lag_by_partition(self) -> dict[int, int]:
-        """The `lag` of each partition."""
-        return self._follower.lag
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Offsets read, and total offsets to read until caught up."""
-        return self._follower.progress
-
-    @property
-    def blocked_by(self) -> list[Shortfall]:
-        """The partitions where an open transaction hides records, as of the last look."""
-        return self._follower.blocked
-
-    @property
-    def silence(self) -> float:
-        """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
-        return self._follower.silence
-
-    @property
     def stats(self) -> ReaderStats:
         """Statistics on everything that the reader has seen so far."""
-        return self._follower.table.stats
+        return self._shared.catch_up.values.stats
 
     @property
     def split_keys(self) -> list[str]:
@@ -192,9 +191,9 @@ class QueueReader(Bound, Generic[V]):
 
         Either a writer uses another partitioner, or partitions were added.
         """
-        self._follower.check()
-        with self._follower.locked() as values:
-            return [key_text(key) for key in values.split_keys]
+        with self._shared.lock:
+            self._shared.catch_up.check()
+            return [key_text(key) for key in self._shared.catch_up.values.split_keys]
 
 
 class _Hiding:

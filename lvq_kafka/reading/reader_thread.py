@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 
 from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
 from lvq_kafka.core.absence import Absence, Lapse
+from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.replay import ReadStage, Replay
 from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
-from lvq_kafka.reading.replay import Replay
 
 __all__ = ["ReaderThread", "Screen", "Since"]
 
@@ -66,7 +66,7 @@ class ReaderThread:
         """
         described = self._cluster.topics.describe(self._topic)
         if self._since is not None:
-            self._shared.since = self._since(self._cluster, self._topic)
+            self._shared.rewind(self._since(self._cluster, self._topic))
         self._start_reading(described)
         self._since = None  # used up; keeping it would keep its browser alive
 
@@ -74,7 +74,7 @@ class ReaderThread:
         """Read until the follower is closed or has failed: the body of the thread."""
         shared = self._shared
         try:
-            while not shared.closed and shared.failure is None:
+            while not shared.over:
                 self._step()
         finally:
             self._reader.close()
@@ -87,13 +87,14 @@ class ReaderThread:
                 )
 
     def _step(self) -> None:
-        shared, replay = self._shared, self._shared.replay
+        shared, catch_up = self._shared, self._shared.catch_up
+        replay = catch_up.replay
         try:
-            if shared.gone is not None or shared.rewinding:
+            if catch_up.gone is not None or catch_up.rewinding:
                 self._start_over()
-            elif replay.described.partitions > replay.table.table.partitions:
-                self._grow(replay.table.table.partitions, replay.described.partitions)
-            elif replay.aiming_again:
+            elif replay.partitions > replay.values.table.partitions:
+                self._grow(replay.values.table.partitions, replay.partitions)
+            elif replay.stage is ReadStage.BETWEEN_TARGETS:
                 then = shared.clock()
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
@@ -101,11 +102,11 @@ class ReaderThread:
                 if fetch.positions:
                     self.apply(fetch)
         except (TopicNotFound, DataLoss) as error:
-            shared.lose(error, replay.described.id)
+            shared.lose(error, replay.topic_id)
         except TransportError as error:
             if not error.retriable:
                 raise
-            shared.lost_touch("reading", error)
+            shared.lost_touch(Trouble.NO_ANSWER, error)
             shared.stop.wait(_POLL)
 
     def apply(self, fetch: Fetch) -> None:
@@ -123,11 +124,11 @@ class ReaderThread:
         The fetch is kept meanwhile, since nothing reads it a second time.
         """
         shared = self._shared
-        while shared.outdated and not shared.closed:
+        while shared.outdated and not shared.catch_up.closed:
             try:
                 shared.asked(self._metadata.retention(insist=True))
             except TransportError as error:
-                shared.lost_touch("reading", error)
+                shared.lost_touch(Trouble.NO_ANSWER, error)
                 shared.stop.wait(_POLL)
 
     def _start_over_after(self, lapse: Lapse) -> None:
@@ -137,7 +138,7 @@ class ReaderThread:
         """
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain < _ATTEMPTS:
-            self._shared.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._shared.replay.described.id)
+            self._shared.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._shared.catch_up.replay.topic_id)
         else:
             self._shared.fail(
                 DataLoss(
@@ -150,8 +151,8 @@ class ReaderThread:
     # ---------------------------------------------------------------- starting, growing, starting over
 
     def _start_reading(self, described: TopicDescription) -> None:
-        """Start with an empty table, all partitions, and the current log end as the target."""
-        since = self._shared.since
+        """Start with no values, all partitions, and the current log end as the target."""
+        since = self._shared.catch_up.since
         retention = self._metadata.retention()
         starts = dict(self._cluster.logs.start_offsets(self._topic))
         # Ends before stable ends: in this order, a partition without transactions never looks blocked.
@@ -161,18 +162,29 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
-        table = LatestValues(
+        values = LatestValues(
             described.partitions,
             key_header=self._definition.key_header,
             key_mismatch=self._definition.key_mismatch,
             topic=self._topic,
             tombstone_memory=round(1000 * retention),
         )
-        table.progress.advance(starts)
+        values.progress.advance(starts)
         absence = Absence(retention)
         absence.track(self._shared.clock(), starts)
         self._reader = self._cluster.reader(self._topic, starts)
-        self._shared.start_reading(Replay(described, table, since, starts, ends, stable, absence))
+        self._shared.start_reading(
+            Replay(
+                topic_id=described.id,
+                partitions=described.partitions,
+                values=values,
+                since=since,
+                starts=starts,
+                ends=ends,
+                stable=stable,
+                absence=absence,
+            )
+        )
 
     def _grow(self, before: int, now: int) -> None:
         starts = self._cluster.logs.start_offsets(self._topic)
@@ -187,12 +199,12 @@ class ReaderThread:
         Either records that were read or due next are no longer in the log (R18), or reading started too late in the
         log.
         """
-        shared = self._shared
+        shared, catch_up = self._shared, self._shared.catch_up
         try:
             described = self._cluster.topics.describe(self._topic)
         except TopicNotFound as gone:
-            shared.lose(gone, shared.replay.described.id)
-            if time.monotonic() - shared.gone_since < _ABSENCE:
+            shared.lose(gone, catch_up.replay.topic_id)
+            if shared.clock() - catch_up.gone_since < _ABSENCE:
                 shared.stop.wait(_POLL)
                 return
             raise TopicRecreated(
@@ -200,11 +212,11 @@ class ReaderThread:
                 topic=self._topic,
                 hint="Declare the queue again and open a new reader.",
             ) from gone
-        if shared.gone is not None:
-            logger.warning("reading %s from its start again: %s", self._topic, shared.gone)
+        if catch_up.gone is not None:
+            logger.warning("reading %s from its start again: %s", self._topic, catch_up.gone)
         else:
             logger.info("reading %s again, from further back", self._topic)
-        if described.id != shared.replay.described.id:
-            shared.since = {}
+        if described.id != catch_up.replay.topic_id:
+            shared.rewind({})
         self._reader.close()
         self._start_reading(described)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
-from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
+from lvq_kafka.core.records import Record
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import UnencodableKey
@@ -15,16 +17,33 @@ from lvq_kafka.errors import UnencodableKey
 __all__ = ["CurrentValues", "Snapshot"]
 
 
+class TableSource(Protocol):
+    """Where decoded reads get their table."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """To be held from `current` to the last use of the table."""
+
+    def current(self) -> NewestRecords:
+        """Return the table, or raise if it cannot be trusted any longer."""
+
+
 class CurrentValues(Mapping[str, V]):
     """Decoded reads of a table. Keys may be given as text, bytes, int or bool (R2)."""
 
+    _source: TableSource
     _topic: str
     _codec: Codec[V]
-    _undecodable: Undecodable
+    _raw_on_error: bool
     _order: Order
 
-    def _locked(self) -> AbstractContextManager[NewestRecords]:
-        raise NotImplementedError
+    def _find(self, key: Key) -> Record:
+        source = self._source
+        with source.lock:
+            record = source.current().record(encode_key(key))
+        if record is None:
+            raise KeyError(key)
+        return record
 
     def __getitem__(self, key: Key) -> V:
         """Return the current value of a key.
@@ -33,24 +52,29 @@ class CurrentValues(Mapping[str, V]):
             KeyError: the key has no value.
             DecodeError: the codec cannot decode the value, and the policy is ``"raise"``.
         """
-        return self.entry(key).value
+        partition, offset, _, _, data, headers = self._find(key)
+        assert data is not None
+        at = (self._topic, partition, offset)
+        return self._codec.decode_at(data, at, headers=headers, raw_on_error=self._raw_on_error)
 
     def __contains__(self, key: object) -> bool:
         """Return whether a key has a value; False for anything that cannot be a key."""
-        with self._locked() as table:
+        source = self._source
+        with source.lock:
+            table = source.current()
             try:
                 return encode_key(key) in table
             except UnencodableKey:
                 return False
 
     def __len__(self) -> int:
-        with self._locked() as table:
-            return len(table)
+        with self._source.lock:
+            return len(self._source.current())
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the current keys, in queue order."""
-        with self._locked() as table:
-            keys = table.keys(self._order)
+        with self._source.lock:
+            keys = self._source.current().keys(self._order)
         return map(key_text, keys)
 
     # Mappings that change over time are equal only if they are identical.
@@ -63,17 +87,13 @@ class CurrentValues(Mapping[str, V]):
         Raises:
             KeyError, DecodeError: as for ``view[key]``.
         """
-        with self._locked() as table:
-            record = table.record(encode_key(key))
-        if record is None:
-            raise KeyError(key)
-        return to_entry(record, self._topic, self._codec, raw_on_error=self._undecodable == "raw")
+        return to_entry(self._find(key), self._topic, self._codec, raw_on_error=self._raw_on_error)
 
     def entries(self) -> list[Entry[V]]:
         """Return all current entries, in queue order."""
-        with self._locked() as table:
-            records = list(table.records(self._order))
-        raw = self._undecodable == "raw"
+        with self._source.lock:
+            records = list(self._source.current().records(self._order))
+        raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
 
     def prefix(self, start: Key) -> list[Entry[V]]:
@@ -86,9 +106,10 @@ class CurrentValues(Mapping[str, V]):
         return self._range(encode_key(start), None if stop is None else encode_key(stop))
 
     def _range(self, start: bytes, stop: bytes | None) -> list[Entry[V]]:
-        with self._locked() as table:
+        with self._source.lock:
+            table = self._source.current()
             records = [table.record(key) for key in table.key_range(start, stop)]
-        raw = self._undecodable == "raw"
+        raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records if record]
 
 
@@ -96,6 +117,18 @@ def _after_prefix(prefix: bytes) -> bytes | None:
     """Return the first key after all keys with the prefix; None if there is no such bound."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+class _Frozen:
+    """A table that no one changes."""
+
+    lock = nullcontext()
+
+    def __init__(self, table: NewestRecords) -> None:
+        self._table = table
+
+    def current(self) -> NewestRecords:
+        return self._table
 
 
 class Snapshot(CurrentValues[V]):
@@ -115,20 +148,18 @@ class Snapshot(CurrentValues[V]):
         topic: str,
         topic_id: str,
         codec: Codec[V],
-        undecodable: Undecodable,
+        *,
+        raw_on_error: bool,
         order: Order,
     ) -> None:
-        self._table = table
+        self._source = _Frozen(table)
         self._topic = topic
         self._codec = codec
-        self._undecodable = undecodable
+        self._raw_on_error = raw_on_error
         self._order = order
         self.topic = topic
         self.topic_id = topic_id
         self.offsets: dict[int, int] = dict(sorted(offsets.items()))
-
-    def _locked(self) -> AbstractContextManager[NewestRecords]:
-        return nullcontext(self._table)
 
     def iter_entries(self) -> Iterator[Entry[V]]:
         """Yield the entries of `entries` one by one: a million of them need no extra memory.
@@ -136,9 +167,8 @@ class Snapshot(CurrentValues[V]):
         Raises:
             DecodeError: as for `entries`.
         """
-        raw = self._undecodable == "raw"
-        for record in self._table.records(self._order):
-            yield to_entry(record, self._topic, self._codec, raw_on_error=raw)
+        for record in self._source.current().records(self._order):
+            yield to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.topic} at {self.offsets}: {len(self)} keys>"

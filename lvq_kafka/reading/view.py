@@ -69,6 +69,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
         )
+        self._source = self._shared
         self._callbacks: list[Watch[V]] = []
 
     def _wait_open(self) -> None:
@@ -89,11 +90,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             CatchUpTimeout: some partitions lack something; it names each of them, and what blocks it.
             ReaderFailed, Closed: the view no longer follows the queue.
         """
-        self._follower.wait_caught_up(timeout)
+        self._follower.waiter.caught_up(timeout)
 
     async def wait_caught_up_async(self, timeout: float | None = None) -> None:
         """Like `wait_caught_up`, for asyncio."""
-        await _awaited(self._follower.wait_caught_up, timeout)
+        await _awaited(self._follower.waiter.caught_up, timeout)
 
     def barrier(self, timeout: float | None = 30.0) -> dict[int, int]:
         """Wait until everything acknowledged before this call, by anyone, is visible here (G7).
@@ -106,11 +107,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             TransportError: the cluster cannot be asked for the end of the log.
             ReaderFailed, Closed: the view no longer follows the queue.
         """
-        return self._follower.barrier(timeout)
+        return self._follower.waiter.barrier(timeout)
 
     async def barrier_async(self, timeout: float | None = 30.0) -> dict[int, int]:
         """Like `barrier`, for asyncio."""
-        return await _awaited(self._follower.barrier, timeout)
+        return await _awaited(self._follower.waiter.barrier, timeout)
 
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
@@ -139,9 +140,9 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         if position.topic != self._topic:
             raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
         if position.offset < 0:
-            self._follower.barrier(timeout)  # stored at an unknown offset: wait for everything
+            self._follower.waiter.barrier(timeout)  # stored at an unknown offset: wait for everything
             return
-        self._follower.wait_for({position.partition: position.offset + 1}, timeout)
+        self._follower.waiter.reached({position.partition: position.offset + 1}, timeout)
 
     # ---------------------------------------------------------------- reading
 
@@ -150,11 +151,19 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
         It costs a copy of the columns, not of the values.
         """
-        self._follower.check()
-        with self._follower.locked() as values:
-            copy, offsets = values.table.copy(), dict(values.progress.positions)
-            topic_id = self._follower.topic_id
-        return Snapshot(copy, offsets, self._topic, topic_id, self._codec, self._undecodable, self._order)
+        catch_up = self._shared.catch_up
+        with self._shared.lock:
+            copy = self._shared.current().copy()
+            offsets, topic_id = dict(catch_up.values.progress.positions), catch_up.topic_id
+        return Snapshot(
+            copy,
+            offsets,
+            self._topic,
+            topic_id,
+            self._codec,
+            raw_on_error=self._raw_on_error,
+            order=self._order,
+        )
 
     async def snapshot_async(self) -> Snapshot[V]:
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
@@ -167,14 +176,13 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
         """
-        follower = self._follower
-        follower.check()
+        self._shared.catch_up.check()
         order = self._order
         return Watch(
-            follower,
+            self._follower,
             self._codec,
-            dump=(lambda values: values.table.keys(order)) if dump else None,
-            raw_on_error=self._undecodable == "raw",
+            dump=(lambda table: table.keys(order)) if dump else None,
+            raw_on_error=self._raw_on_error,
         )
 
     def on_change(self, callback: Callable[[Event[V]], object]) -> Callable[[], None]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self
 
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.conflation import ConflatedKeys
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import waiting
-from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
 from lvq_kafka.errors import Closed
 from lvq_kafka.forking import Bound
-from lvq_kafka.reading.follower import Follower, Subscription
+from lvq_kafka.reading.follower import Follower
 
 __all__ = ["Watch"]
 
@@ -49,11 +48,12 @@ class Watch(Bound, Generic[V]):
         follower: Follower,
         codec: Codec[V],
         *,
-        dump: Callable[[ValueStore], Sequence[bytes]] | None = None,
+        dump: Callable[[NewestRecords], Sequence[bytes]] | None = None,
         to_event: ToEvent | None = None,
         raw_on_error: bool = False,
     ) -> None:
-        self._follower = follower
+        self._follower = follower  # which is closed when no one refers to it
+        self._shared = follower.shared
         self._topic = follower.topic
         self._codec = codec
         self._raw_on_error = raw_on_error
@@ -63,38 +63,46 @@ class Watch(Bound, Generic[V]):
         self._in_dump = dump is not None
         self._end_of_dump: EndOfDump | None = None
         self._given: set[bytes] = set()  # in a dump whose end is still unknown
-        self._subscription = None if self._in_dump else follower.subscribe()
+        self._pending: ConflatedKeys | None = None
         self._share = Share()
+        if not self._in_dump:
+            self.subscribe()
 
     def subscribe(self) -> None:
         """Take the current keys for the dump, unless already done. Slow for very many keys."""
-        self._subscribe()
+        with self._shared.lock:
+            self._subscribe()
 
-    def _subscribe(self) -> Subscription:
-        with self._follower.changed:  # dump and offsets reflect the same moment
-            if self._subscription is None:
-                self._subscription = self._follower.subscribe(self._dump)
-                self._end_of_dump = self._cut() if self._follower.complete else None
-            return self._subscription
+    def _subscribe(self) -> ConflatedKeys:
+        """Return the pending keys. The lock is held, so dump and offsets reflect the same moment."""
+        if self._pending is None:
+            catch_up = self._shared.catch_up
+            self._pending = ConflatedKeys(() if self._dump is None else self._dump(catch_up.values.table))
+            self._shared.notifier.subscribe(self._pending)
+            if self._in_dump and catch_up.replay.complete:
+                self._end_of_dump = self._cut()
+        return self._pending
 
     def _cut(self) -> EndOfDump:
         """Return the end of a dump of the current table."""
-        follower = self._follower
-        missing = follower.blocked if follower.caught_up else follower.shortfalls()
-        return EndOfDump(dict(sorted(follower.table.progress.positions.items())), tuple(missing))
+        catch_up = self._shared.catch_up
+        replay = catch_up.replay
+        missing = replay.hidden if replay.caught_up else replay.shortfalls(replay.targets)
+        return EndOfDump(dict(sorted(catch_up.values.progress.positions.items())), tuple(missing))
 
-    def changed(self, keys: Sequence[bytes]) -> None:
+    def report(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""
-        subscription = self._subscribe()
-        subscription.pending.changed(keys)
-        self._follower.changed.notify_all()
-        subscription.wake()
+        self._subscribe().changed(keys)
+        self._shared.notifier.notify(everybody=True)
 
     def close(self) -> None:
         """End the stream; a waiting `poll` or iteration returns."""
         self._closed = True
-        if self._subscription is not None:
-            self._subscription.close()
+        with self._shared.lock:
+            if self._pending is not None:
+                self._shared.notifier.unsubscribe(self._pending)
+                self._pending = ConflatedKeys()
+                self._shared.notifier.notify(everybody=True)
 
     async def aclose(self) -> None:
         """Like `close`, which does not block; this is for `contextlib.aclosing`."""
@@ -128,7 +136,7 @@ class Watch(Bound, Generic[V]):
 
     def _poll(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None as `poll` does."""
-        with self._follower.lock:
+        with self._shared.lock:
             found = self._next()
             return self._wait(timeout) if found is None else found
 
@@ -140,7 +148,7 @@ class Watch(Bound, Generic[V]):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            self._follower.changed.wait(left)
+            self._shared.notifier.changed.wait(left)
             found = self._next()
         return found
 
@@ -152,14 +160,16 @@ class Watch(Bound, Generic[V]):
         return events
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
-        """Return the next undecoded event, or None. The follower's lock is held."""
-        table = self._follower.shown
-        if table is None or self._closed:
+        """Return the next undecoded event, or None. The lock is held."""
+        catch_up = self._shared.catch_up
+        values = catch_up.values
+        if values is not catch_up.replay.values or self._closed:  # nothing is reported while reading has started over
             return None
-        pending, to_event = (self._subscription or self._subscribe()).pending, self._to_event
+        table, to_event = values.table, self._to_event
+        pending = self._subscribe() if self._pending is None else self._pending
         while True:
             if self._in_dump and not pending.in_dump:
-                if self._end_of_dump is None and not pending and self._follower.complete:
+                if self._end_of_dump is None and not pending and catch_up.replay.complete:
                     self._end_of_dump = self._cut()
                 if self._end_of_dump is not None:
                     self._in_dump = False
@@ -168,22 +178,18 @@ class Watch(Bound, Generic[V]):
             key = pending.pop()
             if key is None:
                 return None
-            told = to_event(key, table.table.record(key))
-            if told is None:
-                continue
-            if self._end_of_dump is not None:  # keys deleted by now are not part of the dump
-                if not self._in_dump or isinstance(told, Record):
-                    return told
-            elif not self._in_dump or self._is_for_the_dump(key, told):
-                return told
+            event = to_event(key, table.record(key))
+            if event is not None and (not self._in_dump or self._is_for_the_dump(key, event)):
+                return event
 
-    def _is_for_the_dump(self, key: bytes, told: Record | Deleted) -> bool:
-        """Return whether an event precedes an end of dump that is still unknown.
+    def _is_for_the_dump(self, key: bytes, event: Record | Deleted) -> bool:
+        """Return whether an event precedes the end of the dump.
 
-        Values do; deletions do only for keys that were returned.
+        Values do; deletions do only while that end is unknown, for keys that were returned.
         """
-        if isinstance(told, Record):
-            self._given.add(key)
+        if isinstance(event, Record):
+            if self._end_of_dump is None:
+                self._given.add(key)
             return True
         given = key in self._given
         self._given.discard(key)
@@ -198,7 +204,7 @@ class Watch(Bound, Generic[V]):
         if self._closed:
             return True
         try:
-            self._follower.check()
+            self._shared.catch_up.check()
         except Closed:
             return True
         return False
@@ -216,38 +222,26 @@ class Watch(Bound, Generic[V]):
         return self
 
     async def __anext__(self) -> Event[V]:
-        if self._subscription is None and not self._closed:
+        if self._pending is None and not self._closed:
             await in_thread(self.subscribe)
         if self._share.spent():
             await self._share.renew()
-        with self._follower.lock:
+        with self._shared.lock:
             found = self._next()
         return self._decode(await self._wait_async() if found is None else found)
 
     async def _wait_async(self) -> Record | Deleted | EndOfDump:
         """Wait for the next undecoded event, since there is none yet."""
-        loop, changed = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop is already closed: no one is waiting
-                loop.call_soon_threadsafe(changed.set)
-
-        wakers = [] if self._subscription is None else self._subscription.wakers
-        with self._follower.changed:
-            wakers.append(wake)
-        try:
+        with self._shared.notifier.woken() as woken:
             while True:
-                with self._follower.changed:
+                with self._shared.lock:
                     found = self._next()
                     if found is None and self._ended():
                         raise StopAsyncIteration
                 if found is not None:
                     return found
-                await changed.wait()
-                changed.clear()
-        finally:
-            with self._follower.changed:
-                wakers.remove(wake)
+                await woken.wait()
+                woken.clear()
 
 
 def _to_event(key: bytes, record: Record | None) -> Record | Deleted:

@@ -36,14 +36,14 @@ def test_s160_a_view_a_browser_and_a_consumer_that_were_away_too_long_do_not_kee
             browser.drain()
             eventually(lambda: consumer.stats.available == 2, 30)
             consumer.pause()
-            absence = view._follower._shared.replay.absence
+            absence = view._follower.shared.catch_up.replay.absence
             cable.cut()
             try:
                 put(here, a=None, b="2")
                 force_compaction(kafka_cluster, topic_name, drop_tombstones=True)
                 with here.view() as fresh:
                     assert dict(fresh) == {"b": "2"}
-                eventually(lambda: absence.away(view._follower._shared.clock()) > KEPT)
+                eventually(lambda: absence.away(view._follower.shared.clock()) > KEPT)
             finally:
                 cable.mend()
             eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up", 60)

@@ -66,7 +66,7 @@ def test_requests_that_are_left_half_way_leave_nothing_behind(queue: LastValueQu
 
     async def main() -> None:
         async with queue.view() as view, queue.producer() as producer:
-            notifier, waiting = view._follower._shared.notifier, asyncio.Queue[None]()
+            notifier, waiting = view._follower.shared.notifier, asyncio.Queue[None]()
             for _ in range(50):
                 await first(view)
             requests = [asyncio.create_task(waits(view, waiting)) for _ in range(50)]

@@ -141,17 +141,17 @@ class World:
     def open(self, racing: list[tuple[str, Any]]) -> None:
         """Some things happen when its dump has been read, and before it looks again at what was consumed."""
         assert self.browser is not None
-        follower, racing = self.browser._follower, list(racing)
-        wait = follower.wait_caught_up
+        waiter, racing = self.browser._follower.waiter, list(racing)
+        wait = waiter.caught_up
 
         def raced(*args: Any, **options: Any) -> None:
             wait(*args, **options)
             while racing:
                 self.step(*racing.pop(0))
 
-        follower.wait_caught_up = raced  # type: ignore[method-assign]
+        waiter.caught_up = raced  # type: ignore[method-assign]
         self.browser.open()
-        follower.wait_caught_up = wait  # type: ignore[method-assign]
+        waiter.caught_up = wait  # type: ignore[method-assign]
         assert not racing
         self._looked()
 

@@ -46,7 +46,7 @@ class Hours:
     """The clock of a reader."""
 
     def __init__(self, reader: View[str] | Browser[str]) -> None:
-        self._shared = reader._follower._shared
+        self._shared = reader._follower.shared
         self._passed = 0.0
         uptime = self._shared.clock
         self._shared.clock = lambda: uptime() + self._passed
@@ -111,7 +111,7 @@ def test_r18_what_a_view_shows_stays_until_it_has_read_all_again_and_meanwhile_i
         refused = BrokerUnavailable("The leader is away.", code="LEADER_NOT_AVAILABLE", retriable=True)
         cluster.fail_next("logs.start_offsets", refused, times=100_000)
         absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
-        eventually(lambda: "leader is away" in str(view._follower._shared.trouble))
+        eventually(lambda: "leader is away" in str(view._follower.shared.catch_up.trouble))
         assert (dict(view), view.state) == ({"a": "1", "b": "1"}, "disconnected")
         cluster._state._failures.clear()
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
@@ -159,7 +159,7 @@ def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(cluste
 def test_r18_the_time_in_which_a_machine_sleeps_counts(cluster: Prices, kind: str) -> None:
     """Linux has a clock of its own for that."""
     with getattr(cluster.queue, kind)() as reader:
-        clock = reader._follower._shared.clock
+        clock = reader._follower.shared.clock
         assert isinstance(clock, partial)
         assert (clock.func, clock.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
 
@@ -171,7 +171,7 @@ def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(
     cluster.put(a="1", b="1")
     with cluster.queue.view(metadata_interval=0.02) as view:
         cluster.topics.alter_config("prices", {"delete.retention.ms": "60000"})
-        absence = view._follower._shared.replay.absence
+        absence = view._follower.shared.catch_up.replay.absence
         eventually(lambda: absence.trusted == 54.0)
         absent(cluster, Hours(view), 100, lambda: delete_a(cluster))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
@@ -191,7 +191,7 @@ def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) 
     with cluster.queue.view(metadata_interval=0.02) as view:
         cluster.fail_next("topics.config", refused, times=1_000_000)
         absent(cluster, Hours(view), 100, lambda: (keep_deletes(cluster, 60), delete_a(cluster)))
-        eventually(lambda: "tells the settings" in str(view._follower._shared.trouble))
+        eventually(lambda: "tells the settings" in str(view._follower.shared.catch_up.trouble))
         assert dict(view) == {"a": "1", "b": "1"}
         cluster._state._failures.clear()
         eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")

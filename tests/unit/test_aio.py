@@ -192,7 +192,7 @@ def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_backgroun
 
     async def main() -> None:
         tasks = [asyncio.create_task(reader.open_async()) for reader in readers]
-        await in_thread(lambda: eventually(lambda: all(reader._follower._shared.begun for reader in readers)))
+        await in_thread(lambda: eventually(lambda: all(reader._follower.shared.catch_up.begun for reader in readers)))
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)

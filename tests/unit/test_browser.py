@@ -124,9 +124,9 @@ def test_who_learns_what_was_consumed_looks_for_it_in_all_that_was_given_and_hol
     with queue.browser(refresh=3600) as browser:
         assert len(browser.drain()) == 101
         consume(queue, *(str(number) for number in range(0, 100, 7)))
-        notifier = browser._follower._shared.notifier
-        lock = CountedLock(notifier.lock, monkeypatch)
-        notifier.lock = lock  # type: ignore[assignment]
+        shared = browser._follower.shared
+        lock = CountedLock(shared.lock, monkeypatch)
+        shared.lock = lock  # type: ignore[assignment]
         browser.refresh()
         assert 0 < lock.most <= 10
         told = browser.drain()

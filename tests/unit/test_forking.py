@@ -75,7 +75,7 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
 
 def test_g5_a_view_does_not_serve_stale_values_in_a_child(queue: LastValueQueue[str]) -> None:
     with queue.view() as view:
-        with held(view._follower.changed):
+        with held(Condition(view._follower.shared.lock)):
             assert in_child(lambda: view["a"]).startswith(f"{ReaderFailed.__name__}: ")
             assert "belongs to the process that opened it" in in_child(lambda: view["a"])
             assert in_child(lambda: view.state) == "'failed'"

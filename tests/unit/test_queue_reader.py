@@ -40,6 +40,9 @@ def test_what_they_say_of_themselves_is_the_same(
         assert (reader.lag, reader.lag_by_partition, reader.progress) == (0, {0: 0}, (3, 3))
         assert (reader.blocked_by, reader.split_keys, reader.skipped) == ([], [], 0)
         assert (reader.stats.added, reader.stats.mismatched) == (3, 0)
+        status = reader.status
+        assert (status.state, status.failure, status.trouble) == ("caught-up", None, None)
+        assert (status.lag, status.lag_by_partition, status.progress, status.blocked_by) == (0, {0: 0}, (3, 3), [])
     assert repr(reader) == f"<{kind.capitalize()} of prices: closed>"
 
 

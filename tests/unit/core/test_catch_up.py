@@ -1,0 +1,215 @@
+"""The ladder of a reader: what its state says, and when. No thread, no clock; tests/unit/test_follower.py has both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import lvq_kafka
+from lvq_kafka.core.absence import Absence
+from lvq_kafka.core.catch_up import (
+    LADDER,
+    TRANSITIONS,
+    AsFarAsAllowed,
+    CatchUp,
+    State,
+    Trouble,
+    diagram,
+    ladder,
+)
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.replay import ReadStage, Replay
+from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
+
+DESIGN = (Path(lvq_kafka.__file__).parent / "DESIGN.md").read_text()
+
+
+def read_of(end: int, *, stable: int | None = None, topic_id: str = "id", since: Mapping[int, int] = {}) -> Replay:
+    ends = {0: end}
+    absence = Absence(100.0)
+    absence.track(0.0, {0: 0})
+    return Replay(
+        topic_id=topic_id,
+        partitions=1,
+        values=LatestValues(),
+        since=since,
+        starts={0: 0},
+        ends=ends,
+        stable=ends if stable is None else {0: stable},
+        absence=absence,
+    )
+
+
+def started(end: int, **how: Any) -> CatchUp:
+    reader = CatchUp("prices", 0.0)
+    reader.start(0.0, read_of(end, since=reader.since, **how))
+    return reader
+
+
+def fetch(*keys: bytes, position: int) -> Fetch:
+    first = position - len(keys)
+    return Fetch(RecordBatch.of([Record(0, first + n, 0, key, b"v") for n, key in enumerate(keys)]), {0: position})
+
+
+def apply(reader: CatchUp, fetched: Fetch) -> list[bytes]:
+    assert reader.replay.absence.read(0.0, fetched) is None
+    return list(reader.apply(fetched))
+
+
+def caught_up(end: int = 1) -> CatchUp:
+    reader = started(end)
+    apply(reader, fetch(*[b"%d" % n for n in range(end)], position=end))
+    reader.aim(0.0, "id", {0: end})
+    assert reader.state(0.0) == "caught-up"
+    return reader
+
+
+def unavailable() -> BrokerUnavailable:
+    return BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
+
+
+def test_the_page_shows_the_stages_and_the_ladder_that_the_code_has() -> None:
+    assert DESIGN.split("```mermaid\n")[1].split("\n```")[0] == diagram()
+    assert f"| --- | --- |\n{ladder()}\n" in DESIGN
+
+
+def test_every_state_has_its_place_on_the_ladder_and_every_stage_is_reached() -> None:
+    assert {rung.state for rung in LADDER} == set(get_args(State))
+    assert {after for transition in TRANSITIONS.values() for after in transition.stages.values()} == set(ReadStage)
+
+
+def test_it_is_caught_up_when_both_targets_are_reached() -> None:
+    reader = started(2)
+    assert (reader.state(0.0), reader.replay.stage) == ("catching-up", ReadStage.FIRST_TARGET)
+    assert apply(reader, fetch(b"a", b"b", position=2)) == [b"a", b"b"]
+    assert (reader.state(0.0), reader.replay.stage) == ("catching-up", ReadStage.BETWEEN_TARGETS)
+    reader.aim(0.0, "another", {0: 0})
+    assert reader.replay.stage == ReadStage.BETWEEN_TARGETS
+    reader.aim(0.0, "id", {0: 3})
+    assert (reader.state(0.0), reader.replay.stage) == ("catching-up", ReadStage.SECOND_TARGET)
+    apply(reader, fetch(position=3))
+    assert (reader.state(0.0), reader.replay.stage) == ("caught-up", ReadStage.CAUGHT_UP)
+    assert (reader.status(5.0).silence, reader.status(0.0).progress) == (5.0, (3, 3))
+
+
+def test_an_empty_topic_needs_but_the_second_target() -> None:
+    reader = started(0)
+    assert reader.replay.stage == ReadStage.BETWEEN_TARGETS
+    reader.aim(0.0, "id", {0: 0})
+    assert reader.state(0.0) == "caught-up"
+
+
+def test_it_is_blocked_when_an_open_transaction_hides_all_that_is_missing() -> None:
+    reader = started(3, stable=1)
+    assert (reader.state(0.0), reader.status(0.0).blocked_by) == ("catching-up", [])
+    apply(reader, fetch(b"a", position=1))
+    status = reader.status(0.0)
+    assert (status.state, status.lag, [one.stable for one in status.blocked_by]) == ("blocked", 2, [1])
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NO_ANSWER, Trouble.NO_METADATA])
+def test_trouble_is_over_when_the_topic_was_observed(trouble: Trouble) -> None:
+    reader, error = caught_up(), unavailable()
+    assert [reader.lose_touch(trouble, error), reader.lose_touch(trouble, error)] == [True, False]
+    assert (reader.state(0.0), reader.trouble) == ("disconnected", error)
+    reader.observe(1.0, 1.0, "another", 1, {0: 9}, {0: 9})
+    assert reader.state(1.0) == "disconnected"
+    reader.observe(1.0, 1.0, "id", 1, {0: 1}, {0: 1})
+    assert (reader.state(1.0), reader.trouble, reader.heard) == ("caught-up", None, 1.0)
+
+
+def test_a_record_shows_that_the_log_answers_and_nothing_of_the_metadata() -> None:
+    reader = caught_up()
+    for trouble in Trouble:
+        reader.lose_touch(trouble, unavailable())
+    apply(reader, fetch(b"a", position=2))
+    assert set(reader.troubles) == {Trouble.GONE, Trouble.NO_METADATA}
+
+
+def test_what_is_gone_is_read_again_and_shown_as_it_was_until_then() -> None:
+    reader, gone = caught_up(2), DataLoss("the position is gone")
+    reader.lose(7.0, gone, "another")
+    assert reader.gone is None
+    reader.lose(7.0, gone, "id")
+    reader.lose(8.0, gone, "id")
+    assert (reader.gone, reader.gone_since, reader.state(8.0)) == (gone, 7.0, "disconnected")
+    reader.start(9.0, read_of(1, since=reader.since))
+    assert (reader.gone, reader.starting_over, reader.values.table.keys()) == (None, True, [b"0", b"1"])
+    assert apply(reader, fetch(b"1", position=1)) == []
+    assert list(reader.aim(9.0, "id", {0: 1})) == [b"0", b"1"], "the first is gone, and the second is another record"
+    assert (reader.starting_over, reader.values.table.keys()) == (False, [b"1"])
+
+
+def test_it_is_catching_up_while_it_is_about_to_start_further_back_or_was_away_too_long() -> None:
+    reader = caught_up()
+    assert reader.state(89.0) == "caught-up"
+    assert reader.state(91.0) == "catching-up"
+    reader.observe(91.0, 91.0, "id", 1, {0: 1}, {0: 1})
+    assert reader.state(91.0) == "caught-up"
+    reader.rewind({0: 0})
+    assert (reader.rewinding, reader.state(91.0)) == (True, "catching-up")
+
+
+def test_it_refuses_to_be_read_before_its_start_and_after_its_end() -> None:
+    reader = CatchUp("prices", 0.0)
+    with pytest.raises(StateError, match="was not started"):
+        reader.check()
+    reader = caught_up()
+    reader.check()
+    first = DataLoss("the position is gone")
+    reader.fail(first)
+    reader.fail(unavailable())
+    assert (reader.state(0.0), reader.failure) == ("failed", first)
+    with pytest.raises(ReaderFailed, match="the position is gone"):
+        reader.check()
+    reader.close()
+    assert reader.state(0.0) == "closed"
+    with pytest.raises(Closed):
+        reader.check()
+    reader.start(0.0, read_of(0))
+    assert not reader.open
+
+
+class TestAsFarAsAllowed:
+    """A wait that stops at open transactions, but not at those whose markers are late."""
+
+    def test_a_transaction_counts_as_open_when_a_later_look_still_finds_it(self) -> None:
+        reader = started(3, stable=1)
+        goal = AsFarAsAllowed(reader)
+        assert not goal.reached(0.0)
+        apply(reader, fetch(b"a", position=1))
+        assert not goal.reached(1.0)
+        reader.observe(1.3, 1.3, "id", 1, {0: 3}, {0: 1})
+        assert not goal.reached(9.0), "the look came too early"
+        reader.observe(1.5, 1.5, "id", 1, {0: 3}, {0: 1})
+        assert goal.reached(9.0)
+        assert not reader.replay.complete
+        assert list(reader.accept()) == []
+        assert (reader.replay.complete, reader.state(9.0)) == (True, "blocked")
+
+    def test_all_that_was_committed_meanwhile_is_read_as_well(self) -> None:
+        reader = started(3, stable=1)
+        goal = AsFarAsAllowed(reader)
+        apply(reader, fetch(b"a", position=1))
+        assert not goal.reached(0.0)
+        reader.observe(1.0, 1.0, "id", 1, {0: 4}, {0: 2})
+        assert not goal.reached(1.0)
+        apply(reader, fetch(b"b", position=2))
+        assert goal.reached(1.0)
+
+    def test_it_begins_again_with_another_topic_and_waits_for_a_rewind(self) -> None:
+        reader = started(3, stable=1)
+        goal = AsFarAsAllowed(reader)
+        apply(reader, fetch(b"a", position=1))
+        assert not goal.reached(0.0)
+        reader.start(1.0, read_of(1, stable=0, topic_id="another", since=reader.since))
+        reader.observe(9.0, 9.0, "another", 1, {0: 1}, {0: 0})
+        assert not goal.reached(9.0), "of this topic, nothing was known to be blocked"
+        reader.observe(10.0, 10.0, "another", 1, {0: 1}, {0: 0})
+        assert goal.reached(10.0)
+        reader.rewind({0: 0})
+        assert not goal.reached(10.0)
