@@ -31,7 +31,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.managing.group_checks import OnForeignCommits
-from lvq_kafka.reading.consumed_filter import ConsumedFilter
+from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.watch import Watch
@@ -115,9 +115,7 @@ class Browser(QueueReader[V], Generic[V]):
         )
         self._consumed: ConsumedFilter | None = None
         if group is not None:
-            self._consumed = ConsumedFilter(
-                cluster, definition, group, on_foreign_commits, self._follower.shared, self._learn
-            )
+            self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
         self._follow = follow
         self._first: Mapping[int, int] = {}  # offsets below which nothing is selected
         self._since: Mapping[int, int] = {}  # offsets where reading starts
@@ -142,7 +140,7 @@ class Browser(QueueReader[V], Generic[V]):
         """
         if self._consumed is not None and self._watch is None:
             try:
-                self._consumed.refresh()
+                self._learn(self._consumed)
             except (QueueNotDeclared, TopicRecreated, CommitMapRefused, Unauthorized) as error:
                 error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
                 raise
@@ -154,7 +152,7 @@ class Browser(QueueReader[V], Generic[V]):
         waiter, shared = self._follower.waiter, self._shared
         waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         if self._consumed is not None:
-            self._consumed.refresh()  # consumed, or no longer consumed, since the dump was read
+            self._learn(self._consumed)  # consumed, or no longer consumed, since the dump was read
             waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         with shared.lock:
             self._selection.opened(shared.catch_up.values.progress.positions)
@@ -192,10 +190,18 @@ class Browser(QueueReader[V], Generic[V]):
         bases = {} if self._consumed is None else self._consumed.bases
         return {p: max(self._first.get(p, 0), bases.get(p, 0)) for p in self._first.keys() | bases.keys()}
 
-    def _learn(self, taken_back: bool) -> None:
-        """Handle a change in what was consumed. The lock is held."""
-        if taken_back:
-            self._show_again()
+    def _learn(self, consumed: ConsumedFilter) -> None:
+        """Find out what has been consumed by now, and show again what no longer is.
+
+        Raises what `ConsumedFilter.ask` raises.
+        """
+        learned: Learned = "overtaken"
+        while learned == "overtaken":
+            answer = consumed.ask()
+            with self._shared.lock:
+                learned = consumed.learn(answer)
+                if learned == "taken back":
+                    self._show_again()
 
     def _show_again(self) -> None:
         """Report all values again, and read those not read before. The lock is held."""
@@ -211,7 +217,7 @@ class Browser(QueueReader[V], Generic[V]):
 
         Checks all returned values in batches, so that no one waits for the lock for long.
         """
-        consumed.refresh()
+        self._learn(consumed)
         watch = self._watch
         with self._reporting:  # a second caller waits until everything is reported
             if watch is None or self._news_reported == consumed.news:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap
@@ -11,24 +12,30 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends
-from lvq_kafka.reading.follower_state import FollowerState
 
-__all__ = ["ConsumedFilter"]
+__all__ = ["ConsumedFilter", "Consumption", "Learned"]
+
+
+Learned = Literal["learned", "taken back", "overtaken"]
+
+
+class Consumption(NamedTuple):
+    """The commits of a group, as they were asked for after so many refreshes."""
+
+    maps: dict[int, CommitMap]
+    refreshes: int
 
 
 class ConsumedFilter:
-    """The records that a group has consumed, as of the last refresh.
+    """The records that a group has consumed, as of the last refresh: `ask`, then `learn`.
 
-    Guarded by the follower's lock.
+    All but `ask` is guarded by its reader's lock.
 
     Args:
         cluster: the cluster that holds the queue.
         definition: the queue.
         group: its consumer group.
         on_foreign_commits: what to do about a commit that carries nothing but its offset.
-        shared: the state of its reader.
-        on_news: called with the lock held when a refresh finds a change; with True if something is no longer done, as
-            after a reset.
     """
 
     def __init__(
@@ -37,8 +44,6 @@ class ConsumedFilter:
         definition: QueueDefinition,
         group: str,
         on_foreign_commits: OnForeignCommits,
-        shared: FollowerState,
-        on_news: Callable[[bool], None],
     ) -> None:
         self.as_of = 0.0
         """Seconds since the epoch of the last refresh; 0.0 before the first."""
@@ -49,15 +54,13 @@ class ConsumedFilter:
         self._topic = definition.topic
         self._group = group
         self._on_foreign_commits = on_foreign_commits
-        self._shared = shared
-        self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
         self._refreshes = 0  # completed
         self._known: tuple[object, Mapping[int, int]] = (None, {})
         self._described: TopicDescription | None = None  # at the last refresh
 
-    def refresh(self) -> None:
-        """Find out what has been consumed by now.
+    def ask(self) -> Consumption:
+        """Ask what has been consumed by now.
 
         Raises:
             QueueNotDeclared, TopicRecreated, CommitMapRefused: it is no longer known what was consumed. Continuing
@@ -65,12 +68,7 @@ class ConsumedFilter:
             TopicNotFound: the topic does not exist right now.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        learned = False
-        while not learned:
-            others = self._refreshes
-            learned = self._learn(self._ask(), others)
-
-    def _ask(self) -> dict[int, CommitMap]:
+        refreshes = self._refreshes
         while True:
             count = self._described.partitions if self._described else None
             # Messages consumed in an open transaction do not count yet.
@@ -79,7 +77,23 @@ class ConsumedFilter:
             # Describe last: a topic's commits are deleted with it.
             self._described = described = self._cluster.topics.describe(self._topic)
             if count in (None, described.partitions):
-                return self._judge(commits, stable, described)
+                return Consumption(self._judge(commits, stable, described), refreshes)
+
+    def learn(self, answer: Consumption) -> Learned:
+        """Apply an answer, unless it was overtaken by that of another thread, which may be newer.
+
+        Return ``"taken back"`` if something is no longer done, as after a reset.
+        """
+        if self._refreshes != answer.refreshes:
+            return "overtaken"
+        self._refreshes += 1
+        self.as_of = time.time()
+        before, self._maps = self._maps, answer.maps
+        if answer.maps == before:
+            return "learned"
+        self.news += 1
+        kept = all(p in answer.maps and answer.maps[p].covers(was) for p, was in before.items())
+        return "learned" if kept else "taken back"
 
     def _judge(
         self, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], described: TopicDescription
@@ -103,22 +117,6 @@ class ConsumedFilter:
             ends = known_ends(self._cluster, self._topic, commits, stable)
             self._known = asked, ends
         return ends
-
-    def _learn(self, maps: dict[int, CommitMap], others: int) -> bool:
-        """Apply the result of a refresh, unless another thread completed one meanwhile.
-
-        Returns False in that case, since the other result may be newer.
-        """
-        with self._shared.lock:
-            if self._refreshes != others:
-                return False
-            self._refreshes += 1
-            self.as_of = time.time()
-            before, self._maps = self._maps, maps
-            if maps != before:
-                self.news += 1
-                self._on_news(any(p not in maps or not maps[p].covers(was) for p, was in before.items()))
-        return True
 
     def done(self, record: Record) -> bool:
         """Return whether this record was consumed."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -55,9 +54,9 @@ def test_a_consumer_has_its_topic_described_once_a_look(cluster: KafkaCluster, d
 def test_a_browser_has_it_described_once_a_look_at_what_was_consumed(
     cluster: KafkaCluster, descriptions: list[str]
 ) -> None:
-    consumed = ConsumedFilter(cluster, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
-    consumed.refresh()
+    consumed = ConsumedFilter(cluster, QUEUE, QUEUE.group, "ignore")
+    consumed.learn(consumed.ask())
     descriptions.clear()
     for _ in range(3):
-        consumed.refresh()
+        consumed.learn(consumed.ask())
     assert descriptions == ["t"] * 3
