@@ -15,7 +15,7 @@ from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Settler
-from lvq_kafka.consuming.shared_state_base import SharedStateBase
+from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
@@ -37,7 +37,7 @@ class Acquiring(Generic[V]):
 
     def __init__(
         self,
-        shared: SharedStateBase,
+        shared: SharedState,
         dead_letters: DeadLetters,
         codec: Codec[V],
         *,
@@ -56,18 +56,23 @@ class Acquiring(Generic[V]):
 
     def acquire(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`. The deliveries are settled through ``settler``."""
-        most = _checked(most)
-        return self._wait(most, waiting(timeout), partial(self._get, most, settler))
+        if type(most) is not int or most < 1:  # as `at_least_one`, without a call
+            at_least_one(most=most)
+        timeout = waiting(timeout)
+        return self._get(most, settler, None) or self._wait(most, timeout, partial(self._get, most, settler))
 
     async def acquire_async(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
         """Async version of `acquire`.
 
         Nothing is awaited between taking messages and returning them, so cancellation cannot lose any.
         """
-        most, timeout = _checked(most), waiting(timeout)
+        at_least_one(most=most)
+        timeout = waiting(timeout)
         if self._share.spent():
             await self._share.renew()
-        return await self._wait_async(most, timeout, partial(self._get, most, settler))
+        return self._get(most, settler, None) or await self._wait_async(
+            most, timeout, partial(self._get, most, settler)
+        )
 
     def iterate(
         self, settler: Settler, most: int | None = None, stop: threading.Event | None = None
@@ -95,7 +100,7 @@ class Acquiring(Generic[V]):
         try:
             while stop is None or not stop.is_set():
                 timeout = None if stop is None else _POLL
-                ahead.extend(self._wait(most, timeout, attempt))
+                ahead.extend(attempt(None) or self._wait(most, timeout, attempt))
                 if stop is None or not stop.is_set():
                     yield from self._turns(ahead, settler)
         except Closed:
@@ -107,9 +112,10 @@ class Acquiring(Generic[V]):
         """Async version of `iterate`."""
         most, share = self._prefetch, Share()
         ahead: deque[Item] = deque()
+        attempt = partial(self._acquire_now, most, ahead=True)
         try:
             while True:
-                ahead.extend(await self._wait_async(most, None, partial(self._acquire_now, most, ahead=True)))
+                ahead.extend(attempt(None) or await self._wait_async(most, None, attempt))
                 for delivery in self._turns(ahead, settler):
                     yield delivery
                     if share.spent():
@@ -122,9 +128,7 @@ class Acquiring(Generic[V]):
     # ---------------------------------------------------------------- waiting
 
     def _wait(self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]) -> list[T]:
-        """Retry until an attempt finds something; return an empty list on timeout."""
-        if found := attempt(None):
-            return found
+        """Wait until an attempt finds something; return an empty list on timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if deadline is None:
             self._shared.check_may_wait()
@@ -144,8 +148,6 @@ class Acquiring(Generic[V]):
         self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]
     ) -> list[T]:
         """Async version of `_wait`."""
-        if found := attempt(None):
-            return found
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set))
@@ -232,9 +234,3 @@ class Acquiring(Generic[V]):
         for item in ahead:
             with suppress(LockLost, AlreadySettled):
                 self._shared.apply(Ledger.release, item)
-
-
-def _checked(most: int) -> int:
-    if type(most) is not int or most < 1:  # inlined because it runs on every acquire
-        at_least_one(most=most)
-    return most

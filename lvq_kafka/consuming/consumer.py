@@ -21,10 +21,10 @@ from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import ConsumerLimits
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.validation import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing.group_checks import OnForeignCommits
@@ -167,7 +167,7 @@ class Consumer(Bound, Generic[V]):
             LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
                 `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
         """
-        taken = self.acquire_many(1, timeout)
+        taken = self._acquiring.acquire(1, timeout, self._settler)
         return taken[0] if taken else None
 
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
@@ -305,16 +305,18 @@ class Consumer(Bound, Generic[V]):
 
     def pause(self) -> None:
         """Stop handing out messages. Newer values still replace waiting ones; held ones stay held."""
-        self._shared.pause(True)
+        with self._shared as core:
+            core.pause(True)
 
     def resume(self) -> None:
         """Resume handing out messages."""
-        self._shared.pause(False)
+        with self._shared as core:
+            core.pause(False)
 
     @property
     def paused(self) -> bool:
         """True while the consumer is paused."""
-        return self._shared.paused
+        return self._shared.core.hand_out.paused
 
     @property
     def stats(self) -> ConsumerStats:

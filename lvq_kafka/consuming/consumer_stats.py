@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from lvq_kafka.core.commits import Commits
-from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.consumer_core import ConsumerCore
 
 __all__ = ["ConsumerStats"]
 
@@ -68,16 +66,15 @@ class ConsumerStats:
     """
 
     @classmethod
-    def of(
-        cls, ledger: Ledger, commits: Commits[Any], partitions: Iterable[int], *, mismatched: int, trouble: str
-    ) -> Self:
-        """Build the stats from a ledger and its commits."""
-        stats = ledger.stats
+    def of(cls, core: ConsumerCore[Any]) -> Self:
+        """Build the stats from what a consumer knows."""
+        ledger, commits = core.ledger, core.commits
+        assignment, stats = ledger.assignment, ledger.stats
         return cls(
-            partitions=tuple(sorted(partitions)),
-            catching_up=tuple(sorted(ledger.catching_up)),
-            available=ledger.available,
-            gated=ledger.gated,
+            partitions=tuple(sorted(core.partitions)),
+            catching_up=tuple(sorted(assignment.catching_up)),
+            available=assignment.available,
+            gated=assignment.gated,
             in_work=ledger.in_work,
             read=stats.read,
             replaced=stats.replaced,
@@ -89,10 +86,10 @@ class ConsumerStats:
             rejected=stats.rejected,
             timed_out=stats.timed_out,
             lost=stats.lost,
-            mismatched=mismatched,
+            mismatched=core.mismatched,
             commits=commits.sent,
             commit_text=commits.longest,
-            text_limit=ledger.limit,
+            text_limit=ledger.capacity.limit,
             unsaid=sum(missing.runs for missing in commits.unsaid.values()),
-            trouble=trouble,
+            trouble=core.obstacle,
         )

@@ -10,20 +10,20 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
+from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import Durable
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
-from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.quoting import bounded
-from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 
 __all__ = ["ConsumerThread", "Join"]
 
@@ -36,13 +36,7 @@ _IDLE_POLL = 0.02  # seconds; how long close() waits for the thread to notice. 0
 _BUSY_POLL = 0.005  # seconds; how long it takes to notice that someone waits for an ack
 _STAYS_BUSY = 0.1  # seconds after the last held message is settled, when most consumers are closed
 _URGENT_POLL = 0.001  # seconds; how long an answer goes unnoticed while someone waits for it
-# Seconds. A commit unanswered for this long is given up, and the next one is sent. This is well beyond the client's
-# limit, socket.timeout.ms (10 s here): the client may resend an unanswered commit after a newer one.
-_ANSWER = 180.0
-_SHORTER = 8  # attempts with a text that the broker finds too large; each is half as long as the one before
-_AGAIN = 0.1  # seconds until the next commit after a failed one, even if someone waits for it
 _ATTEMPTS = 3  # consecutive reads that were too slow to be sure of seeing all tombstones
-_LAST_CHANCE = 1.0  # seconds; how long to retry a temporarily refused commit that no later one makes up for
 
 
 class ConsumerThread:
@@ -61,15 +55,14 @@ class ConsumerThread:
         self._name = name
         self._join = join
         self._shared = shared
+        self._core = shared.core
         self._monitor = monitor
-        self._commit_interval = commit_interval
+        self._commits = CommitSender(shared, monitor, commit_interval)
         self._revoke_grace = revoke_grace
         self._unclosed = Unclosed(name, monitor.topic_id)
         self._left_to: Callable[[], object] | None = None
-        self._flight: Flight[Durable] | None = None
-        self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
-        self._losses = 0  # known losses of the member's connections
+        self._urgent = False  # whether somebody waits for a commit
         self._crowded = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._in_vain = 0
@@ -81,7 +74,6 @@ class ConsumerThread:
 
     def start(self) -> None:
         """Start the thread."""
-        self._commit_at = time.monotonic() + self._commit_interval
         self._thread.start()
 
     def close(self, timeout: float | None) -> None:
@@ -124,12 +116,12 @@ class ConsumerThread:
     @property
     def member(self) -> GroupMember:
         """The group member. The thread owns it; others may only ask it what transactions need."""
-        return self._member
+        return self._commits.member
 
     def _run(self) -> None:
         try:
             while not self._is_over:
-                if self._shared.away:
+                if self._core.yielding.away:
                     self._heed_abandonment()
                     self._stop.wait(_IDLE_POLL)
                 else:
@@ -138,8 +130,11 @@ class ConsumerThread:
             self._fail(error)
         finally:
             self._unclosed.end()
-            self._shared.forget(self._shared.partitions)
-            self._shared.end_undecided()
+            with self._shared as core:
+                core.forget(core.partitions)
+                undecided = core.transaction.pop_undecided()
+            if undecided is not None:
+                undecided.notify(None)
 
     @property
     def _is_over(self) -> bool:
@@ -148,17 +143,18 @@ class ConsumerThread:
     def _run_membership(self) -> None:
         """Be a member of the group until the consumer ends, must read everything again, or yields."""
         self._starting_over = False
-        self._member = self._join(self)
+        member = self._commits.member = self._join(self)
         try:
-            while not (self._is_over or self._starting_over or self._shared.away):
-                self._step(self._member)
-            self._await_answer(self._member)
+            while not (self._is_over or self._starting_over or self._core.yielding.away):
+                self._step(member)
+            with self._shared as core:
+                core.ledger.withhold(core.partitions)
+            self._commits.await_answer(lambda: self._shared.failed)
         except BaseException as error:  # noqa: BLE001  # a dead consumer must report it, whatever killed it
             self._fail(error)
         finally:
-            self._member.close()
-            if self._flight is not None:
-                self._answered(self._flight, Answer.UNKNOWN)  # no one is left to receive its answer
+            member.close()
+            self._commits.give_up()
 
     def _fail(self, error: BaseException) -> None:
         what = error if isinstance(error, LVQError) else bounded(repr(error))
@@ -171,61 +167,80 @@ class ConsumerThread:
     # ---------------------------------------------------------------- main loop
 
     def _step(self, member: GroupMember) -> None:
-        shared = self._shared
+        """Take one turn: read, check on the cluster, commit."""
         self._heed_abandonment()
-        if shared.turn():
+        if self._shared.turn():
             self._monitor.hasten()
-        pause = _IDLE_POLL
-        self._polled_at = shared.clock()
-        if shared.urgent or shared.busy:
-            self._busy_until = self._polled_at + _STAYS_BUSY
-        if self._polled_at < self._busy_until:  # in an outage answers are slow, and looking for them has a cost
-            pause = _URGENT_POLL if shared.urgent and not shared.in_trouble else _BUSY_POLL
-        try:
-            fetch = member.poll(pause)
-        except (TransportError, TopicNotFound) as error:
-            if isinstance(error, TransportError) and not error.retriable:
-                raise
-            shared.trouble("reading", error)
-            self._monitor.hasten()
-            if isinstance(error, TopicNotFound) and self._monitor.is_due(time.monotonic()):
-                self._observe(time.monotonic())  # a lagging broker also reports this for a new topic
-            self._stop.wait(pause)
+        self._polled_at = self._shared.clock()
+        fetch = self._poll(member)
+        if fetch is None:
             return
-        self._heed_losses(member)
-        if fetch.positions:
-            self._ask_after_absence()
-            lapse = shared.came_too_late(fetch)
-            if lapse is not None:
-                self._start_over(lapse)
-                return
-            shared.read(fetch)
+        self._commits.heed_losses()
+        if fetch.positions and not self._read(fetch):
+            return
         now = time.monotonic()
-        if self._flight is not None and now >= self._answer_by:
-            self._answered(self._flight, Answer.UNKNOWN)
-        if shared.undecided:
+        self._commits.give_up(now)
+        if self._core.transaction.undecided is not None:
             self._monitor.reread()
         if self._monitor.is_due(now):
             # before the next commit: overwritten commits cannot be detected while one is in flight
             self._observe(now)
-        if self._flight is None and now >= (self._not_before if shared.urgent else self._commit_at):
-            self._commit(member)
+        self._urgent = self._core.is_urgent(self._shared.clock())
+        self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
-        crowded, self._crowded = self._crowded, self._shared.is_crowded
+        crowded, self._crowded = self._crowded, self._core.is_crowded
         if self._crowded and not crowded:  # the broker may accept longer texts than we assume
             self._monitor.hasten()
+
+    def _poll(self, member: GroupMember) -> Fetch | None:
+        """Wait a moment for what comes next; return None if that fails."""
+        pause = self._pause()
+        try:
+            return member.poll(pause)
+        except (TransportError, TopicNotFound) as error:
+            if isinstance(error, TransportError) and not error.retriable:
+                raise
+            self._shared.report("reading", error)
+            self._monitor.hasten()
+            if isinstance(error, TopicNotFound) and self._monitor.is_due(time.monotonic()):
+                self._observe(time.monotonic())  # a lagging broker also reports this for a new topic
+            self._stop.wait(pause)
+            self._urgent = self._core.is_urgent(self._shared.clock())
+            return None
+
+    def _pause(self) -> float:
+        """Return how long a poll may wait: less while a commit is, or may become, urgent."""
+        if self._urgent or self._core.is_busy:
+            self._busy_until = self._polled_at + _STAYS_BUSY
+        if self._polled_at >= self._busy_until:
+            return _IDLE_POLL
+        # In an outage answers are slow, and looking for them has a cost.
+        return _URGENT_POLL if self._urgent and not self._core.obstacles.in_trouble else _BUSY_POLL
+
+    def _read(self, fetch: Fetch) -> bool:
+        """Add what was read. Return False if it came too late: read everything again (R18)."""
+        self._ask_after_absence()
+        with self._shared as core:
+            lapse = core.absence.read(self._shared.clock(), fetch)
+        if lapse is not None:
+            self._start_over(lapse)
+            return False
+        self._shared.read(fetch)
+        return True
 
     def _ask_after_absence(self) -> None:
         """Refresh the retention after an absence, so that the fetch is judged by it (R18).
 
         The fetch is kept meanwhile, since it arrives only once.
         """
-        while self._shared.outdated and not self._stop.is_set():
+        while self._core.absence.outdated(self._shared.clock()) and not self._stop.is_set():
             self._heed_abandonment()
             try:
-                self._shared.asked(self._monitor.retention())
+                retention = self._monitor.retention()
+                with self._shared as core:
+                    core.absence.asked(self._shared.clock(), retention)
             except TransportError as error:
-                self._shared.trouble("reading", error)
+                self._shared.report("reading", error)
                 self._stop.wait(_BUSY_POLL)
 
     def _start_over(self, lapse: Lapse) -> None:
@@ -244,123 +259,69 @@ class ConsumerThread:
         logger.warning("the consumer of %s gives up what it has and reads it again: %s", self._name, lapse)
         self._starting_over = True
 
-    def _await_answer(self, member: GroupMember) -> None:
-        """Wait for the commit in flight before the last one: the client may resend it afterwards."""
-        self._shared.withhold(self._shared.partitions)
-        deadline = time.monotonic() + _LAST_CHANCE
-        while self._flight is not None and time.monotonic() < deadline and not self._shared.failed:
-            with suppress(TransportError):
-                member.poll(_BUSY_POLL)
-
     def _observe(self, now: float) -> None:
         """Check that topic and group are as expected, periodically and after every trouble."""
-        before, then = self._shared.durable, self._shared.clock()
-        undecided, of_no_use = self._shared.undecided, self._shared.is_of_no_use
+        shared, then = self._shared, self._shared.clock()
+        with shared as core:
+            before, mine = core.durable, core.partitions
+            undecided = () if core.transaction.undecided is None else core.transaction.undecided.partitions
+        of_no_use = shared.is_of_no_use
         try:
-            observation = self._monitor.observe(now, self._shared.partitions, undecided, count=of_no_use)
+            observation = self._monitor.observe(now, mine, undecided, count=of_no_use)
         except TransportError as error:
             if not error.retriable:
                 raise
-            self._shared.trouble("reading", error)
-            self._shared.excuse()
+            shared.report("reading", error)
+            with shared as core:
+                core.yielding.excused(shared.clock())
             return
-        self._shared.recovered()
-        self._shared.ended(then, observation.stable, observation.retention)
-        self._idle_warnings.saw(now, observation)
-        if self._shared.is_crowded and (limit := self._monitor.text_limit()) is not None:
-            self._shared.allow(limit)
         stored = observation.stored
-        self._shared.decide({p: stored[p] for p in undecided if p in stored})
-        for partition in self._shared.found({p: stored[p] for p in before if p in stored}, before):
+        with shared as core:
+            core.obstacles.clear("reading")
+            core.absence.keeps(observation.retention)
+            core.absence.ended(then, observation.stable)
+        self._idle_warnings.saw(now, observation)
+        self._learn_limit()
+        self._decide({p: stored[p] for p in undecided if p in stored})
+        with shared as core:
+            overwritten = core.found({p: stored[p] for p in before if p in stored}, before)
+        for partition in overwritten:
             logger.warning(
                 "another commit was written over that of queue %s, partition %d; it is written again",
                 self._name,
                 partition,
             )
-            self._doubt()
+            self._commits.doubt()
         if of_no_use and observation.members != 1:  # alone, it stays: nobody would get its partitions
-            self._shared.yield_partitions()
+            self._yield_partitions()
 
-    # ---------------------------------------------------------------- committing
+    def _yield_partitions(self) -> None:
+        """Leave the partitions to others, if the consumer is still of no use."""
+        shared = self._shared
+        with shared as core:
+            reason = core.yield_partitions(shared.clock()) if shared.is_of_no_use else ""
+        if reason:
+            logger.warning("the consumer of %s leaves the group: %s", self._name, reason)
 
-    def _commit(self, member: GroupMember) -> None:
-        """Send a commit of everything that has changed.
+    def _learn_limit(self) -> None:
+        """Ask for the broker's limit if commits are crowded: it may accept longer texts."""
+        if self._core.is_crowded and (limit := self._monitor.text_limit()) is not None:
+            with self._shared as core:
+                core.commits.allow(limit)
 
-        A later poll brings the answer, and the next commit makes up for a failure.
-        """
-        self._commit_at = time.monotonic() + self._commit_interval
-        flight = self._shared.next_commit()
-        if flight is None:
-            return
-        self._flight, self._answer_by = flight, time.monotonic() + _ANSWER
-        try:
-            member.commit_async(self._shared.commits_of(flight), lambda outcome: self._on_commit(flight, outcome))
-        except TransportError as error:
-            self._answered(flight, self._judge(error))
-
-    def _heed_losses(self, member: GroupMember) -> None:
-        if member.losses != self._losses:
-            self._losses = member.losses
-            self._doubt()
-
-    def _doubt(self) -> None:
-        """Check soon, and more than once, whether a late commit has overwritten a newer one."""
-        self._shared.doubt()
-        self._monitor.doubt()
-
-    def _on_commit(self, flight: Flight[Durable], outcome: Mapping[int, TransportError | None]) -> None:
-        self._heed_losses(self._member)
-        answers = {p: Answer.STORED if error is None else self._judge(error) for p, error in outcome.items()}
-        self._answered(flight, answers)
-
-    def _answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
-        if flight is self._flight:  # otherwise, the commit was given up before its answer came
-            self._flight = None
-        self._shared.answered(flight, answers)
-        if self._shared.doubted:
-            self._monitor.doubt()
-
-    def _commit_now(self, partitions: Collection[int]) -> bool:
-        """Commit these partitions and wait. Return whether all that is done is known to be stored.
-
-        Sends a single commit, however fast others go on acking. It is retried only if it is temporarily refused, or if
-        its text is too large, which is then shortened.
-        """
-        deadline = time.monotonic() + _LAST_CHANCE
-        for _ in range(_SHORTER):
-            if self._shared.committing:
-                return False
-            flight = self._shared.next_commit(partitions)
-            if flight is None:
-                return True
-            passes = False
-            try:
-                self._member.commit(self._shared.commits_of(flight))
-            except TransportError as error:
-                answer = self._judge(error)
-                passes = error.retriable and error.code != "UNKNOWN_MEMBER_ID"
-            else:
-                answer = Answer.STORED
-            self._shared.answered(flight, answer)
-            if passes and time.monotonic() + _AGAIN < deadline:
-                time.sleep(_AGAIN)
-            elif answer is not Answer.TOO_LARGE:
-                return answer is Answer.STORED
-        return False
-
-    def _judge(self, error: TransportError) -> Answer:
-        """Return what an error says about the stored state.
-
-        Raises:
-            AuthenticationFailed, Unauthorized: the error is permanent.
-        """
-        if isinstance(error, AuthenticationFailed | Unauthorized):
-            raise error
-        self._shared.trouble("committing", error)
-        self._monitor.hasten()
-        too_large = error.code == "OFFSET_METADATA_TOO_LARGE"
-        self._commit_at = self._not_before = 0.0 if too_large else time.monotonic() + _AGAIN
-        return Answer.TOO_LARGE if too_large else Answer.UNKNOWN
+    def _decide(self, stored: Mapping[int, CommitMap]) -> None:
+        """Go on after a transaction whose outcome was unknown, if these commits show it."""
+        with self._shared as core:
+            decided = core.decide(stored, self._shared.clock())
+            if decided is None:
+                return
+            undecided, committed = decided
+            logger.warning(
+                "the consumer of %s goes on: the transaction of which nobody knew %s committed",
+                self._name,
+                "has" if committed else "has not",
+            )
+        undecided.notify(committed)
 
     # ---------------------------------------------------------------- group callbacks, on the thread
 
@@ -369,11 +330,14 @@ class ConsumerThread:
 
         Start at the commits, and hand out nothing before reaching the current ends (G12).
         """
-        self._shared.check_decided(partitions, self._polled_at)
+        with self._shared as core:
+            core.transaction.check_decided(partitions, self._polled_at)
         start = self._monitor.starting_point(partitions, commits)
-        self._shared.assign(
-            start.maps, start.starts, start.ends, epochs=start.epochs, tag=start.tag, retention=start.retention
-        )
+        now = self._shared.clock()
+        with self._shared as core:
+            core.assign(
+                start.maps, start.starts, start.ends, now, epochs=start.epochs, tag=start.tag, retention=start.retention
+            )
         logger.info("the consumer of %s has got partitions %s", self._name, sorted(start.starts))
         return start.starts
 
@@ -382,32 +346,46 @@ class ConsumerThread:
 
         Stop handing out, give holders a moment to finish, end the locks, and commit.
         """
-        mine = self._mine(partitions)
-        shared = self._shared
-        shared.withhold(mine)
+        mine, shared = self._mine(partitions), self._shared
+        with shared as core:
+            core.ledger.withhold(mine)
         try:
-            deadline = time.monotonic() + self._revoke_grace
-            while (left := deadline - time.monotonic()) > 0 and not shared.wait_finished(mine, min(left, _BUSY_POLL)):
-                shared.turn()
-                if shared.urgent and not (shared.committing or self._commit_now(shared.partitions)):
-                    break
-            shared.end_locks(mine)
-            self._commit_now(mine)
+            self._await_holders(mine)
+            with shared as core:
+                core.end_locks(mine)
+            self._commits.send_now(mine)
         finally:
-            if unstored := shared.unstored(mine):
+            with shared as core:
+                unstored = core.unstored(mine)
+            if unstored:
                 logger.warning(
                     "the consumer of %s gives up partition %s: what was settled since the last commit may be delivered "
                     "again, since the group is not known to have stored it",
                     self._name,
                     ", ".join(map(str, sorted(unstored))),
                 )
-            shared.forget(mine)
+            with shared as core:
+                core.forget(mine)
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
+
+    def _await_holders(self, partitions: Collection[int]) -> None:
+        """Give holders a moment to finish, and commit what they wait for."""
+        shared, core = self._shared, self._core
+        deadline = time.monotonic() + self._revoke_grace
+        while (left := deadline - time.monotonic()) > 0:
+            if shared.wait_finished(partitions, min(left, _BUSY_POLL)):
+                return
+            shared.turn()
+            if not core.is_urgent(shared.clock()) or core.transaction.excludes_commits:
+                continue
+            if not self._commits.send_now(core.partitions):
+                return
 
     def lost(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.lost`. The locks have ended, and nothing can be committed."""
         mine = self._mine(partitions)
-        self._shared.forget(mine)
+        with self._shared as core:
+            core.forget(mine)
         self._monitor.hasten()
         logger.warning("the consumer of %s has lost partitions %s", self._name, sorted(mine))
 
@@ -416,4 +394,4 @@ class ConsumerThread:
 
         After a failed assignment the group may name others.
         """
-        return [partition for partition in self._shared.partitions if partition in partitions]
+        return [partition for partition in self._core.partitions if partition in partitions]

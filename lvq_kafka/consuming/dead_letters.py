@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.consuming.settlement import Decision, Durability
-from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase
+from lvq_kafka.consuming.settlement import Decision, Durability, Durable
+from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.definition import check_own_topic
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.pending import Item
@@ -76,7 +76,7 @@ class _Letter:
     The message is removed once the letter is stored.
     """
 
-    def __init__(self, shared: SharedStateBase, item: Item, reason: str) -> None:
+    def __init__(self, shared: SharedState, item: Item, reason: str) -> None:
         self._shared = shared
         self.item = item
         self.reason = reason
@@ -139,7 +139,7 @@ class DeadLetters:
             registry's, or one of Kafka's own.
     """
 
-    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedStateBase) -> None:
+    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState) -> None:
         self.topic = topic
         self._shared = shared
         self._writer: LogWriter | None = None

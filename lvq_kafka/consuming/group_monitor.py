@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
-from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lvq_kafka.consuming.group_monitor import Observation
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.consuming.unclosed import Unclosed
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.quoting import listed
 
 __all__ = ["IdleWarnings"]
@@ -83,11 +83,12 @@ class IdleWarnings:
         self._name = name
         self._unclosed = unclosed
         self._shared = shared
+        self._core = shared.core
         self._now = now
         self._next = now
         self._observation: Observation | None = None
         self._places: dict[int, _Place] = {}
-        self._crowded = _Cause(_CROWDED, lambda _: shared.crowding if shared.is_crowded else "")
+        self._crowded = _Cause(_CROWDED, lambda _: self._crowding())
         self._delivered = -1
         self._causes = (
             _Cause(_PARTITIONLESS, self._partitionless),
@@ -102,7 +103,7 @@ class IdleWarnings:
         """Record the result of a check of the topic and the group."""
         self._observation = observation
         places: dict[int, _Place] = {}
-        for partition, position in self._shared.positions.items():
+        for partition, position in self._positions.items():
             end, stable = observation.ends.get(partition, 0), observation.stable.get(partition, 0)
             if position < end:
                 before = self._places.get(partition)
@@ -119,18 +120,31 @@ class IdleWarnings:
         for cause, said in [(cause, cause.check(now)) for cause in self._causes]:
             if said and not found:
                 found = said
-                if not self._shared.in_trouble and cause.first_time():  # otherwise it follows from logged trouble
+                if (
+                    not self._core.obstacles.in_trouble and cause.first_time()
+                ):  # otherwise it follows from logged trouble
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
-        self._delivered = self._shared.delivered
-        self._shared.report_idle(found)
+        self._delivered = self._core.ledger.stats.delivered
+        self._core.obstacles.idle = found
         crowded = self._crowded.check(now)
         if crowded and self._crowded.first_time():
             logger.warning("the consumer of %s: %s", self._name, crowded)
 
+    @property
+    def _positions(self) -> dict[int, int]:
+        with self._shared as core:
+            return core.ledger.assignment.positions
+
     # ---------------------------------------------------------------- causes
 
+    def _crowding(self) -> str:
+        if not self._core.is_crowded:
+            return ""
+        with self._shared as core:
+            return core.crowding
+
     def _partitionless(self, lasted: float) -> str:
-        if self._shared.partitions:
+        if self._core.partitions:
             return ""
         observation = self._observation
         if observation is not None and observation.members > len(observation.ends):
@@ -153,7 +167,7 @@ class IdleWarnings:
         return f"In this process there is {listed(others, _NAMED)}: close what nobody uses. " if others else ""
 
     def _unanswered(self, _: float) -> str:
-        waiting = self._shared.unanswered
+        waiting = self._core.unanswered(self._shared.clock())
         if waiting < _UNANSWERED:
             return ""
         return (
@@ -162,7 +176,7 @@ class IdleWarnings:
         )
 
     def _uncounted(self, lasted: float) -> str:
-        if not self._shared.suspended:
+        if not self._core.hand_out.is_suspended(self._shared.clock()):
             return ""
         return (
             f"the group has accepted no commit for {LEASE + lasted:.0f} s, so others may have its messages by now: the "
@@ -193,13 +207,14 @@ class IdleWarnings:
         places = [(p, place) for p, place in self._places.items() if self._now - place.since >= seconds]
         if not places:
             return []
-        positions = self._shared.positions
+        positions = self._positions
         return [(partition, place) for partition, place in places if positions.get(partition) == place.position]
 
     def _unsettled(self, _: float) -> str:
-        if not (self._shared.is_full and self._delivered == self._shared.delivered):
+        core = self._core
+        if not (core.hand_out.is_full and self._delivered == core.ledger.stats.delivered):
             return ""
         return (
-            f"all {self._shared.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
+            f"all {core.hand_out.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
             f"settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with block"
         )

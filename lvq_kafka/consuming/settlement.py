@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -13,13 +15,20 @@ from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import Bound, left_behind, notify_of_forks
 
-__all__ = ["Decision", "Durability", "JointSettlement", "Settlement"]
+__all__ = ["Decision", "Durability", "Durable", "JointSettlement", "Settlement", "resolve"]
+
+Durable = Future[None]
+"""Resolves when something is durably settled."""
+
+_SLOW = 1.0  # seconds after which a callback has held up the consumer for too long
+
+logger = logging.getLogger("lvq_kafka.consumer")
 
 
 class Durability(Protocol):
     """Knows which messages are durably settled."""
 
-    def when_durable(self, item: Item) -> Future[None]:
+    def when_durable(self, item: Item) -> Durable:
         """Return a future that resolves when the group has the message committed as done.
 
         It fails with `LockLost` if the partition was revoked or lost first, and with `ReaderFailed` if the consumer
@@ -74,7 +83,7 @@ class Settlement(Bound):
 
     elsewhere = "Wait for it here."
 
-    def __init__(self, durability: Durability, item: Item, future: Future[None] | None = None) -> None:
+    def __init__(self, durability: Durability, item: Item, future: Durable | None = None) -> None:
         self._durability = durability
         self._item = item
         self._future = future  # None until it is first asked for
@@ -84,7 +93,7 @@ class Settlement(Bound):
         known = "not asked for" if asked is None else "decided" if asked.done() else "waited for"
         return f"<Settlement of {self._subject}, {known}>"
 
-    def future(self) -> Future[None]:
+    def future(self) -> Durable:
         """Return the outcome as a future, for `concurrent.futures.wait` and the like.
 
         Asking for it makes the commit urgent. It cannot be cancelled: the ack stands.
@@ -125,7 +134,7 @@ class Settlement(Bound):
                 + (self._durability.obstacle or "See whether the brokers can be reached."),
             ) from None
 
-    def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Durable], object]) -> None:
         """Call ``callback`` when the outcome is known, immediately if it already is.
 
         It usually runs on the consumer's own thread: keep it short, and do not wait there for anything the consumer has
@@ -136,7 +145,7 @@ class Settlement(Bound):
     def __await__(self) -> Generator[object, None, None]:
         return asyncio.wrap_future(self.future()).__await__()
 
-    def _ask(self) -> Future[None]:
+    def _ask(self) -> Durable:
         return self._durability.when_durable(self._item)
 
     @property
@@ -155,12 +164,12 @@ class JointSettlement(Settlement):
 
     __slots__ = ("_items",)
 
-    def __init__(self, durability: Durability, items: Sequence[Item], future: Future[None] | None = None) -> None:
+    def __init__(self, durability: Durability, items: Sequence[Item], future: Durable | None = None) -> None:
         self._durability = durability
         self._items = items
         self._future = future
 
-    def _ask(self) -> Future[None]:
+    def _ask(self) -> Durable:
         return _all_of([self._durability.when_durable(item) for item in self._items])
 
     @property
@@ -168,11 +177,11 @@ class JointSettlement(Settlement):
         return f"{len(self._items)} messages"
 
 
-def _all_of(outcomes: Sequence[Future[None]]) -> Future[None]:
+def _all_of(outcomes: Sequence[Durable]) -> Durable:
     """Return a future that succeeds with the last outcome and fails with the first failure."""
     joint, lock, left = Decision(), threading.Lock(), len(outcomes)
 
-    def decided(outcome: Future[None]) -> None:
+    def decided(outcome: Durable) -> None:
         nonlocal left
         failure = outcome.exception()
         with lock:  # callbacks come from any thread
@@ -188,3 +197,33 @@ def _all_of(outcomes: Sequence[Future[None]]) -> Future[None]:
     if not outcomes:
         joint.make(None)
     return joint
+
+
+def resolve(ready: Iterable[Durable], error: Callable[[], Exception] | None = None) -> None:
+    """Resolve the futures, or fail each with an ``error``.
+
+    Call it without the lock, since callbacks may do anything.
+
+    Raises:
+        BaseException: a callback raised something that is not an `Exception`, or was interrupted. All other futures are
+            resolved first.
+    """
+    ended: BaseException | None = None
+    for future in ready:
+        began = time.monotonic()
+        try:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error())
+        except BaseException as raised:  # noqa: BLE001  # others wait, too
+            ended = ended or raised
+        taken = time.monotonic() - began
+        if taken > _SLOW:
+            logger.warning(
+                "a callback of a settlement took %.1f s: meanwhile the consumer neither reads nor commits, and after "
+                "max.poll.interval.ms the group puts it out; give long work to another thread",
+                taken,
+            )
+    if ended is not None:
+        raise ended

@@ -8,7 +8,7 @@ from functools import partial
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.settlement import JointSettlement, Settlement
-from lvq_kafka.consuming.shared_state_base import SharedStateBase
+from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.validation import as_float, delays, durations
@@ -21,13 +21,13 @@ class DirectSettler:
 
     defers = False
 
-    def __init__(self, shared: SharedStateBase, dead_letters: DeadLetters) -> None:
+    def __init__(self, shared: SharedState, dead_letters: DeadLetters) -> None:
         self.topic = shared.topic
         self._shared = shared
         self._dead_letters = dead_letters
 
     @property
-    def shared(self) -> SharedStateBase:
+    def shared(self) -> SharedState:
         """The consumer's shared state, which knows all its messages."""
         return self._shared
 

@@ -13,13 +13,13 @@ from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
-from lvq_kafka.consuming.settlement import Decision, JointSettlement, Settlement
+from lvq_kafka.consuming.settlement import Decision, Durable, JointSettlement, Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase, Step
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.pending import Item
+from lvq_kafka.core.transaction_phases import Step, Undecided
 from lvq_kafka.core.validation import instance
 from lvq_kafka.errors import (
     AlreadySettled,
@@ -44,7 +44,7 @@ class _TransactionSettler(DirectSettler):
 
     defers = True
 
-    def __init__(self, shared: SharedStateBase, dead_letters: DeadLetters, writer: LogWriter) -> None:
+    def __init__(self, shared: SharedState, dead_letters: DeadLetters, writer: LogWriter) -> None:
         super().__init__(shared, dead_letters)
         self._writer = writer
         self.open = False
@@ -161,9 +161,18 @@ class Transaction(Bound, Generic[V]):
     # ---------------------------------------------------------------- lifecycle
 
     def __enter__(self) -> Self:
-        self._shared.check_transaction()
-        with self._shared.beginning():
+        shared = self._shared
+        shared.check_transaction()
+        with shared as core:
+            core.yielding.attempt(shared.clock(), core.settled)
+        try:
             self._open()
+        except BaseException:
+            with shared as core:
+                core.yielding.failed(shared.clock())
+            raise
+        with shared as core:
+            core.yielding.begun(shared.clock(), core.settled)
         return self
 
     def _open(self) -> None:
@@ -173,7 +182,7 @@ class Transaction(Bound, Generic[V]):
             # The writer goes first: it ends any open transaction, so the group can then report its outcome.
             self._producer.writer.begin_transaction(patience)
         except TransportError as error:
-            self._shared.trouble("transacting", error)
+            self._shared.report("transacting", error)
             raise
         try:
             self._shared.open_transaction(max(0.0, deadline - time.monotonic()))
@@ -204,7 +213,7 @@ class Transaction(Bound, Generic[V]):
             if left:
                 flight = self._shared.prepare_commit(left, _PATIENCE if self._timeout is None else self._timeout)
             if flight is not None:
-                self._producer.writer.send_offsets(self._member(), self._shared.commits_of(flight), self._timeout)
+                self._producer.writer.send_offsets(self._member(), self._shared.offsets(flight), self._timeout)
         except BaseException as error:
             self._abort(error, flight)
             if isinstance(error, TransportError) and error.code in _PUT_OUT:
@@ -232,14 +241,15 @@ class Transaction(Bound, Generic[V]):
             f"Whether the transaction on {self._shared.topic} has committed is not known: {error}",
             hint="The consumer goes on when the group says so, which is at the latest when the next one begins.",
         )
-        self._shared.trouble("transacting", unknown)
+        self._shared.report("transacting", unknown)
         if flight is None:
             self._end(flight, Answer.UNKNOWN, unknown)
         else:
             left, self._settler.left = self._settler.left, {}
             outcomes = {True: None, False: _aborted(error), None: unknown}
             decision = self._settler.decision
-            self._shared.leave_undecided(flight, left, lambda committed: decision.make(outcomes[committed]))
+            with self._shared as core:
+                core.leave_undecided(Undecided(flight, left, lambda committed: decision.make(outcomes[committed])))
         raise unknown from error
 
     def _abort(self, error: BaseException, flight: Flight[Durable] | None = None) -> None:
@@ -262,7 +272,8 @@ class Transaction(Bound, Generic[V]):
         """End the transaction: it committed if ``failure`` is None."""
         left, self._settler.left = self._settler.left, {}
         steps = [(step if failure is None else Ledger.give_back, item) for item, step in left.items()]
-        self._shared.end_transaction(steps, flight, answer)
+        with self._shared as core:
+            core.end_transaction(steps, flight, answer, self._shared.clock())
         # Even if partitions have moved, the transaction's outcome is final: durable, or never.
         self._settler.decision.make(failure)
 

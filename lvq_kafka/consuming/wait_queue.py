@@ -29,8 +29,8 @@ class Waiter:
         """Its place in the queue, which it keeps for as long as it waits."""
 
 
-class WaitQueue(dict[Waiter, None]):
-    """The waiting callers: a dict, so checking for emptiness is free. Not thread-safe.
+class WaitQueue:
+    """The waiting callers. Not thread-safe.
 
     A change wakes only the first waiter, and a waiter that gets something wakes the next. So a message costs one or two
     wake-ups, not one per idle worker. A waiter that was woken and found nothing keeps its place. The next waiter is
@@ -38,7 +38,8 @@ class WaitQueue(dict[Waiter, None]):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.present: dict[Waiter, None] = {}
+        """All that wait; empty if nobody does. An attribute, since every ack asks."""
         self.wanted = 0
         """The number of messages wanted by waiters that looked and found nothing."""
         self._line: BySlot[Waiter] = BySlot()  # waiters that were not woken
@@ -46,8 +47,8 @@ class WaitQueue(dict[Waiter, None]):
 
     def wait(self, waiter: Waiter) -> None:
         """Add a waiter that found nothing, or let it wait on if it was woken."""
-        if waiter not in self:
-            self[waiter] = None
+        if waiter not in self.present:
+            self.present[waiter] = None
             waiter.slot = next(self._slots)
         elif not waiter.woken:
             return
@@ -82,12 +83,12 @@ class WaitQueue(dict[Waiter, None]):
 
     def forget(self) -> None:
         """Drop all waiters. In a forked child, they belong to the parent."""
-        self.clear()
+        self.present.clear()
         self._line, self.wanted = BySlot(), 0
 
     def _remove(self, waiter: Waiter) -> None:
-        if waiter in self:
-            del self[waiter]
+        if waiter in self.present:
+            del self.present[waiter]
             if not waiter.woken:
                 self._line.remove(waiter)
                 self.wanted -= waiter.most
@@ -98,6 +99,6 @@ class WaitQueue(dict[Waiter, None]):
         try:
             waiter.wake()
         except RuntimeError:  # its event loop was closed before it could leave
-            del self[waiter]
+            del self.present[waiter]
             return False
         return True

@@ -1,8 +1,8 @@
-"""A consumer's assigned partitions, and read-only queries on them."""
+"""Queries on a consumer's assigned partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.partition_ledger import PartitionLedger
@@ -13,14 +13,21 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Partitions and their messages. Nothing here changes them."""
+    """What a ledger knows of its partitions. Nothing here changes them.
 
-    def __init__(self) -> None:
-        self._partitions: dict[int, PartitionLedger] = {}
-        self.in_work = 0
-        """The number of messages held."""
+    Args:
+        partitions: the ledger's partitions, by number.
+    """
 
-    def _known(self, partitions: Collection[int]) -> list[PartitionLedger]:
+    def __init__(self, partitions: Mapping[int, PartitionLedger]) -> None:
+        self._partitions = partitions
+
+    def known(self, partitions: Collection[int]) -> list[PartitionLedger]:
+        """Return these partitions.
+
+        Raises:
+            StateError: one of them is not assigned.
+        """
         missing = sorted(set(partitions) - self._partitions.keys())
         if missing:
             raise StateError(f"Not assigned: partition {', '.join(map(str, missing))}.")
@@ -35,7 +42,7 @@ class Assignment:
         Raises:
             StateError: the partition is not assigned.
         """
-        (part,) = self._known((partition,))
+        (part,) = self.known((partition,))
         return part.claim(leaving)
 
     def base(self, partition: int) -> int:
@@ -44,8 +51,8 @@ class Assignment:
         Raises:
             StateError: the partition is not assigned.
         """
-        (part,) = self._known((partition,))
-        return part.pending.base
+        (part,) = self.known((partition,))
+        return part.base
 
     @property
     def positions(self) -> dict[int, int]:
@@ -69,7 +76,7 @@ class Assignment:
 
         One may be taken any time.
         """
-        return any(part.open and part.waiting for part in self._partitions.values())
+        return any(part.hands_out for part in self._partitions.values())
 
     @property
     def gated(self) -> int:
@@ -83,9 +90,7 @@ class Assignment:
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
         """Return the number of unfinished messages tried before, and the lowest unfinished one."""
-        part = self._partitions[partition]
-        tried = sum(1 for item in part.pending if item.deliveries)
-        return tried, part.pending.first
+        return self._partitions[partition].unsettled
 
     @property
     def outstanding(self) -> int:

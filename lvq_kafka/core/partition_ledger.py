@@ -14,7 +14,7 @@ from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
 from lvq_kafka.core.pending import Item, PendingList
-from lvq_kafka.core.ready_queue import TRIED_OFTEN, ReadyQueue
+from lvq_kafka.core.ready_queue import ReadyQueue
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import StateError
 
@@ -35,7 +35,7 @@ class PartitionLedger:
     """An assigned partition.
 
     Args:
-        life: the number of this assignment.
+        generation: the number of this assignment.
         start: the offset to read from.
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
@@ -45,7 +45,6 @@ class PartitionLedger:
     __slots__ = (
         "_acked_since",
         "_attempted",
-        "_base_had_its_turn",
         "_buffer",
         "_count_deliveries",
         "_counts",
@@ -60,6 +59,7 @@ class PartitionLedger:
         "_stats",
         "_withheld",
         "_written",
+        "changed",
         "gated",
         "held",
         "open",
@@ -75,7 +75,7 @@ class PartitionLedger:
         start: int,
         target: int,
         *,
-        life: int,
+        generation: int,
         line: ReadyQueue[Item],
         slots: Iterator[int],
         stats: LedgerStats,
@@ -83,7 +83,7 @@ class PartitionLedger:
         count_deliveries: bool,
     ) -> None:
         self._number = number
-        self._generation = life
+        self._generation = generation
         self._line = line
         self._slots = slots
         self._stats = stats
@@ -112,7 +112,8 @@ class PartitionLedger:
         self._most_deliveries = max(loaded.counts.values(), default=1)
         self._written: int | None = None  # characters of the last complete commit text, if known
         self._acked_since = 0
-        self._base_had_its_turn = False
+        self.changed = True
+        """True if the claim may differ from the last one that was said."""
 
     # ---------------------------------------------------------------- reading
 
@@ -120,6 +121,21 @@ class PartitionLedger:
     def position(self) -> int:
         """The next offset to read."""
         return self._buffer.position if self._buffer else self.pending.position
+
+    @property
+    def base(self) -> int:
+        """The offset of the lowest message that is not done, else the next one to read."""
+        return self.pending.base
+
+    @property
+    def hands_out(self) -> bool:
+        """True if messages wait, and the target is reached. One may be taken any time."""
+        return self.open and bool(self.waiting)
+
+    @property
+    def unsettled(self) -> tuple[int, Item | None]:
+        """The number of unfinished messages tried before, and the lowest unfinished one."""
+        return sum(1 for item in self.pending if item.deliveries), self.pending.first
 
     @property
     def available(self) -> int:
@@ -137,6 +153,7 @@ class PartitionLedger:
         Raises:
             StateError: an offset was read before. Earlier records of the batch are kept.
         """
+        self.changed = True
         if self._may_fall_behind(batch, keys):
             replaced = self._buffer.add(batch, keys)  # type: ignore[arg-type]  # no key is null
             self._stats.read += replaced
@@ -182,24 +199,21 @@ class PartitionLedger:
                     self._supersede_held(held[lane])
                     ready = False
                 old = waiting.get(lane)
-                done = offset < loaded_end and loaded.done(offset)
-                if value is None or done:
+                if value is None or (offset < loaded_end and loaded.done(offset)):
                     if old is not None:
                         self._discard(old)
                         deleted += value is None
                         replaced += value is not None
                     continue
                 read += 1
-                if old is None:
-                    item = Item(number, offset, timestamp, key, value, header, next(slots))
+                if old is None or old.deliveries:
+                    slot = old.slot if old is not None and in_place else next(slots)
+                    if old is not None:
+                        self._discard(old)
+                        replaced += 1
+                    item = Item(number, offset, timestamp, key, value, header, slot)
                     pending.append(item)
                     waiting[lane] = item
-                elif old.deliveries:
-                    item = Item(number, offset, timestamp, key, value, header, old.slot if in_place else next(slots))
-                    self._discard(old)
-                    pending.append(item)
-                    waiting[lane] = item
-                    replaced += 1
                 else:
                     # Nobody has a handle to it, so reuse it for the newer message: half the work of a new item.
                     item = old
@@ -246,21 +260,21 @@ class PartitionLedger:
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 
-    def advance(self, position: int) -> bool:
-        """Advance the read position; return whether it moved."""
-        moved = position > self.position
-        if moved and self._buffer:
-            self._buffer.position = position
-        elif moved:
-            self.pending.position = position
-            if position > self.pending.next_done:
-                self.pending.pass_over(position - 1)
+    def advance(self, position: int) -> None:
+        """Advance the read position. It never moves back."""
+        if position > self.position:
+            self.changed = True
+            if self._buffer:
+                self._buffer.position = position
+            else:
+                self.pending.position = position
+                if position > self.pending.next_done:
+                    self.pending.pass_over(position - 1)
         if not self.open and not self._withheld and self.position >= self.target:
             self._drain_buffer()
             self.open = True
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)
-        return moved
 
     # ---------------------------------------------------------------- handing out
 
@@ -273,22 +287,20 @@ class PartitionLedger:
         self._line.remove(item)
         self.gated.remove(item)
 
-    def next_gated(self, capacity: MapCapacity) -> Item | None:
-        """Pop the gated message at the base, which needs no room, or the next if there is room.
+    def admit(self, item: Item, capacity: MapCapacity) -> bool:
+        """Return whether a message may be handed out now. Otherwise, it waits for room.
 
-        A message at the base that has been tried often takes turns with others.
+        The lowest message may always: its ack makes the map shorter.
         """
-        first, gated = self.pending.first, self.gated
-        if not gated:
-            return None
-        has_room = self.has_room(next(iter(gated.values())), capacity)
-        if first is not None and gated.get(first.slot) is first:
-            stands_back = first.deliveries >= TRIED_OFTEN and self._base_had_its_turn
-            if not (has_room and stands_back):
-                self._base_had_its_turn = True
-                return gated.pop(first.slot)
-        self._base_had_its_turn = False
-        return gated.popitem(last=False)[1] if has_room else None
+        if item is self.pending.first or (not self.gated and self.has_room(item, capacity)):
+            return True
+        self.gated.add(item)
+        return False
+
+    def next_gated(self, capacity: MapCapacity) -> Item | None:
+        """Pop the next message that waited for room, if there is room now, or it needs none."""
+        gated = self.gated
+        return gated.next(self.pending.first, has_room=self.has_room(gated.head, capacity)) if gated else None
 
     def has_room(self, item: Item, capacity: MapCapacity) -> bool:
         """Return whether the commit map has room for the acks of everything in work and this one."""
@@ -311,12 +323,14 @@ class PartitionLedger:
         self._acked_since = 0
 
     def hold(self, item: Item) -> None:
-        """Move a waiting message into work."""
+        """Move a waiting message into work: it is set aside for a holder."""
+        self.changed = True
         lane = item.lane
         del self.waiting[lane]
         self.held[lane] = item
         item.state = _ON_ACQUIRE[item.state]
         item.generation = self._generation
+        item.reserved = True
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1
@@ -332,15 +346,28 @@ class PartitionLedger:
 
     # ---------------------------------------------------------------- settling
 
+    def leave(self, item: Item, after: State) -> None:
+        """Keep a message in work whose holder is done with it.
+
+        If it was only set aside, nobody will receive it, so that delivery is not counted.
+        """
+        item.state = after
+        if item.reserved:
+            self.changed = True
+
     def remove(self, item: Item, after: State) -> None:
         """Finish a message in work, leaving its handle in state ``after``."""
+        self.changed = True
         if item.state in _NEWEST_IN_WORK:
             self.pending.remove(item, acked=True)
             self._acked_since += 1
             if self._count_deliveries:
                 del self._attempted[item.offset]
         item.state = after
-        self._unlock(item)
+        lane = item.lane
+        del self.held[lane]
+        if lane in self.waiting:
+            self.offer(self.waiting[lane])
 
     def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
         """Take a message back from its holder, leaving its handle in state ``after``.
@@ -349,6 +376,8 @@ class PartitionLedger:
             A new handle if the message waits again, else None.
         """
         twin = None
+        if item.reserved:  # it was counted as delivered, and was not
+            self.changed = True
         if item.state in _NEWEST_IN_WORK:
             twin = item.again()
             self.pending.replace(item, twin)
@@ -360,28 +389,25 @@ class PartitionLedger:
             if delayed:
                 twin.state = State.DELAYED
         item.state = after
-        self._unlock(item)
-        return twin
-
-    def _unlock(self, item: Item) -> None:
-        """Free the lane, and offer the message that waits for it."""
         lane = item.lane
         del self.held[lane]
         if lane in self.waiting:
             self.offer(self.waiting[lane])
+        return twin
 
     # ---------------------------------------------------------------- revoking
 
-    def withhold(self) -> None:
+    def withhold(self) -> list[Item]:
         """Stop handing out, because the partition is about to be revoked.
 
-        Holders can still settle.
+        Holders can still settle. Returns the messages that are set aside: nobody will receive them.
         """
         self._withheld = True
         if self.open:
             self.open = False
             for item in self.waiting.values():
                 self._withdraw(item)
+        return [item for item in self.held.values() if item.reserved]
 
     def end_locks(self) -> list[Item]:
         """End all locks, and return the messages that were in work. What is done stays claimed."""

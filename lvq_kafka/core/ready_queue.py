@@ -87,6 +87,8 @@ class BySlot(Generic[T]):
 
     def pop(self) -> T | None:
         """See `ReadyQueue.pop`."""
+        if not self._returned_order:
+            return self._line.popitem(last=False)[1] if self._line else None
         slot = self._lowest()
         if slot is None:
             return None

@@ -16,19 +16,38 @@ before they reconnect. A rolling restart is a series of these, with work in betw
 
 
 class Yielding:
-    """Judge by the clock whether a consumer is of no use to its partitions. Not thread-safe.
+    """Judge by the clock whether a consumer is of no use to its partitions.
 
     Time counts from the first of the attempts that failed in a row, as long as attempts continue. It restarts whenever
     something is consumed outside of transactions, or requested there and nothing is waiting.
     """
 
     def __init__(self) -> None:
-        self.away = False
-        """True once the consumer has left, or is about to."""
+        self.reason = ""
+        """Why the consumer has left, or is about to; empty if it has not."""
         self._trying = 0
         self._since = 0.0
         self._tried_at = _NEVER  # when the last attempt failed
         self._settled = 0
+
+    @property
+    def away(self) -> bool:
+        """True once the consumer has left, or is about to."""
+        return bool(self.reason)
+
+    def leave(self, now: float, settled: int, error: str) -> str:
+        """Leave the partitions to others, and return the reason.
+
+        Args:
+            error: why no transaction begins.
+        """
+        self.reason = (
+            f"it leaves its partitions to others, since no transaction of it has begun for "
+            f"{self.lasted(now, settled):.0f} s{f' ({error})' if error else ''}. It joins again when one begins, or "
+            "when somebody acquires outside of transactions. See whether their coordinator can be reached from here, "
+            "and go on trying"
+        )
+        return self.reason
 
     def attempt(self, now: float, settled: int) -> None:
         """Note that a transaction is about to begin; ``settled`` messages were settled so far."""
@@ -44,7 +63,7 @@ class Yielding:
     def begun(self, now: float, settled: int) -> None:
         """Note that it began: the consumer is of use, and part of its group again."""
         self._trying -= 1
-        self._tried_at, self.away = _NEVER, False
+        self._tried_at, self.reason = _NEVER, ""
         self._restart(now, settled)
 
     def decided(self, settled: int) -> None:
@@ -53,7 +72,7 @@ class Yielding:
 
     def asked(self, now: float) -> None:
         """Note a request that found no messages: the consumer is part of its group again."""
-        self._since, self.away = now, False
+        self._since, self.reason = now, ""
 
     def excused(self, now: float) -> None:
         """Note that no other consumer could do more right now."""

@@ -178,7 +178,7 @@ class Backlog:
 
     def _claim(self, partition: int, leaving: Collection[Item]) -> CommitMap:
         # Nothing was handed out, so delivered marks and counts stay as they were.
-        loaded, claim = self._loaded[partition], self._ledger.claim(partition, leaving)
+        loaded, claim = self._loaded[partition], self._ledger.assignment.claim(partition, leaving)
         counts = {at: count for at, count in loaded.counts.items() if at >= claim.base and not claim.done(at)}
         return replace(
             claim, topic_tag=loaded.topic_tag, delivered=loaded.delivered, counts=counts, sequence=loaded.sequence

@@ -234,7 +234,7 @@ def test_work_that_ends_within_the_grace_is_not_done_twice(four_partitions: Worl
     with four_partitions.consuming(revoke_grace=30.0) as one:
         held = [take(one) for _ in keys]
         with four_partitions.consuming() as two:
-            eventually(lambda: any(not part.open for part in one._shared._ledger._partitions.values()), 30)
+            eventually(lambda: any(not part.open for part in one._shared.core.ledger._partitions.values()), 30)
             for delivery in held:
                 delivery.ack()
                 done.append(delivery.value)

@@ -87,9 +87,8 @@ def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once
         while work(consumer, producer, 1, 60.0, wait=1.0):
             pass
         assert not consumer.stats.trouble
-        assert {p: one.base for p, one in consumer._shared.durable.items()} == source.cluster.logs.end_offsets(
-            source.topic
-        )
+        durable = consumer._shared.core.durable
+        assert {p: one.base for p, one in durable.items()} == source.cluster.logs.end_offsets(source.topic)
     assert sorted(record.value for record in read_all(source.cluster, out.topic)) == [b"a!", b"b!", b"c!"]
 
 

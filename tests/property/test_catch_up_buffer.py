@@ -70,11 +70,11 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
         with patch.object(PartitionLedger, "_may_fall_behind", lambda *_: False):
             _read(eager, part, positions)
         for both in ("available", "outstanding", "positions", "catching_up", "gated"):
-            assert getattr(lazy, both) == getattr(eager, both)
-        assert eager.claim(0).covers(lazy.claim(0)), "it claims no more"
-        assert lazy.claim(0).covers(loaded), "and takes nothing back"
-    if not lazy.catching_up:
-        assert lazy.claim(0) == eager.claim(0)
+            assert getattr(lazy.assignment, both) == getattr(eager.assignment, both)
+        assert eager.assignment.claim(0).covers(lazy.assignment.claim(0)), "it claims no more"
+        assert lazy.assignment.claim(0).covers(loaded), "and takes nothing back"
+    if not lazy.assignment.catching_up:
+        assert lazy.assignment.claim(0) == eager.assignment.claim(0)
         assert lazy.stats == eager.stats
     assert _handed_out(lazy) == _handed_out(eager)
     assert lazy.stats == eager.stats
@@ -92,5 +92,5 @@ def _handed_out(ledger: Ledger) -> list[tuple[object, ...]]:
     while (item := ledger.acquire()) is not None:
         ledger.ack(item)
         found.append((item.offset, item.timestamp, item.key, item.value, item.headers, item.redelivered))
-        found.append((ledger.claim(0),))
+        found.append((ledger.assignment.claim(0),))
     return found

@@ -143,7 +143,7 @@ class Consuming(RuleBasedStateMachine):
     def commit(self, partition: int, answered: bool = True) -> None:
         if partition not in self.targets:
             return
-        whole, stored = self.ledger.claim(partition), CommitMap.decode(*self.committed[partition])
+        whole, stored = self.ledger.assignment.claim(partition), CommitMap.decode(*self.committed[partition])
         claim = whole.shortened(self.limit, stored=stored)
         text = claim.encode(self.limit)
         assert CommitMap.decode(claim.base, text) == claim, "I11"
@@ -232,7 +232,7 @@ class Consuming(RuleBasedStateMachine):
         item = self.ledger.reserve() if reserved else self.ledger.acquire(self.now + 2 if locked else None)
         eligible = self.eligible()
         if item is None:
-            gated = self.ledger.gated if self.bounded else 0
+            gated = self.ledger.assignment.gated if self.bounded else 0
             assert len(eligible) <= gated, "something could be handed out and was not"
             for partition in self.targets:
                 lowest = min(self.alive(partition).values(), default=None)
@@ -390,22 +390,22 @@ class Consuming(RuleBasedStateMachine):
         for partition in self.targets:
             lowest = min(alive[partition].values(), default=self.read[partition])
             if self.catches_up(partition):  # then it may stay behind
-                assert self.ledger.base(partition) <= lowest
+                assert self.ledger.assignment.base(partition) <= lowest
             else:
-                assert self.ledger.base(partition) == lowest
-        assert self.ledger.outstanding == sum(map(len, alive.values()))
+                assert self.ledger.assignment.base(partition) == lowest
+        assert self.ledger.assignment.outstanding == sum(map(len, alive.values()))
         assert self.ledger.in_work == len(self.held)
         fresh = sum(not self.is_superseded(item.partition, item.offset) for item in self.held)
-        assert self.ledger.available == self.ledger.outstanding - fresh
-        assert self.ledger.positions == self.read
-        assert 0 <= self.ledger.gated <= self.ledger.available
+        assert self.ledger.assignment.available == self.ledger.assignment.outstanding - fresh
+        assert self.ledger.assignment.positions == self.read
+        assert 0 <= self.ledger.assignment.gated <= self.ledger.assignment.available
 
     @invariant()
     def a_commit_of_now_would_be_true_and_short_enough(self) -> None:
         for partition in self.targets:
             leaving = [item for item in self.held if item.state is State.LEAVING]
             for left in ([], leaving):
-                claim = self.ledger.claim(partition, left)
+                claim = self.ledger.assignment.claim(partition, left)
                 done = {item.offset for item in left if item.partition == partition}
                 for offset in self.seen[partition]:
                     if claim.done(offset):

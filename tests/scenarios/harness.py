@@ -251,7 +251,7 @@ class Taking:
         while True:
             with shared._changed:
                 delivery = self.consumer.acquire(0.0)
-                if delivery is not None or not shared.suspended:
+                if delivery is not None or not shared.core.hand_out.is_suspended(shared.clock()):
                     return delivery
             self.settle()
 
@@ -261,8 +261,8 @@ class Taking:
         ends = self._queue.venue.cluster.logs.end_offsets(self._queue.queue.topic, stable=True)
 
         def has_read_all() -> bool:
-            with shared._changed:
-                return shared._ledger.positions == ends and not shared.suspended
+            with shared as core:
+                return core.ledger.assignment.positions == ends and not core.hand_out.is_suspended(shared.clock())
 
         eventually(has_read_all, PATIENCE)
 
@@ -282,7 +282,7 @@ class Taking:
         """How many entries the consumer has in all its tables: what would grow if it leaked."""
         shared = self.consumer._shared
         with shared._changed:
-            ledger = shared._ledger
+            ledger = shared.core.ledger
             line: Any = ledger._line
             tables = [line._line, line._returned, line._returned_order]
             for partition in ledger._partitions.values():

@@ -1,7 +1,7 @@
 """A cluster, its consumers and its accidents, simulated, to prove the consume protocol.
 
-What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core` and of
-`lvq_kafka.consuming.shared_state`, driven in the engine's order (`member`). The invariants are named as follows, and
+What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core`: its
+`ConsumerCore` as it is shipped, driven in the engine's order (`member`). The invariants are named as follows, and
 every check names the one that it is about.
 
 - **I1 truth**: what a commit that was ever sent says is done was acked, rejected, superseded, deleted, or is a gap.

@@ -176,10 +176,11 @@ class ClusterSteps(Scene):
         if not (members and fits):
             return False
         (member,) = members
-        waits = member.blocked or member.shared.committing or (member.work is not None and member.work.next)
+        transacts = member.core.transaction.excludes_commits or (member.work is not None and member.work.next)
+        waits = member.blocked or transacts
         if waits or not member.lives.keys() >= request.offsets.keys():
             return False
-        member.shared.doubt()
+        member.commits.doubt()
         queue.proof.late = True
         queue.group.commit(request)
         queue.proof.late = False

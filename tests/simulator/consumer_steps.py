@@ -103,7 +103,7 @@ class ConsumerSteps(ClusterSteps):
         """Somebody takes messages; or what has to come first, where the group was not heard of for long."""
         if self._first(who, lambda member: member.hand_out(1 + how // 16)):
             return True
-        if not any(member.shared.suspended for member in self.members if not member.stopped):
+        if not any(member.core.hand_out.is_suspended(self._now) for member in self.members if not member.stopped):
             return False
         return self.answer(who, how) or self.deliver(who, how) or self.commit(who, how)
 
@@ -185,7 +185,7 @@ def _stages(member: Member) -> list[str]:
     """At which steps of the way a member is with one message or another."""
     reached = {
         "s1 fetched": member.fetched is not None,
-        "s2 conflated": member.ledger.available > 0,
+        "s2 conflated": member.ledger.assignment.available > 0,
         "s3 handed out": len(member.held) > len(member.worked),
         "s4 side effect done": bool(member.worked),
         "s5 acked": member.acks > 0,

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lvq_kafka.consuming.shared_state_base import Durable
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from tests.simulator.log import Transaction
+from tests.simulator.waiting import Question
 
 __all__ = ["Connection", "Group", "Offsets", "Request", "Standing"]
 
@@ -33,7 +33,7 @@ class Request:
     member: int
     epoch: int
     offsets: Offsets
-    flight: Flight[Durable]
+    flight: Flight[Question]
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +43,7 @@ class Connection:
     requests: deque[Request] = field(default_factory=deque)
     refused: deque[Request] = field(default_factory=deque)
     """Refused for now: the client sends them again by itself, as long as it has not answered for them."""
-    answers: deque[tuple[Flight[Durable], Mapping[int, Answer]]] = field(default_factory=deque)
+    answers: deque[tuple[Flight[Question], Mapping[int, Answer]]] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,36 @@
-"""Dead letters on their way: as much of a cluster and its writer as `DeadLetters` needs."""
+"""Dead letters on their way: as much of a cluster, its writer and a consumer as `DeadLetters` needs."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription, Topics
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.core.consumer_core import ConsumerCore
+from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.transaction_phases import Step
 from lvq_kafka.errors import DeliveryFailed
 
-__all__ = ["Letters"]
+__all__ = ["Letters", "Removing"]
+
+
+class Removing:
+    """What removes messages when their letters are stored: the core, without a lock."""
+
+    topic = "topic"
+
+    def __init__(self, core: ConsumerCore[Any], clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._core = core
+
+    @property
+    def shared(self) -> SharedState:
+        return cast(SharedState, self)
+
+    def apply(self, step: Step, item: Item) -> None:
+        step(self._core.ledger, item)
 
 
 class Letters:

@@ -1,6 +1,6 @@
 """One consumer process: the order in which its engine drives what it holds, with nothing else around it.
 
-This is the engine's specification; what it drives is the library's own `SharedState`. A method is what happens without
+This is the engine's specification; what it drives is the library's own `ConsumerCore`. A method is what happens without
 interruption; between any two of them the world may do what it likes, and the process may end. Methods return whether
 there was anything to do. What the engine does about commits is in `tests.simulator.process`, what holders do in
 `tests.simulator.working`.
@@ -60,16 +60,15 @@ class Member(Working):
             self.lives[partition] = Life(partition, commit_map, target, start)
             del self._coming[partition]
         if maps:
-            self.shared.assign(maps, starts, ends, epochs=dict.fromkeys(maps, -1), tag=TAG)
+            self.core.assign(maps, starts, ends, self._clock(), epochs=dict.fromkeys(maps, -1), tag=TAG)
         return bool(maps)
 
     def close(self) -> bool:
         """Leave the group: give everything up first."""
-        if self.blocked or self.closing or self.shared.committing:
+        if self.blocked or self.closing or self.core.transaction.excludes_commits:
             return False
         self.abort()
         self.closing = True
-        self.shared.close()
         self.going = list(self.lives)
         self._withhold()
         if not self.going:
@@ -77,7 +76,7 @@ class Member(Working):
         return True
 
     def _withhold(self) -> None:
-        self.shared.withhold(self.going)
+        self.ledger.withhold(self.going)
         self._observe()
 
     # ---------------------------------------------------------------- reading
@@ -107,6 +106,6 @@ class Member(Working):
             [entry.value for entry in entries],
             [None] * count,
         )
-        self.shared.read(Fetch(batch, {partition: position}))
+        self.core.read(Fetch(batch, {partition: position}), batch.keys, 0)
         self.lives[partition].read(entries, position)
         return True

@@ -1,7 +1,7 @@
 """A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it.
 
-What it holds is in the library's own `SharedState`, by the world's clock. What is simulated is the engine around it,
-broken into steps, and the holders.
+What it knows and decides is the library's own `ConsumerCore`, by the world's clock and without a lock. What is
+simulated is the engine around it, broken into steps, and the holders.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.consuming.settlers import DirectSettler
-from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits, Durable
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits, Flight
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.fold import Order
-from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.hand_out import ConsumerLimits
+from lvq_kafka.core.lease import LEASE
+from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
 from tests.simulator.group import Connection, Group, Request
-from tests.simulator.letters import Letters
+from tests.simulator.letters import Letters, Removing
 from tests.simulator.log import Entry, Log, Transaction
 from tests.simulator.proof import Life, Proof, Violation
+from tests.simulator.waiting import Heard, Question
 
 __all__ = ["Options", "Process", "Work"]
 
@@ -54,23 +53,11 @@ class Work:
 
     transaction: Transaction = field(default_factory=Transaction)
     items: list[Item] = field(default_factory=list)
-    flight: Flight[Durable] | None = None
+    flight: Flight[Question] | None = None
     next: bool = False
     """Its commit waits for the plain one before it."""
     committing: bool = False
     sent_at: float = 0.0
-
-
-class Watched(SharedState):
-    """SharedState that the checks can look into."""
-
-    @property
-    def ledger(self) -> Ledger:
-        return self._ledger
-
-    @property
-    def commits(self) -> Commits[Durable]:
-        return self._commits
 
 
 class Sync(Enum):
@@ -95,13 +82,13 @@ class Process:
         self.number = number
         self.connection = Connection()
         self.stopped = False
-        definition = QueueDefinition(name="queue", topic="topic", key_header=None, order=options.order)
-        self.shared = Watched(definition, options.limits, clock)
-        self.ledger, self.commits = self.shared.ledger, self.shared.commits
-        self.ledger.limit = options.text_limit
+        self.core: ConsumerCore[Question] = ConsumerCore(options.limits, options.order, now=clock())
+        self.ledger, self.commits = self.core.ledger, self.core.commits
+        self.ledger.capacity.limit = options.text_limit
         self.letters = Letters()
-        self.dead_letters = DeadLetters(self.letters.cluster, "dead" if options.dead_letters else None, self.shared)
-        self.settler = DirectSettler(self.shared, self.dead_letters)
+        self.dead_letters = DeadLetters(
+            self.letters.cluster, "dead" if options.dead_letters else None, Removing(self.core, clock).shared
+        )
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}
         """What was acquired and is not settled, by the model."""
@@ -109,8 +96,8 @@ class Process:
         """What holders have, with the number of the assignment."""
         self.worked: set[Item] = set()
         """Those of the held ones whose side effect is done."""
-        self.settlements: list[tuple[Item, Settlement]] = []
-        """Of acks whose durability nobody has asked for."""
+        self.acked: list[Item] = []
+        """Those of whose durability nobody has asked."""
         self.fetched: tuple[int, list[Entry], int] | None = None
         self.work: Work | None = None
         self.going: list[int] = []
@@ -128,11 +115,11 @@ class Process:
         self._proof = proof
         self._options = options
         self._coming: dict[int, int] = {}  # partitions that were assigned and wait for their commit, with their targets
-        self._flight: Flight[Durable] | None = None
+        self._flight: Flight[Question] | None = None
         self._said: dict[int, CommitMap] = {}  # by partition, the last commit that was sent
-        self._sync: tuple[Sync, Flight[Durable]] | None = None
-        self._asked: list[tuple[Item, Durable]] = []  # who waits for an ack to be durable
-        self._sent_at: dict[Flight[Durable], float] = {}
+        self._sync: tuple[Sync, Flight[Question]] | None = None
+        self._asked: list[Question] = []  # who waits for an ack to be durable
+        self._sent_at: dict[Flight[Question], float] = {}
         self._accepted = -math.inf  # when the last commit was sent that the group is known to have accepted
         group.join(number)
 
@@ -149,7 +136,8 @@ class Process:
             return False
         wakes = self.ledger.next_wake
         self.turned = now = self._clock()
-        self.shared.turn()
+        self.core.turn(now)
+        self.core.wake(now)
         self._observe()
         return wakes is not None and wakes <= now
 
@@ -164,18 +152,18 @@ class Process:
         """Send what has changed, when the commit before is answered or was given up, and no transaction commits."""
         if self.blocked or self._flight is not None:
             return False
-        self._flight = self._send(self.shared.next_commit())
+        self._flight = self._send(self.core.next_commit(self._clock()))
         return self._flight is not None
 
     def _commit_now(self, purpose: Sync, partitions: list[int]) -> bool:
         """Begin a commit that the engine waits for."""
         if purpose is Sync.FINAL:
-            self.shared.end_locks(partitions)
+            self.core.end_locks(partitions)
             self._observe()
-        if self.shared.committing:  # a plain commit would win over that of the transaction
+        if self.core.transaction.excludes_commits:  # a plain commit would win over that of the transaction
             self._synced(purpose, Answer.UNKNOWN)
             return True
-        flight = self._send(self.shared.next_commit(partitions))
+        flight = self._send(self.core.next_commit(self._clock(), partitions))
         for partition in self.going if purpose is Sync.FINAL else ():
             self._proof.last(self.lives[partition], self._said.get(partition, self.lives[partition].loaded))
         if flight is None:
@@ -184,7 +172,7 @@ class Process:
             self._sync = purpose, flight
         return True
 
-    def _send(self, flight: Flight[Durable] | None) -> Flight[Durable] | None:
+    def _send(self, flight: Flight[Question] | None) -> Flight[Question] | None:
         self._report()
         if flight is not None:
             self.acks, self.answered = 0, False
@@ -194,7 +182,7 @@ class Process:
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, {})
             for partition, said in flight.maps.items():
-                self._proof.roomy(said, self.ledger.claim(partition), self.ledger.limit)
+                self._proof.roomy(said, self.ledger.assignment.claim(partition), self.ledger.capacity.limit)
             self.connection.requests.append(Request(self.number, self.epoch, offsets, flight))
             self._sent_at[flight] = self._clock()
         return flight
@@ -214,8 +202,8 @@ class Process:
         self._landed(flight, dict.fromkeys(flight.maps, Answer.UNKNOWN))
         return True
 
-    def _landed(self, flight: Flight[Durable], answers: Mapping[int, Answer]) -> None:
-        self.shared.answered(flight, answers)
+    def _landed(self, flight: Flight[Question], answers: Mapping[int, Answer]) -> None:
+        self.core.answered(flight, answers)
         self.answered = not self.commits.in_flight and Answer.STORED in answers.values()
         if Answer.UNKNOWN not in answers.values():
             self._accepted = max(self._accepted, self._sent_at[flight])
@@ -229,37 +217,43 @@ class Process:
     def _synced(self, purpose: Sync, answer: Answer) -> None:
         """The engine goes on. After a text that was too large it tries once more, shorter."""
         if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
-            if answer is Answer.STORED and self.ledger.limit == self._options.text_limit:
+            if answer is Answer.STORED and self.ledger.capacity.limit == self._options.text_limit:
                 for partition in set(self.going) - self.commits.unsaid.keys():
                     self._proof.accepted(self.lives[partition], self.commits.last(partition))
             self._end_going()
 
-    def ask(self, item: Item, settlement: Settlement) -> None:
+    def ask(self, item: Item) -> None:
         """Somebody wants to know when an ack is durable."""
-        self._asked.append((item, settlement.future()))
+        question = Question(item)
+        durable = self.core.wait_done(item, question)
+        if durable is None:
+            self._asked.append(question)
+        elif durable:
+            self._proof.reported(item)
         self._report()
 
     @property
     def awaited(self) -> list[Item]:
         """Acks of which somebody waits to hear whether they are durable."""
-        return [item for item, _ in self._asked]
+        return [question.item for question in self._asked]
 
     def _report(self) -> None:
         """Those whose wait is over are told."""
-        waiting = []
-        for item, future in self._asked:
-            if not future.done():
-                waiting.append((item, future))
-            elif future.exception() is None:
-                self._proof.reported(item)
-        self._asked = waiting
+        outcome = self.core.pop_outcome()
+        for question in outcome.ready:
+            question.heard = Heard.DURABLE
+            self._proof.reported(question.item)
+        for question in outcome.failed:
+            question.heard = Heard.IN_VAIN
+        self._asked = [question for question in self._asked if question.heard is Heard.NOTHING]
 
     def look(self) -> bool:
         """See whether somebody has written over what was committed."""
         if self.blocked:
             return False
         stored = {partition: self._group.offsets(partition) for partition in self.lives}
-        self.shared.found({p: CommitMap.decode(*commit) for p, commit in stored.items() if commit is not None})
+        self.core.found({p: CommitMap.decode(*commit) for p, commit in stored.items() if commit is not None})
+        self._report()
         return bool(self.lives)
 
     # ---------------------------------------------------------------- giving partitions up
@@ -270,8 +264,8 @@ class Process:
             return False
         if self._sync is not None:
             return self.time_out()
-        if not urgent and self.shared.urgent and not self.shared.committing:
-            return self._commit_now(Sync.GRACE, self.shared.partitions)
+        if not urgent and self.core.is_urgent(self._clock()) and not self.core.transaction.excludes_commits:
+            return self._commit_now(Sync.GRACE, self.core.partitions)
         return self._commit_now(Sync.FINAL, self.going)
 
     def _end_going(self) -> None:
@@ -284,7 +278,7 @@ class Process:
                 self._group.remove(self.number)
 
     def _forget(self, partitions: list[int]) -> None:
-        self.shared.forget(partitions)
+        self.core.forget(partitions)
         self._report()
         for partition in partitions:
             del self.lives[partition]
@@ -302,13 +296,13 @@ class Process:
     # ---------------------------------------------------------------- what the model sees of the library
 
     def _observe(self) -> None:
-        """Take over what custody has done by itself: it has taken messages back, and then acquired others.
+        """Take over what the core has done by itself: it has taken messages back, and then acquired others.
 
         What it says is done is not taken over: that is what the checks are about.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)
-        for item in self.ledger.held():
+        for item in self.ledger.assignment.held():
             if item not in self.working:
                 generation = self.lives[item.partition]
                 owner = self._owns(item.partition)
@@ -325,6 +319,6 @@ class Process:
     def check(self) -> None:
         """I1, I3 and I11, of the commits that could leave now."""
         for partition, generation in self.lives.items():
-            claim = self.ledger.claim(partition)
+            claim = self.ledger.assignment.claim(partition)
             self._proof.true(partition, claim)
             self._proof.faithful(generation, claim, self.commits.last(partition))

@@ -11,18 +11,21 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from lvq_kafka.consuming import shared_state
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.generations import Generations
-from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import ConsumerLimits, SharedStateBase
+from lvq_kafka.core import consumer_core
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits, Flight
+from lvq_kafka.core.commits import Answer, Commits, Count, Flight
+from lvq_kafka.core.consumer_core import ConsumerCore
+from lvq_kafka.core.generations import Generations
+from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
+from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
+from lvq_kafka.core.transaction_phases import ConsumerTransaction
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
@@ -197,22 +200,18 @@ def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
 # --- what a commit claims ---------------------------------------------------------------------------------------------
 
 
-def _claiming(patch: Patch, change: Callable[[Ledger, int, CommitMap], CommitMap]) -> None:
-    claim = Ledger.claim
-
-    def mutant(self: Ledger, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
-        return change(self, partition, claim(self, partition, leaving))
-
-    patch.setattr(Ledger, "claim", mutant)
+def _claiming(patch: Patch, change: Callable[[PartitionLedger, CommitMap], CommitMap]) -> None:
+    claim = PartitionLedger.claim
+    patch.setattr(PartitionLedger, "claim", lambda self, leaving: change(self, claim(self, leaving)))
 
 
 def test_i1_a_commit_of_the_seen_position_is_caught(monkeypatch: Patch) -> None:
-    _claiming(monkeypatch, lambda ledger, partition, claim: CommitMap(ledger.positions[partition]))
+    _claiming(monkeypatch, lambda part, claim: CommitMap(part.position))
     assert caught("I1")
 
 
 def test_i1_a_claim_that_marks_gaps_beyond_what_was_read_is_caught(monkeypatch: Patch) -> None:
-    def further(ledger: Ledger, partition: int, claim: CommitMap) -> CommitMap:
+    def further(part: PartitionLedger, claim: CommitMap) -> CommitMap:
         return replace(claim, runs=(*claim.runs[:-1], claim.runs[-1] + 1)) if claim.runs else claim
 
     _claiming(monkeypatch, further)
@@ -220,12 +219,12 @@ def test_i1_a_claim_that_marks_gaps_beyond_what_was_read_is_caught(monkeypatch: 
 
 
 def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: Patch) -> None:
-    claim = Ledger.claim
+    claim = PartitionLedger.claim
 
-    def mutant(self: Ledger, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
-        return claim(self, partition, [item for item in self.held() if item.state is State.LEAVING])
+    def mutant(self: PartitionLedger, leaving: Collection[Item]) -> CommitMap:
+        return claim(self, [item for item in self.held.values() if item.state is State.LEAVING])
 
-    monkeypatch.setattr(Ledger, "claim", mutant)
+    monkeypatch.setattr(PartitionLedger, "claim", mutant)
     assert caught("I1")
 
 
@@ -261,16 +260,16 @@ def test_i9_maps_that_are_shortened_without_need_are_caught(monkeypatch: Patch) 
 
 
 def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> None:
-    choose = Ledger._next
+    reserve = Ledger.reserve
 
     def mutant(self: Ledger) -> Item | None:
         before, self.bounded = self.bounded, True
         try:
-            return choose(self)
+            return reserve(self)
         finally:
             self.bounded = before
 
-    monkeypatch.setattr(Ledger, "_next", mutant)
+    monkeypatch.setattr(Ledger, "reserve", mutant)
     assert caught("I17")
 
 
@@ -282,7 +281,7 @@ def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkey
 
 
 def test_i11_a_claim_that_leaves_out_what_lies_above_the_base_is_caught(monkeypatch: Patch) -> None:
-    _claiming(monkeypatch, lambda ledger, partition, claim: replace(claim, runs=()))
+    _claiming(monkeypatch, lambda part, claim: replace(claim, runs=()))
     assert caught("I11")
 
 
@@ -405,29 +404,40 @@ def test_i2_a_lock_that_outlives_its_assignment_is_caught(monkeypatch: Patch) ->
 
 
 def test_i15_a_consumer_that_goes_on_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(SharedState, "_is_in_doubt", lambda self: False)
+    monkeypatch.setattr(Lease, "lapsed", lambda self, now: False)
     assert caught("I15")
 
 
 def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    def mutant(self: SharedStateBase, item: Item) -> bool:
+    def mutant(self: HandOut, item: Item, now: float) -> bool:
         with suppress(AlreadySettled, LockLost):
             self._ledger.hand_over(item)
             return True
         return False
 
-    monkeypatch.setattr(SharedStateBase, "hand_over", mutant)
+    monkeypatch.setattr(HandOut, "hand_over", mutant)
     assert caught("I15")
 
 
 def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    in_doubt = SharedState._is_in_doubt
-    monkeypatch.setattr(SharedState, "_is_in_doubt", lambda self: in_doubt(self) and self._ledger.available > 0)
+    acquire, is_suspended = HandOut.acquire, HandOut.is_suspended
+
+    def mutant(self: HandOut, *most: Any, **how: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            if not self._ledger.assignment.available:
+                patch.setattr(self._lease, "lapsed", lambda now: False)
+            return acquire(self, *most, **how)
+
+    def suspended(self: HandOut, now: float) -> bool:
+        return self._ledger.assignment.available > 0 and is_suspended(self, now)
+
+    monkeypatch.setattr(HandOut, "acquire", mutant)
+    monkeypatch.setattr(HandOut, "is_suspended", suspended)
     assert caught("I15", counting_each)
 
 
 def test_i16_an_ack_that_is_accepted_while_the_last_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(SharedState, "end_locks", SharedState.withhold)
+    monkeypatch.setattr(ConsumerCore, "end_locks", lambda self, partitions: self.ledger.withhold(partitions))
     assert caught("I16")
 
 
@@ -449,8 +459,8 @@ def test_i3_a_waiter_that_is_told_when_the_commit_is_sent_is_caught(monkeypatch:
 
 
 def test_i3_an_answer_that_did_not_come_and_is_taken_for_a_good_one_is_caught(monkeypatch: Patch) -> None:
-    answered = SharedState.answered
-    monkeypatch.setattr(SharedState, "answered", lambda self, flight, answers: answered(self, flight, Answer.STORED))
+    answered = ConsumerCore.answered
+    monkeypatch.setattr(ConsumerCore, "answered", lambda self, flight, answers: answered(self, flight, Answer.STORED))
     assert caught("I3")
 
 
@@ -481,7 +491,7 @@ def test_i3_a_map_that_takes_back_what_was_promised_to_be_short_enough_is_caught
 
 
 def test_i10_a_consumer_that_cannot_hear_the_group_but_by_a_text_that_fits_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(shared_state, "_HEARD", {Answer.STORED})
+    monkeypatch.setattr(consumer_core, "_HEARD", {Answer.STORED})
     assert caught("I10", where_limits_sink)
 
 
@@ -495,11 +505,11 @@ def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch
             return None
         last = former.setdefault(self, {})
         last.update(dict.fromkeys(flight.maps, flight))
-        said = {p: last[p] for p in last if p in flight.maps or p not in self._books}
+        said = {p: last[p] for p in last if p in flight.maps or p not in self._partitions}
         self._flights[-1] = Flight(
             {p: one.maps[p] for p, one in said.items()},
             {p: one.numbers[p] for p, one in said.items()},
-            {p: one.books[p] for p, one in said.items()},
+            {p: one.senders[p] for p, one in said.items()},
             flight.alone,
         )
         return self._flights[-1]
@@ -528,12 +538,12 @@ def test_i3_a_late_commit_that_is_found_and_not_written_over_is_caught(monkeypat
 
 
 def test_i10_a_commit_in_doubt_that_is_not_said_again_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Commits, "_want", lambda self, partition, book: None)
+    monkeypatch.setattr(PartitionCommits, "want", lambda self: None)
     assert caught("I10")
 
 
 def test_i10_somebody_who_waits_and_is_never_told_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Commits, "_resolve", lambda self, book, number: None)
+    monkeypatch.setattr(PartitionCommits, "_resolve", lambda self, number: None)
     assert caught("I10")
 
 
@@ -543,7 +553,12 @@ def test_i10_a_position_that_stays_before_markers_and_holes_is_caught(monkeypatc
 
 
 def test_i14_a_hand_out_before_its_count_is_stored_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Commits, "wait_stored", lambda self, partition, waiter: waiter.set_result(None))
+    def stored(self: Commits[Any], partition: int) -> Count:
+        count = Count(0)
+        count.done = True
+        return count
+
+    monkeypatch.setattr(Commits, "wait_stored", stored)
     assert caught("I14")
 
 
@@ -561,16 +576,16 @@ def test_i14_to_count_what_nobody_got_is_caught(monkeypatch: Patch) -> None:
 
 
 def test_i14_not_to_take_back_what_a_commit_on_its_way_counts_is_caught(monkeypatch: Patch) -> None:
-    claim = Commits._claim
+    next_claim = PartitionCommits.next_claim
 
-    def mutant(self: Commits[Any], book: Any, *about: Any) -> CommitMap | None:
-        attempts, book.attempts = book.attempts, book.stored  # as if nothing had been sent since
+    def mutant(self: PartitionCommits[Any], *about: Any, **how: Any) -> CommitMap | None:
+        attempts, self.attempts = self.attempts, self._stored  # as if nothing had been sent since
         try:
-            return claim(self, book, *about)
+            return next_claim(self, *about, **how)
         finally:
-            book.attempts = attempts
+            self.attempts = attempts
 
-    monkeypatch.setattr(Commits, "_claim", mutant)
+    monkeypatch.setattr(PartitionCommits, "next_claim", mutant)
     assert caught("I14", counting, MovesUnanswered)
 
 
@@ -589,13 +604,13 @@ def test_i14_to_count_what_is_taken_only_to_be_rejected_is_caught(monkeypatch: P
 
 
 def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(SharedState, "_is_quiet", True)
+    monkeypatch.setattr(ConsumerCore, "is_quiet", True)
     assert caught("I3")
 
 
 def test_i3_a_transaction_that_commits_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
     """The newest one is known to be stored; the client will send the one before it again, over it."""
-    monkeypatch.setattr(SharedState, "_is_quiet", property(lambda self: not self._unanswered))
+    monkeypatch.setattr(ConsumerCore, "is_quiet", property(lambda self: not self._unanswered))
     assert caught("I3", kind=MovesWhileRefused)
 
 
@@ -603,12 +618,12 @@ def test_i3_a_transaction_that_commits_while_a_commit_without_an_answer_may_arri
     monkeypatch: Patch,
 ) -> None:
     """The client has given up on it; nobody knows where it is."""
-    monkeypatch.setattr(SharedState, "_is_quiet", property(lambda self: not self._commits.in_flight))
+    monkeypatch.setattr(ConsumerCore, "is_quiet", property(lambda self: not self.commits.in_flight))
     assert caught("I3", kind=TransactsUnanswered)
 
 
 def test_i3_a_plain_commit_while_a_transaction_commits_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(SharedState, "committing", property(lambda self: False))
+    monkeypatch.setattr(ConsumerTransaction, "excludes_commits", False)
     assert caught("I3", kind=MovesInTransactions)
 
 

@@ -13,12 +13,12 @@ def test_a_claim_keeps_what_was_done_when_its_records_were_compacted_away_before
     ledger.assign(0, loaded, target=0)
     ledger.offer(0, 0, b"a", b"pending")
     ledger.offer(0, 4, b"b", b"pending")  # 1 to 3 are gone
-    assert ledger.claim(0).covers(loaded)
+    assert ledger.assignment.claim(0).covers(loaded)
     ledger.advance({0: 12})  # so are 6 to 9
-    assert ledger.claim(0).covers(loaded)
+    assert ledger.assignment.claim(0).covers(loaded)
     ledger.offer(0, 12, b"c", b"new")
-    assert ledger.claim(0).covers(loaded)
-    assert ledger.claim(0).runs == (1, 3, 1, 7), "and what is not there is no reason for another run"
+    assert ledger.assignment.claim(0).covers(loaded)
+    assert ledger.assignment.claim(0).runs == (1, 3, 1, 7), "and what is not there is no reason for another run"
 
 
 def test_a_claim_keeps_what_was_done_behind_a_message_that_is_replaced() -> None:
@@ -28,7 +28,7 @@ def test_a_claim_keeps_what_was_done_behind_a_message_that_is_replaced() -> None
     ledger.offer(0, 0, b"a", b"pending")
     ledger.offer(0, 2, b"b", b"pending")  # 1 is gone
     ledger.offer(0, 6, b"b", b"newer")  # so are 3 to 5
-    assert ledger.claim(0).covers(loaded)
+    assert ledger.assignment.claim(0).covers(loaded)
 
 
 def test_a_claim_keeps_what_a_transaction_has_committed_though_a_newer_value_came_meanwhile() -> None:
@@ -40,11 +40,11 @@ def test_a_claim_keeps_what_a_transaction_has_committed_though_a_newer_value_cam
     _, item = ledger.acquire(), ledger.acquire()
     assert item is not None
     ledger.leave(item)
-    committed = ledger.claim(0, [item])
+    committed = ledger.assignment.claim(0, [item])
     ledger.offer(0, 2, b"b", b"newer")
     ledger.commit(item)
     assert committed.runs == (1, 1)
-    assert ledger.claim(0).covers(committed)
+    assert ledger.assignment.claim(0).covers(committed)
 
 
 def test_the_ack_of_a_message_that_was_replaced_while_it_was_held_can_become_durable_at_once() -> None:
@@ -57,4 +57,4 @@ def test_the_ack_of_a_message_that_was_replaced_while_it_was_held_can_become_dur
     assert item is not None
     ledger.offer(0, 2, b"b", b"newer")
     ledger.ack(item)
-    assert ledger.claim(0).runs == (1, 1)
+    assert ledger.assignment.claim(0).runs == (1, 1)

@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol, TypeVar
 
-from lvq_kafka.consuming.shared_state_base import ConsumerLimits
+from lvq_kafka.core.hand_out import ConsumerLimits
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
-from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commits import Answer
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
@@ -17,8 +16,6 @@ from tests.simulator.process import Process, Work
 from tests.simulator.proof import Violation
 
 __all__ = ["Working"]
-
-T = TypeVar("T")
 
 
 class Working(Process):
@@ -39,7 +36,7 @@ class Working(Process):
             self._next_turn(self.ahead.popleft())
             return True
         before = len(self.working)
-        taken, exhausted = self.shared.acquire(most, ahead=self._options.ahead)
+        taken, exhausted = self.core.hand_out.acquire(most, self._clock(), ahead=self._options.ahead)
         self._observe()
         if self._options.ahead:
             self.ahead.extend(taken)
@@ -56,8 +53,8 @@ class Working(Process):
 
     def _nothing_starves(self) -> None:
         """I17: nothing was to be had; so nothing could be handed out."""
-        counting = self._options.limits.durable_counts and bool(self.shared._reservations)
-        if self.shared._is_in_doubt() or self.shared.is_full or self.ledger.bounded or counting:
+        hand_out = self.core.hand_out
+        if self.core.lease.lapsed(self._clock()) or hand_out.is_full or self.ledger.bounded or hand_out.counting:
             return
         for number, part in self.ledger._partitions.items():
             free = [item for lane, item in part.waiting.items() if lane not in part.held]
@@ -66,11 +63,11 @@ class Working(Process):
 
     def _next_turn(self, item: Item) -> None:
         """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
-        if self.shared.hand_over(item):
+        if self.core.hand_out.hand_over(item, self._clock()):
             self._deliver(item)
             return
         with suppress(LockLost, AlreadySettled):
-            self.shared.apply(Ledger.release, item)
+            self.ledger.release(item)
         self._observe()
 
     def _deliver(self, item: Item) -> None:
@@ -88,32 +85,31 @@ class Working(Process):
     def ack(self, item: Item, *, wait: bool = False) -> None:
         """With ``wait`` somebody wants to know when it is durable; and when earlier ones are, wherever they went."""
         self._drop(item)
-        settlement = self._settle(item, lambda: self.settler.ack(item))
-        if settlement is None:
+        if not self._settle(item, lambda: self.ledger.ack(item)):
             return
         self.acks += 1
         self._proof.acked(item)
         self._end(item, acked=True)
-        self.settlements.append((item, settlement))
+        self.acked.append(item)
         if wait:
-            asked, self.settlements = self.settlements, []
-            for one in asked:
-                self.ask(*one)
+            acked, self.acked = self.acked, []
+            for one in acked:
+                self.ask(one)
 
     def release(self, item: Item, delay: float) -> None:
         self._drop(item)
-        self._settle(item, lambda: self.settler.release(item, delay))
+        self._settle(item, lambda: self.ledger.release(item, self._clock() + delay if delay else None))
         self._observe()
 
     def extend(self, item: Item, seconds: float) -> None:
-        self._settle(item, lambda: self.settler.extend(item, seconds))
+        self._settle(item, lambda: self.ledger.extend(item, self._clock() + seconds))
 
     def reject(self, item: Item) -> None:
         """Remove it; where there are dead letters, when its own is stored."""
         self._drop(item)
-        self._reject(item, lambda item: self.settler.reject(item, "no good"))
+        self._reject(item, lambda item: self.dead_letters.reject(item, "no good"))
 
-    def _reject(self, item: Item, step: Callable[[Item], Settlement | None]) -> None:
+    def _reject(self, item: Item, step: Callable[[Item], object]) -> None:
         letters = len(self.letters)
         if item not in self.working:
             self._settle(item, lambda: step(item))
@@ -143,18 +139,18 @@ class Working(Process):
         self.worked.discard(item)
         del self.held[item]
 
-    def _settle(self, item: Item, step: Callable[[], T]) -> T | None:
+    def _settle(self, item: Item, step: Callable[[], object]) -> bool:
         """Settle, if the handle is good still; if it is not, that must be told (I2)."""
         alive = item in self.working
         try:
-            outcome = step()
+            step()
         except LockLost:
             if alive:
                 raise
-            return None
+            return False
         if not alive:
             raise Violation("I2", f"{item} was settled by one who has lost it")
-        return outcome
+        return True
 
     # ---------------------------------------------------------------- transactions
 
@@ -163,11 +159,11 @@ class Working(Process):
         if self.closing or (self.work is not None and (self.work.next or self.work.committing)):
             return
         if self.work is None:
-            self.shared.open_transaction()
+            self.core.open_transaction()
             self.work = Work()
         self._drop(item)
         alive = item in self.working
-        self._settle(item, lambda: self.shared.apply(Ledger.leave, item))
+        self._settle(item, lambda: self.ledger.leave(item))
         if alive:
             self.work.items.append(item)
 
@@ -180,12 +176,13 @@ class Working(Process):
         if work is None or work.committing:
             return False
         waited, work.next = work.next, True
+        self.core.queue_transaction()
+        if not self.core.is_quiet:
+            return not waited
         try:
-            work.flight = flight = self.shared.prepare_commit(work.items, 0.0)
-        except LockLost:
+            work.flight = flight = self.core.prepare_commit(work.items, self._clock())
+        except (LockLost, TransportError):
             return self.abort()
-        except TransportError as error:
-            return not waited if error.code == "_TIMED_OUT" else self.abort()
         work.committing = True
         work.sent_at = self._clock()
         if flight is not None:
@@ -194,7 +191,7 @@ class Working(Process):
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, leaving)
             for partition, offsets_left in leaving.items():
-                claim = self.ledger.claim(partition, work.items)
+                claim = self.ledger.assignment.claim(partition, work.items)
                 self._proof.faithful(self.lives[partition], claim, self.commits.last(partition), offsets_left)
             if reached:
                 reached = self._group.commit_in(work.transaction, self.number, self.epoch, offsets) is Answer.STORED
@@ -220,7 +217,8 @@ class Working(Process):
         self.work = None
         if work.flight is not None:
             self._accepted = max(self._accepted, work.sent_at)
-        self.shared.end_transaction([(Ledger.commit, item) for item in work.items], work.flight, Answer.STORED)
+        steps = [(Ledger.commit, item) for item in work.items]
+        self.core.end_transaction(steps, work.flight, Answer.STORED, self._clock())
         for item in work.items:
             if item in self.working:
                 self._end(item, acked=True)
@@ -236,7 +234,8 @@ class Working(Process):
         self.work = None
         work.transaction.open = False
         self._group.decided(work.transaction)
-        self.shared.end_transaction([(Ledger.give_back, item) for item in work.items], work.flight, Answer.UNKNOWN)
+        steps = [(Ledger.give_back, item) for item in work.items]
+        self.core.end_transaction(steps, work.flight, Answer.UNKNOWN, self._clock())
         self._observe()
         self._report()
         return True

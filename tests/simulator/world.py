@@ -95,12 +95,12 @@ class World(ConsumerSteps):
             self._count_room(member)
 
     def _count_room(self, member: Member) -> None:
-        ledger, gated = member.ledger, member.ledger.gated > 0
+        ledger, gated = member.ledger, member.ledger.assignment.gated > 0
         self.counts["steps with messages gated"] += gated
         self.counts["steps with acks that wait for room"] += member.commits.is_crowded
-        if ledger.limit < self._setting.options.text_limit:
+        if ledger.capacity.limit < self._setting.options.text_limit:
             self.counts["steps with messages gated by a limit that sank"] += gated
-            self.counts["steps with more committed than fits"] += member.commits.longest > ledger.limit
+            self.counts["steps with more committed than fits"] += member.commits.longest > ledger.capacity.limit
 
     # ---------------------------------------------------------------- the end
 

@@ -35,7 +35,7 @@ def _taken(consumer: Consumer[str]) -> list[Delivery[str]]:
     def take() -> bool:
         with shared._changed:
             stats = consumer.stats
-            if not stats.partitions or stats.catching_up or shared.suspended:
+            if not stats.partitions or stats.catching_up or shared.core.hand_out.is_suspended(shared.clock()):
                 return False
             taken.extend(consumer.acquire_many(1000, 0))
             return True

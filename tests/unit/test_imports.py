@@ -38,7 +38,18 @@ def under(module: str, *packages: str) -> bool:
 
 
 PURE = (
-    *("__future__", "collections", "dataclasses", "enum", "functools", "itertools", "operator", "types", "typing"),
+    *(
+        "__future__",
+        "collections",
+        "contextlib",
+        "dataclasses",
+        "enum",
+        "functools",
+        "itertools",
+        "operator",
+        "types",
+        "typing",
+    ),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
     *("re", "shlex", "warnings", "weakref", "zlib"),
 )

@@ -16,7 +16,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.consuming.crowding import CROWDED_REMEDY
+from lvq_kafka.core.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge, judge_order
 from lvq_kafka.core.progress import Shortfall

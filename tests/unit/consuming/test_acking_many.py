@@ -193,7 +193,7 @@ def test_whoever_waits_for_room_goes_on(world: World) -> None:
         batch = some(world, consumer, "ab")
         world.send(("c", "c"), ("d", "d"))
         with in_thread(lambda: take(consumer).value) as one, in_thread(lambda: take(consumer).value) as other:
-            eventually(lambda: len(consumer._shared._waiters) == 2)
+            eventually(lambda: len(consumer._shared._waiters.present) == 2)
             consumer.ack_many(batch)
         assert sorted([*one, *other]) == ["c", "d"]
 

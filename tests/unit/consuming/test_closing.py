@@ -81,7 +81,7 @@ def test_close_in_an_outage_loses_acks_and_no_message(world: World) -> None:
 def test_what_was_taken_ahead_does_not_come_any_more_while_close_waits_for_an_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._LAST_CHANCE", 20.0)
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._LAST_CHANCE", 20.0)
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world, prefetch=3, commit_interval=60) as consumer:
         has_read_all(world, consumer)

@@ -30,7 +30,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._ANSWER", 0.05)
 
 
 def test_a_commit_whose_answer_is_lost_is_followed_by_another(world: World) -> None:
@@ -71,7 +71,7 @@ def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) 
 
 def test_there_is_one_commit_on_its_way_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lvq_kafka.consuming.consumer_thread._ANSWER", 60.0
+        "lvq_kafka.consuming.commit_sender._ANSWER", 60.0
     )  # none is given up, however slow this machine is
     world.send(*((f"k{number}", "x") for number in range(100)))
     with consuming(world, commit_interval=0.0) as consumer:
@@ -200,7 +200,7 @@ def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_d
         for delivery in deliveries[:100]:
             delivery.ack()
         deliveries[100].ack().done()
-        eventually(lambda: consumer._shared._ledger.limit <= 90)
+        eventually(lambda: consumer._shared.core.ledger.capacity.limit <= 90)
         eventually(lambda: 0 < len(world.groups.committed(GROUP, TOPIC)[0].metadata) <= 90)
         rest = [delivery.ack() for delivery in deliveries[101:]]
         for settlement in rest:
@@ -213,7 +213,7 @@ def test_where_the_text_has_no_room_messages_are_handed_out_and_acks_wait_for_lo
     world.send(*((f"k{number}", str(number)) for number in range(300)))
     with consuming(world) as consumer:
         has_read_all(world, consumer)
-        consumer._shared._ledger.limit = 90
+        consumer._shared.core.ledger.capacity.limit = 90
         held = consumer.acquire_many(300, 10)
         assert len(held) == 300
         scattered = set(Random(5).sample(range(1, 300), 150))  # what is regular takes little room

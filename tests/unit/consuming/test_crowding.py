@@ -84,7 +84,7 @@ def test_beyond_the_room_messages_go_on_and_it_is_said_what_is_in_the_way(caplog
     healthy = scattered(12_000)
     with consuming(world) as consumer:
         has_read_all(world, consumer)
-        consumer._shared._ledger.limit = 1000
+        consumer._shared.core.ledger.capacity.limit = 1000
         work(consumer, healthy, delay=3600.0)
         eventually(lambda: consumer.stats.unsaid > 1000)
         stats = consumer.stats
@@ -106,14 +106,14 @@ def test_who_waits_for_an_ack_that_has_no_room_is_told_when_there_is_some() -> N
     world = filled(400, metadata_limit=64)
     with consuming(world, max_in_work=400) as consumer:
         has_read_all(world, consumer)
-        consumer._shared._ledger.limit = 64
+        consumer._shared.core.ledger.capacity.limit = 64
         held = {delivery.value: delivery for delivery in consumer.acquire_many(400, 10)}
         healthy = scattered(400) - {"0"}
         acked = [held.pop(value).ack() for value in healthy]
         settled = [settlement.future() for settlement in acked]
         eventually(lambda: consumer.stats.unsaid > 0)
         commits = eventually(lambda: any(future.done() for future in settled) and consumer.stats.commits)
-        eventually(lambda: not consumer._shared.urgent, 10)
+        eventually(lambda: not consumer._shared.core.is_urgent(consumer._shared.clock()), 10)
         assert not all(future.done() for future in settled)
         assert consumer.stats.commits <= commits + 2, "nothing new can be said"
         with pytest.raises(OutcomeUnknown) as caught:
@@ -144,7 +144,7 @@ def test_a_transaction_is_never_given_what_it_could_not_commit() -> None:
     world = filled(1000, metadata_limit=200)
     with consuming(world) as consumer, world.producer() as producer:
         has_read_all(world, consumer)
-        consumer._shared._ledger.limit = 200
+        consumer._shared.core.ledger.capacity.limit = 200
         healthy, rounds = scattered(1000), 0
         while consumer.stats.gated == 0 and rounds < 1000:
             rounds += 1

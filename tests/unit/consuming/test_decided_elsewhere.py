@@ -242,7 +242,7 @@ def test_a_rejection_that_somebody_waits_for_makes_no_commit_urgent_before_its_d
         dead.disconnect()
         settlement = delivery.reject("bad")
         assert not settlement.done()
-        assert not consumer._shared._commits.urgent
+        assert not consumer._shared.core.commits.urgent
         dead.reconnect()
         settlement.result(10)
         assert dead.committed_offsets() == {0: 1}

@@ -43,7 +43,7 @@ def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
 
 def may_hand_out(consumer: Consumer[str]) -> bool:
     """Whether messages wait, and the group has said lately that it counts on the consumer."""
-    return bool(consumer.stats.available) and not consumer._shared.suspended
+    return bool(consumer.stats.available) and not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
 
 
 def test_it_goes_on_when_the_group_takes_its_commit(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,7 +64,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
         settled_below_commits(world, consumer)
         world.fail_next("commit", NOT_NOW, times=1000)
         stand_still(consumer)
-        eventually(lambda: consumer._shared.suspended)
+        eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))
         assert consumer.acquire(0.4) is None
         world._state._failures.clear()
         assert drain(consumer, 1) == ["a"]
@@ -72,7 +72,8 @@ def test_nothing_is_handed_out_before(world: World) -> None:
 
 def settled_below_commits(world: World, consumer: Consumer[str]) -> None:
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._shared._ledger.dirty and not consumer._shared._unanswered)
+    core = consumer._shared.core
+    eventually(lambda: not core._unanswered and not any(part.due for part in core.commits._partitions.values()))
 
 
 def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) -> None:
@@ -116,7 +117,7 @@ def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> Non
         stand_still(consumer)
         eventually(lambda: held.state is State.LOST)
         assert drain(consumer, 1) == ["a1"]
-        assert not consumer._shared.suspended
+        assert not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
 
 
 def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_stepped_back_behind() -> None:
@@ -222,7 +223,7 @@ def test_a_consumer_without_partitions_has_nothing_to_prove(world: World, caplog
         idle = one if not one.stats.partitions else two
         with caplog.at_level(logging.WARNING):
             stand_still(idle)
-            eventually(lambda: idle._shared.clock() - idle._shared._turned_at < 5)
+            eventually(lambda: idle._shared.clock() - idle._shared.core._turned_at < 5)
         assert "stood still" not in caplog.text
 
 
@@ -243,9 +244,9 @@ def test_a_transaction_on_its_way_is_waited_for_before_it_is_proven(world: World
 
         def meanwhile(timeout: float | None = None) -> None:
             stand_still(consumer)
-            eventually(lambda: consumer._shared.suspended)
+            eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))
             assert consumer.acquire(0.1) is None
-            assert consumer._shared.suspended
+            assert consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
             commit(timeout)
 
         producer.writer.commit_transaction = meanwhile  # type: ignore[method-assign]

@@ -9,11 +9,12 @@ import pytest
 from lvq_kafka.consuming.group_monitor import Observation
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.hand_out import ConsumerLimits
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable
@@ -33,24 +34,26 @@ class Watched:
         self._caplog = caplog
 
     def assign(self) -> None:
-        self.shared.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: -1}, tag=bytes(8))
+        with self.shared as core:
+            core.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, self.now, epochs={0: -1}, tag=bytes(8))
         records = [Record(0, offset, 0, b"%d" % offset, b"v") for offset in range(100)]
         self.shared.read(Fetch(RecordBatch.of(records), {0: 100}))
         self.commit()
 
     def commit(self) -> None:
         """The group accepts a commit."""
-        self.shared._commits.renew(self.shared.partitions)
-        flight = self.shared.next_commit()
-        assert flight is not None
-        self.shared.answered(flight, Answer.STORED)
+        with self.shared as core:
+            core.commits.renew(core.partitions)
+            flight = core.next_commit(self.now)
+            assert flight is not None
+            core.answered(flight, Answer.STORED)
 
     def wait(self, seconds: int, *, committing: bool = True) -> str:
         """What is logged meanwhile."""
         self._caplog.clear()
         for _ in range(seconds):
             self.now += 1
-            if committing and self.shared.partitions:
+            if committing and self.shared.core.partitions:
                 self.commit()
             self._idle_warnings.check(self.now)
         return self._caplog.text
@@ -90,7 +93,8 @@ def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions
 def test_one_that_loses_its_partitions_says_so_when_it_has_had_none_for_as_long(watched: Watched) -> None:
     watched.assign()
     assert watched.wait(100) == ""
-    watched.shared.forget([0])
+    with watched.shared as core:
+        core.forget([0])
     assert watched.wait(5) == ""
     assert "no partition" in watched.wait(1)
 
@@ -107,12 +111,14 @@ def test_g5_messages_that_wait_while_the_group_accepts_no_commit_are_told_of(wat
 def test_g5_a_commit_that_is_not_answered_is_told_of(watched: Watched) -> None:
     """As in a rebalance. With durable counts nothing is handed out meanwhile, lease or not."""
     watched.assign()
-    watched.shared._commits.renew([0])
-    flight = watched.shared.next_commit()
+    with watched.shared as core:
+        core.commits.renew([0])
+        flight = core.next_commit(watched.now)
     assert flight is not None
     assert watched.wait(2, committing=False) == ""
     assert "has not answered a commit for 3 s" in watched.wait(1, committing=False)
-    watched.shared.answered(flight, Answer.STORED)
+    with watched.shared as core:
+        core.answered(flight, Answer.STORED)
     watched.wait(1)
     assert watched.trouble == ""
 
@@ -148,9 +154,9 @@ def test_g5_a_partition_that_is_not_read_on_is_told_of(watched: Watched) -> None
 
 def test_a_trouble_with_the_cluster_goes_before_what_follows_from_it(watched: Watched) -> None:
     watched.wait(6)
-    watched.shared.trouble("reading", BrokerUnavailable("Nobody answers.", code="_TRANSPORT", retriable=True))
+    watched.shared.report("reading", BrokerUnavailable("Nobody answers.", code="_TRANSPORT", retriable=True))
     assert watched.trouble == "Nobody answers."
-    watched.shared.recovered()
+    watched.shared.core.obstacles.clear("reading")
     assert "no partition" in watched.trouble
 
 

@@ -66,7 +66,7 @@ def test_a_settlement_asked_often_waits_once(world: World) -> None:
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, not asked for>"
         assert not any(settlement.done() for _ in range(100))
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, waited for>"
-        assert sum(len(book.waiters) for book in consumer._shared._commits._books.values()) == 1
+        assert sum(len(part._waiters) for part in consumer._shared.core.commits._partitions.values()) == 1
         world.reconnect()
         settlement.result(10)
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, decided>"
@@ -257,7 +257,7 @@ def test_a_settlement_of_a_partition_that_was_lost_says_that_it_may_come_again(w
     with consuming(world, commit_interval=60) as consumer:
         settlement = take(consumer).ack()
         world.expel(world.members[0])
-        eventually(lambda: not consumer._shared._generations.is_current(0, 1))
+        eventually(lambda: not consumer._shared.core.generations.is_current(0, 1))
         with pytest.raises(LockLost, match="before this was committed"):
             settlement.result(10)
         assert drain(consumer, 1) == ["a"]
@@ -309,7 +309,7 @@ def test_an_ack_of_a_message_that_was_replaced_is_durable_as_soon_as_that_is(
     with consuming(world) as consumer:
         first = take(consumer)
         world.send(("a", "a2"))
-        eventually(lambda: consumer._shared.durable[0].base == 1)
+        eventually(lambda: consumer._shared.core.durable[0].base == 1)
         first.ack().result(0)
 
 
@@ -337,7 +337,7 @@ def test_a_callback_that_holds_the_consumer_up_is_told_of_with_the_remedy(
 ) -> None:
     elapsed = [0.0]
     clocks = SimpleNamespace(monotonic=lambda: sum(elapsed), clock_gettime=time.clock_gettime)
-    monkeypatch.setattr("lvq_kafka.consuming.shared_state_base.time", clocks)
+    monkeypatch.setattr("lvq_kafka.consuming.settlement.time", clocks)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         first, second = take(consumer), take(consumer)

@@ -5,20 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import pytest
 
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.hand_out import ConsumerLimits
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
+
+
+def assign(shared: SharedState, *where: Any, epochs: dict[int, int], tag: bytes) -> None:
+    with shared as core:
+        core.assign(*where, shared.clock(), epochs=epochs, tag=tag)
+
+
+def next_commit(shared: SharedState, partitions: list[int] | None = None) -> Flight[Any] | None:
+    with shared as core:
+        return core.next_commit(shared.clock(), partitions)
+
+
+def answered(shared: SharedState, flight: Flight[Any], answer: Answer) -> None:
+    with shared as core:
+        core.answered(flight, answer)
+
+
+def forget(shared: SharedState, partitions: list[int]) -> None:
+    with shared as core:
+        core.forget(partitions)
+
+
+def end_transaction(shared: SharedState, steps: list[Any], flight: Flight[Any] | None, answer: Answer) -> None:
+    with shared as core:
+        core.end_transaction(steps, flight, answer, shared.clock())
 
 
 class Hands:
@@ -28,18 +55,18 @@ class Hands:
         self.shared = SharedState(QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits())
         both = {0: CommitMap(0), 1: CommitMap(0)}
         nothing = dict.fromkeys(both, 0)
-        self.shared.assign(both, nothing, nothing, epochs=nothing, tag=bytes(8))
+        assign(self.shared, both, nothing, nothing, epochs=nothing, tag=bytes(8))
         records = [Record(p, offset, 0, f"{p}{offset}".encode(), b"v") for p in both for offset in range(3)]
         self.shared.read(Fetch(RecordBatch.of(records), dict.fromkeys(both, 3)))
-        flight = self.shared.next_commit()
+        flight = next_commit(self.shared)
         assert flight is not None
-        self.shared.answered(flight, Answer.STORED)
+        answered(self.shared, flight, Answer.STORED)
         self.items = sorted(self.shared.acquire(6)[0], key=lambda item: (item.partition, item.offset))
         self._thread = thread
 
     def ack(self, item: Item) -> Flight[object]:
         self.shared.apply(Ledger.ack, item)
-        flight = self.shared.next_commit()
+        flight = next_commit(self.shared)
         assert flight is not None
         return flight
 
@@ -51,7 +78,7 @@ class Hands:
 
 def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() -> None:
     shared, woken = SharedState(QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits()), []
-    shared.assign({0: CommitMap(0)}, {0: 0}, {0: 2}, epochs={0: 0}, tag=bytes(8))
+    assign(shared, {0: CommitMap(0)}, {0: 0}, {0: 2}, epochs={0: 0}, tag=bytes(8))
     waiter = Waiter(1, lambda: woken.append(waiter))
     assert shared.acquire(1, waiter) == ([], [])
     for offset in range(2):
@@ -66,11 +93,11 @@ def test_a_turn_waits_for_no_holder_while_no_time_runs_for_any_message() -> None
     shared = SharedState(
         QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits(lock_timeout=1.0), lambda: now
     )
-    shared.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: 0}, tag=bytes(8))
+    assign(shared, {0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: 0}, tag=bytes(8))
     shared.read(Fetch(RecordBatch.of([Record(0, 0, 0, b"k", b"v")]), {0: 1}))
-    flight = shared.next_commit()
+    flight = next_commit(shared)
     assert flight is not None
-    shared.answered(flight, Answer.STORED)
+    answered(shared, flight, Answer.STORED)
     with ThreadPoolExecutor(1) as thread:
         with shared._lock:
             assert thread.submit(shared.turn).result(20) is False
@@ -96,14 +123,14 @@ def test_g11_a_transaction_waits_for_a_commit_that_a_revocation_has_overtaken(ha
     """The client may send it again, and then it would undo what the transaction says."""
     on_its_way = hands.ack(hands.items[0])
     begun = hands.begin_commit(hands.items[1])
-    eventually(lambda: hands.shared.urgent)
-    hands.shared.withhold([1])
-    last = hands.shared.next_commit([1])
+    eventually(lambda: hands.shared.core.is_urgent(hands.shared.clock()))
+    hands.shared.core.ledger.withhold([1])
+    last = next_commit(hands.shared, [1])
     if last is not None:
-        hands.shared.answered(last, Answer.STORED)
-    hands.shared.forget([1])
+        answered(hands.shared, last, Answer.STORED)
+    forget(hands.shared, [1])
     assert not wait([begun], 0.1).done
-    hands.shared.answered(on_its_way, Answer.STORED)
+    answered(hands.shared, on_its_way, Answer.STORED)
     flight = begun.result(20)
     assert flight is not None
     assert flight.maps.keys() == {0}
@@ -112,12 +139,12 @@ def test_g11_a_transaction_waits_for_a_commit_that_a_revocation_has_overtaken(ha
 def test_g11_a_transaction_waits_until_what_was_refused_in_its_partition_is_stored(hands: Hands) -> None:
     on_its_way = hands.ack(hands.items[0])
     begun = hands.begin_commit(hands.items[1])
-    eventually(lambda: hands.shared.urgent)
-    hands.shared.answered(on_its_way, Answer.UNKNOWN)
+    eventually(lambda: hands.shared.core.is_urgent(hands.shared.clock()))
+    answered(hands.shared, on_its_way, Answer.UNKNOWN)
     assert not wait([begun], 0.1).done
-    again = hands.shared.next_commit()
+    again = next_commit(hands.shared)
     assert again is not None
-    hands.shared.answered(again, Answer.STORED)
+    answered(hands.shared, again, Answer.STORED)
     assert begun.result(20) is not None
 
 
@@ -126,9 +153,9 @@ def test_g11_no_plain_commit_leaves_while_a_transaction_commits(hands: Hands, pa
     """Not for partitions that go either: it would be visible at once, and win over the transaction's afterwards."""
     flight = hands.begin_commit(hands.items[0]).result(20)
     hands.shared.apply(Ledger.ack, hands.items[3])
-    assert hands.shared.next_commit(partitions) is None
-    hands.shared.end_transaction([(Ledger.commit, hands.items[0])], flight, Answer.STORED)
-    assert hands.shared.next_commit(partitions) is not None
+    assert next_commit(hands.shared, partitions) is None
+    end_transaction(hands.shared, [(Ledger.commit, hands.items[0])], flight, Answer.STORED)
+    assert next_commit(hands.shared, partitions) is not None
 
 
 def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_waits_until_that_is_decided(
@@ -137,17 +164,17 @@ def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_wait
     """In the new protocol it may come back under the same epoch: then the group takes the commit, late as it is."""
     shared, item = hands.shared, hands.items[0]
     flight = hands.begin_commit(item).result(20)
-    shared.forget([0])
+    forget(shared, [0])
     looked_at = shared.clock()
     shared.clock = lambda: looked_at
     with pytest.raises(TransportError) as caught:
-        shared.check_decided([0, 1], looked_at)
+        shared.core.transaction.check_decided([0, 1], looked_at)
     assert caught.value.retriable
-    shared.check_decided([1], looked_at)
-    shared.end_transaction([(Ledger.commit, item)], flight, Answer.STORED)
+    shared.core.transaction.check_decided([1], looked_at)
+    end_transaction(shared, [(Ledger.commit, item)], flight, Answer.STORED)
     with pytest.raises(TransportError):
-        shared.check_decided([0], looked_at)
-    shared.check_decided([0], math.nextafter(looked_at, math.inf))
+        shared.core.transaction.check_decided([0], looked_at)
+    shared.core.transaction.check_decided([0], math.nextafter(looked_at, math.inf))
 
 
 def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when_its_commit_was_made(
@@ -158,29 +185,29 @@ def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when
     now = shared.clock()
     shared.clock = lambda: now
     known = hands.ack(hands.items[0])
-    shared.answered(known, Answer.STORED)
+    answered(shared, known, Answer.STORED)
     shared.apply(Ledger.ack, hands.items[3])
-    late = shared.next_commit([1])
+    late = next_commit(shared, [1])
     assert late is not None
     made = now
-    shared.answered(late, Answer.UNKNOWN)
-    shared.withhold([1])
-    shared.forget([1])
+    answered(shared, late, Answer.UNKNOWN)
+    shared.core.ledger.withhold([1])
+    forget(shared, [1])
     now += LEASE - 1
     shared.open_transaction()
     assert shared.prepare_commit([], 0.0) is None
-    shared.end_transaction([], None, Answer.STORED)
-    shared.answered(late, Answer.STORED)
-    assert shared._counted_on == made
+    end_transaction(shared, [], None, Answer.STORED)
+    answered(shared, late, Answer.STORED)
+    assert shared.core.lease.counted_on == made
 
 
 def test_g11_a_transaction_waits_no_longer_for_a_commit_whose_text_was_too_large(hands: Hands) -> None:
     """The broker will not store it later. Where nothing shorter can be said yet, no other would ever be stored."""
     on_its_way = hands.ack(hands.items[1])
     begun = hands.begin_commit(hands.items[0])
-    eventually(lambda: hands.shared.urgent)
+    eventually(lambda: hands.shared.core.is_urgent(hands.shared.clock()))
     assert not wait([begun], 0.1).done
-    hands.shared.answered(on_its_way, Answer.TOO_LARGE)
+    answered(hands.shared, on_its_way, Answer.TOO_LARGE)
     flight = begun.result(20)
     assert flight is not None
     assert flight.maps[0].base == 2
@@ -193,11 +220,11 @@ def test_g12_a_group_that_finds_a_text_too_large_counts_on_who_has_sent_it(hands
     now = shared.clock() + LEASE + 1
     shared.clock = lambda: now
     shared.apply(Ledger.release, hands.items[0])
-    assert shared.suspended
-    flight = shared.next_commit()
+    assert shared.core.hand_out.is_suspended(shared.clock())
+    flight = next_commit(shared)
     assert flight is not None
-    shared.answered(flight, answer)
-    assert shared.suspended is (answer is Answer.UNKNOWN)
+    answered(shared, flight, answer)
+    assert shared.core.hand_out.is_suspended(shared.clock()) is (answer is Answer.UNKNOWN)
 
 
 def test_whoever_waits_is_woken_when_many_are_settled(hands: Hands) -> None:
@@ -213,18 +240,18 @@ def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_o
     shared = hands.shared
     for item in hands.items[1:]:
         shared.apply(Ledger.ack, item)
-    assert shared.busy
+    assert shared.core.is_busy
     shared.apply(Ledger.release, hands.items[0])
-    assert shared.busy
-    shared.pause(True)
-    assert not shared.busy
-    shared.pause(False)
+    assert shared.core.is_busy
+    shared.core.pause(True)
+    assert not shared.core.is_busy
+    shared.core.pause(False)
     ((again,), _) = shared.acquire(1)
-    shared.pause(True)
-    assert shared.busy
+    shared.core.pause(True)
+    assert shared.core.is_busy
     shared.apply(Ledger.ack, again)
-    shared.pause(False)
-    assert not shared.busy
+    shared.core.pause(False)
+    assert not shared.core.is_busy
 
 
 REFUSED = TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True)
@@ -232,26 +259,26 @@ REFUSED = TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True)
 
 def test_that_messages_come_does_not_say_that_commits_are_stored(hands: Hands) -> None:
     flight = hands.ack(hands.items[0])
-    hands.shared.trouble("committing", REFUSED)
+    hands.shared.report("committing", REFUSED)
     hands.shared.read(Fetch(RecordBatch.of([Record(0, 3, 0, b"new", b"v")]), {0: 4}))
-    hands.shared.recovered()
+    hands.shared.core.obstacles.clear("reading")
     assert hands.shared.stats.trouble == "no"
-    hands.shared.answered(flight, Answer.STORED)
+    answered(hands.shared, flight, Answer.STORED)
     assert hands.shared.stats.trouble == ""
-    assert not hands.shared.in_trouble
+    assert not hands.shared.core.obstacles.in_trouble
 
 
 def test_commits_that_were_refused_are_no_trouble_any_more_when_their_partition_is_gone(hands: Hands) -> None:
     hands.ack(hands.items[0])
-    hands.shared.trouble("committing", REFUSED)
-    hands.shared.forget([0])
+    hands.shared.report("committing", REFUSED)
+    forget(hands.shared, [0])
     assert hands.shared.stats.trouble == ""
 
 
 def test_an_outage_is_over_when_messages_come_or_the_cluster_answers(hands: Hands) -> None:
-    hands.shared.trouble("reading", REFUSED)
+    hands.shared.report("reading", REFUSED)
     hands.shared.read(Fetch(RecordBatch.of([Record(0, 3, 0, b"new", b"v")]), {0: 4}))
     assert hands.shared.stats.trouble == ""
-    hands.shared.trouble("reading", REFUSED)
-    hands.shared.recovered()
+    hands.shared.report("reading", REFUSED)
+    hands.shared.core.obstacles.clear("reading")
     assert hands.shared.stats.trouble == ""

@@ -75,7 +75,7 @@ def test_a_holder_that_finishes_within_the_grace_keeps_its_ack_through_a_rebalan
     with consuming(world, revoke_grace=30.0) as one:
         deliveries = [take(one), take(one)]
         with consuming(world) as two:
-            eventually(lambda: any(not part.open for part in one._shared._ledger._partitions.values()))
+            eventually(lambda: any(not part.open for part in one._shared.core.ledger._partitions.values()))
             assert one.acquire(0) is None
             for delivery in deliveries:
                 delivery.ack(wait=True, timeout=10)

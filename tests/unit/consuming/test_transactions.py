@@ -305,7 +305,7 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
                 copy(producer, tx.acquire_many(1, 10))
 
         with in_thread(work) as outcome:
-            eventually(lambda: consumer._shared._transaction.name == "NEXT")
+            eventually(lambda: consumer._shared.core.transaction.phase.name == "NEXT")
             assert world._state.groups[GROUP].undecided(TOPIC) == set()
             member.commit_async = commit_async  # type: ignore[method-assign]
             late[0]()
@@ -317,13 +317,14 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
 def settled(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the commits that follow an assignment are answered."""
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._shared._ledger.dirty and not consumer._shared._unanswered)
+    core = consumer._shared.core
+    eventually(lambda: not core._unanswered and not any(part.due for part in core.commits._partitions.values()))
 
 
 def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._ANSWER", 0.05)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)
@@ -340,7 +341,7 @@ def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
 def test_a_transaction_that_cannot_learn_of_the_commit_before_it_is_aborted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.02)
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._ANSWER", 0.02)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)
@@ -466,7 +467,7 @@ def test_a_partition_that_is_revoked_waits_for_the_transaction_within_the_grace(
             copy(producer, [take_in(tx), take_in(tx)])
             newcomer = consuming(world)
             two = newcomer.__enter__()
-            eventually(lambda: any(not part.open for part in one._shared._ledger._partitions.values()))
+            eventually(lambda: any(not part.open for part in one._shared.core.ledger._partitions.values()))
             assert len(two.stats.partitions) == 0
         eventually(lambda: len(two.stats.partitions) == 1)
         assert sorted(outputs(world)) == ["a!", "b!"]
@@ -488,7 +489,7 @@ def test_a_revocation_between_offsets_and_commit_keeps_the_atomicity(world: Worl
 
         def meanwhile() -> None:
             world.expel(world.members[0])
-            eventually(lambda: 0 not in consumer._shared.partitions)
+            eventually(lambda: 0 not in consumer._shared.core.partitions)
 
         commit_slowly(world, producer, meanwhile)
         in_transaction(consumer, producer)
@@ -811,7 +812,7 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         committed, asked, over = world.groups.committed, Event(), Event()
-        found, overwritten = consumer._shared.found, list[list[int]]()
+        found, overwritten = consumer._shared.core.found, list[list[int]]()
 
         def judged(*args: Any) -> list[int]:
             overwritten.append(found(*args))
@@ -827,9 +828,9 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
         with consumer.transaction(producer) as tx:
             (delivery,) = tx.acquire_many(1, 10)
             delivery.ack()
-            eventually(lambda: not consumer._shared._unanswered)
+            eventually(lambda: not consumer._shared.core._unanswered)
             world.groups.committed = slowly  # type: ignore[method-assign]
-            consumer._shared.found = judged  # type: ignore[method-assign]
+            consumer._shared.core.found = judged  # type: ignore[method-assign]
             consumer._thread._monitor.hasten()
             assert asked.wait(10)
         assert committed(GROUP, TOPIC)[0].offset == 1

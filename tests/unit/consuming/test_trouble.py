@@ -116,7 +116,7 @@ def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: Wo
     assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:  # reads nothing, and forgets nothing
         eventually(lambda: consumer.stats.partitions == (0,))
-        consumer._shared._commits.renew([0])
+        consumer._shared.core.commits.renew([0])
         eventually(lambda: world.committed_map().sequence > 2)
     assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:
@@ -372,10 +372,10 @@ def test_who_waits_for_an_answer_is_looked_after_every_millisecond_but_not_in_an
         first.ack(wait=True, timeout=20)
         assert 0.001 in polls
         outage.set()
-        eventually(lambda: consumer._shared.in_trouble)
+        eventually(lambda: consumer._shared.core.obstacles.in_trouble)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(second.ack, wait=True, timeout=20)
-            eventually(lambda: consumer._shared.urgent)
+            eventually(lambda: consumer._shared.core.is_urgent(consumer._shared.clock()))
             polls.clear()
             eventually(lambda: len(polls) > 20)
             assert set(polls) == {0.005}

@@ -158,7 +158,7 @@ def test_a_second_consumer_of_one_partition_is_told_so_and_which_one_here_has_it
 ) -> None:
     monkeypatch.setattr("lvq_kafka.consuming.idle_warnings._PARTITIONLESS", 0.0)
     with consuming(world) as first:
-        eventually(lambda: first._shared.partitions == [0])
+        eventually(lambda: first._shared.core.partitions == [0])
         with consuming(world) as second:
             second._thread._monitor.hasten()
             eventually(lambda: "the topic one partition" in second.stats.trouble, 20)

@@ -122,7 +122,7 @@ def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and
             waiters.serve(None)
         for waiter in waiting:
             waiters.serve(waiter)
-        assert not waiters
+        assert not waiters.present
         return Counted.asked / number
 
     assert steps(500) == pytest.approx(steps(10), rel=0.1)
@@ -143,4 +143,4 @@ def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
     line.waiters.serve(three)
     assert (line.waiters.wanted, line.woken) == (0, ["a", "a"])
     line.waiters.forget()
-    assert (line.waiters.wanted, len(line.waiters)) == (0, 0)
+    assert (line.waiters.wanted, len(line.waiters.present)) == (0, 0)

@@ -144,8 +144,8 @@ def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
     shared = consumer._shared
 
     def begun() -> bool:
-        with shared._changed:
-            return shared._ledger.positions == positions and not shared.suspended
+        with shared as core:
+            return core.ledger.assignment.positions == positions and not core.hand_out.is_suspended(shared.clock())
 
     eventually(begun)
 
@@ -154,7 +154,7 @@ def settled_up(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the consumer has read all, holds nothing back, has committed it, and knows that."""
 
     def known() -> dict[int, int]:
-        return {partition: stored.base for partition, stored in consumer._shared.durable.items()}
+        return {partition: stored.base for partition, stored in consumer._shared.core.durable.items()}
 
     eventually(lambda: world.committed_offsets() == known() == world.logs.end_offsets(TOPIC, stable=True))
 
@@ -171,7 +171,7 @@ class Clock:
     def go_on(self, seconds: float) -> None:
         """So many seconds pass, less than a lease lasts; the consumer has done what was due when this returns."""
         now = self._now = self._now + seconds
-        eventually(lambda: self._shared._turned_at == now)
+        eventually(lambda: self._shared.core._turned_at == now)
 
 
 @contextmanager

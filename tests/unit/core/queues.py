@@ -55,23 +55,25 @@ class Queue:
 
     @property
     def base(self) -> int:
-        return self.ledger.base(0)
+        return self.ledger.assignment.base(0)
 
     @property
     def runs(self) -> tuple[int, ...]:
-        return self.ledger.claim(0).runs
+        return self.ledger.assignment.claim(0).runs
 
 
 def facts(ledger: Ledger) -> object:
     """All that can be seen of a ledger, order included."""
     counts = (ledger._slots, ledger._timers._ticks)  # which Python copies no more, from 3.14 on
     twin = copy.deepcopy(ledger, {id(own): count(1 << 32) for own in counts})
-    held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in twin.held())
-    claims = [twin.claim(partition) for partition in twin.positions]
-    seen = (claims, twin.positions, twin.catching_up, twin.available, twin.gated, twin.in_work, twin.outstanding, held)
+    seen = twin.assignment
+    held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in seen.held())
+    claims = [seen.claim(partition) for partition in seen.positions]
+    read = (seen.positions, seen.catching_up)
+    numbers = (seen.available, seen.gated, twin.in_work, seen.outstanding)
     stats = copy.copy(twin.stats)
     upcoming = []
     twin.wake(1e9)
     while (item := twin.acquire()) is not None:
         upcoming.append((item.partition, item.offset, item.value, item.deliveries, item.redelivered))
-    return (*seen, stats, upcoming)
+    return (claims, read, numbers, held, stats, upcoming)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits, Flight
+from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
 from tests.unit.core.queues import Queue
@@ -33,13 +33,22 @@ class Pipe:
         self.items: list[Item] = []
         while (item := self.ledger.acquire()) is not None:
             self.items.append(item)
+        self._counts: list[Count] = []
+        self._at_once: list[str] = []
+
+    def wait(self, offset: int, who: str) -> None:
+        if self.commits.wait_done(0, offset, who):
+            self._at_once.append(who)
+
+    def count(self) -> None:
+        self._counts.append(self.commits.wait_stored(0))
 
     def ack(self, *offsets: int, wait: bool = True) -> None:
         for item in self.items:
             if item.offset in offsets:
                 self.ledger.ack(item)
                 if wait:
-                    self.commits.wait_done(0, item.offset, str(item.offset))
+                    self.wait(item.offset, str(item.offset))
 
     def fly(self) -> Flight[str]:
         flight = self.commits.prepare()
@@ -53,7 +62,10 @@ class Pipe:
 
     @property
     def told(self) -> list[str]:
-        return self.commits.pop_ready()
+        done = [count for count in self._counts if count.done]
+        self._counts = [count for count in self._counts if not count.done]
+        at_once, self._at_once = self._at_once, []
+        return [*at_once, *self.commits.pop_ready(), *["counted"] * len(done)]
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
@@ -165,7 +177,7 @@ def test_who_begins_to_wait_while_an_older_commit_may_arrive_waits_for_that_too(
     older = pipe.fly()
     pipe.ack(2, wait=False)
     pipe.commits.landed(pipe.fly(), STORED)
-    pipe.commits.wait_done(0, 2, "2")
+    pipe.wait(2, "2")
     assert pipe.told == []
     pipe.commits.landed(older, STORED)
     assert pipe.told == []
@@ -257,8 +269,8 @@ def scattered(messages: int, limit: int = 4095) -> Pipe:
 def test_a_text_that_is_refused_halves_the_limit_of_texts_and_of_what_is_handed_out() -> None:
     pipe = scattered(200)
     size = len(pipe.commit(TOO_LARGE).encode())
-    assert pipe.ledger.limit == max(size // 2, 64)
-    assert len(pipe.commit().encode()) <= pipe.ledger.limit
+    assert pipe.ledger.capacity.limit == max(size // 2, 64)
+    assert len(pipe.commit().encode()) <= pipe.ledger.capacity.limit
 
 
 def test_only_the_longest_text_of_a_commit_is_taken_to_be_refused() -> None:
@@ -269,7 +281,7 @@ def test_only_the_longest_text_of_a_commit_is_taken_to_be_refused() -> None:
     long, short = (len(flight.maps[partition].encode()) for partition in (0, 1))
     assert long // 2 > short
     pipe.commits.landed(flight, {0: TOO_LARGE, 1: TOO_LARGE})
-    assert pipe.ledger.limit == long // 2
+    assert pipe.ledger.capacity.limit == long // 2
     assert pipe.fly().maps.keys() == {0, 1}, "any of them may have been stored, or not"
 
 
@@ -278,16 +290,16 @@ def test_the_limit_never_rises_again() -> None:
     flight = pipe.fly()
     pipe.commits.landed(flight, TOO_LARGE)
     pipe.commits.landed(flight, TOO_LARGE)
-    lower = pipe.ledger.limit
+    lower = pipe.ledger.capacity.limit
     pipe.commit(TOO_LARGE)
-    lowest = pipe.ledger.limit
+    lowest = pipe.ledger.capacity.limit
     assert lowest < lower
     pipe.commits.landed(flight, TOO_LARGE)
-    assert pipe.ledger.limit == lowest
+    assert pipe.ledger.capacity.limit == lowest
     for _ in range(10):
         pipe.commits.renew([0])
         pipe.commit(TOO_LARGE)
-    assert pipe.ledger.limit == 64
+    assert pipe.ledger.capacity.limit == 64
 
 
 def spread(messages: int) -> list[int]:
@@ -302,7 +314,7 @@ def test_the_limit_does_not_sink_below_what_was_stored_before() -> None:
     stored = len(pipe.commit().encode())
     pipe.ack(*offsets[400:500], wait=False)
     assert stored < len(pipe.commit(TOO_LARGE).encode()) < 2 * stored
-    assert pipe.ledger.limit == stored
+    assert pipe.ledger.capacity.limit == stored
 
 
 def test_where_the_broker_refuses_what_it_has_stored_before_the_limit_is_halved_all_the_same() -> None:
@@ -311,7 +323,7 @@ def test_where_the_broker_refuses_what_it_has_stored_before_the_limit_is_halved_
     pipe.commit()
     pipe.commits.renew([0])
     size = len(pipe.commit(TOO_LARGE).encode())
-    assert pipe.ledger.limit == size // 2
+    assert pipe.ledger.capacity.limit == size // 2
 
 
 def sunk() -> Pipe:
@@ -332,7 +344,7 @@ def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> Non
     assert pipe.told == []
     shorter = pipe.commit()
     assert shorter.covers(durable)
-    assert len(shorter.encode()) <= pipe.ledger.limit
+    assert len(shorter.encode()) <= pipe.ledger.capacity.limit
     assert len(pipe.told) > 100
 
 
@@ -341,34 +353,34 @@ def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_
     pipe = Pipe(1000)
     pipe.ack(*(offset for offset in spread(1000) if offset > 950), wait=False)
     stored = pipe.commit()
-    pipe.ledger.limit = len(stored.encode())
+    pipe.ledger.capacity.limit = len(stored.encode())
     pipe.ack(*(offset for offset in spread(1000) if offset < 400), wait=False)
     assert pipe.commits.prepare() is None, "nobody has asked"
     pipe.commits.renew([0])
     again = pipe.commit()
     assert (again.base, again.runs, again.sequence) == (stored.base, stored.runs, stored.sequence + 1)
-    assert len(again.encode()) <= pipe.ledger.limit
+    assert len(again.encode()) <= pipe.ledger.capacity.limit
     assert pipe.commits.prepare() is None
 
 
 def test_a_commit_that_is_asked_for_is_sent_once_though_all_it_can_say_has_become_too_large() -> None:
     """As when another broker, which takes less, leads the group: its refusal says that it counts on who has asked."""
     pipe = sunk()
-    durable, limit = pipe.commits.last(0), pipe.ledger.limit
+    durable, limit = pipe.commits.last(0), pipe.ledger.capacity.limit
     assert len(durable.encode()) > limit
     for _ in range(2):
         assert pipe.commits.prepare() is None, "nobody has asked"
         pipe.commits.renew([0])
         again = pipe.commit(TOO_LARGE)
         assert (again.base, again.runs) == (durable.base, durable.runs), "nothing is taken back"
-        assert pipe.ledger.limit == limit
+        assert pipe.ledger.capacity.limit == limit
     assert pipe.commits.prepare() is None
 
 
 def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
     pipe = sunk()
-    pipe.commits.wait_stored(0, "counted")
-    pipe.commits.wait_done(0, 0, "done")
+    pipe.count()
+    pipe.wait(0, "done")
     assert pipe.told == []
     assert pipe.commits.prepare() is None
     assert pipe.told == ["counted"], "whoever has the message at the base would never get to work on it"
@@ -379,7 +391,7 @@ def test_an_ack_that_the_text_has_no_room_for_is_told_when_there_is_room() -> No
     pipe = Pipe(1000)
     offsets = set(spread(1000))
     pipe.ack(*offsets)
-    pipe.ledger.limit = 200
+    pipe.ledger.capacity.limit = 200
     said = pipe.commit()
     assert said.runs
     told = set(pipe.told)
@@ -397,14 +409,14 @@ def test_who_waits_for_what_is_durable_is_told_at_once() -> None:
     pipe.ack(0, wait=False)
     pipe.commit()
     assert not pipe.commits.urgent
-    pipe.commits.wait_done(0, 0, "late")
+    pipe.wait(0, "late")
     assert pipe.told == ["late"]
     assert not pipe.commits.urgent
 
 
 def test_who_waits_for_a_message_in_work_is_told_when_it_is_done_and_stored() -> None:
     pipe = Pipe(2)
-    pipe.commits.wait_done(0, 1, "patient")
+    pipe.wait(1, "patient")
     pipe.commit()
     assert pipe.told == []
     assert pipe.commits.prepare() is None
@@ -429,7 +441,7 @@ def test_who_waits_for_a_state_is_told_by_the_first_commit_that_leaves_after() -
     pipe.ledger.release(pipe.items[1])
     again = pipe.ledger.acquire()
     assert again is not None
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     pipe.commits.landed(flight, STORED)
     assert pipe.told == [], "that commit left before"
     assert pipe.commit().counts == {0: 1, 1: 2}
@@ -439,7 +451,7 @@ def test_who_waits_for_a_state_is_told_by_the_first_commit_that_leaves_after() -
 def test_who_waits_for_a_state_that_is_stored_already_is_told_without_a_commit() -> None:
     pipe = Pipe(1, counted=True)
     pipe.commit()
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     assert pipe.told == []
     assert pipe.commits.prepare() is None
     assert pipe.told == ["counted"]
@@ -447,7 +459,7 @@ def test_who_waits_for_a_state_that_is_stored_already_is_told_without_a_commit()
 
 def test_who_waits_for_a_state_is_not_told_by_a_commit_that_failed() -> None:
     pipe = Pipe(1, counted=True)
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     pipe.commit(UNKNOWN)
     assert pipe.told == []
     pipe.commit()
@@ -463,7 +475,7 @@ def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> 
     pipe.ledger.release(item)
     assert pipe.commit(UNKNOWN).counts == {}
     assert pipe.ledger.acquire() is not None
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     assert pipe.told == []
     assert pipe.commit().counts == {0: 1}
     assert pipe.told == ["counted"]
@@ -494,13 +506,14 @@ def test_whoever_waits_when_a_partition_goes_has_waited_in_vain() -> None:
     flight = pipe.fly()
     pipe.ledger.withhold([0])
     pipe.ack(2)
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     final = pipe.commits.prepare([0])
     assert final is not None
     assert final.maps[0].base == 3
     pipe.commits.landed(final, UNKNOWN)
     pipe.ledger.revoke([0])
-    assert pipe.commits.untrack([0]) == ["0", "1", "2", "counted"]
+    assert pipe.commits.untrack([0]) == ["0", "1", "2"]
+    assert pipe.told == ["counted"]
     pipe.commits.landed(flight, STORED)
     assert pipe.told == []
     assert pipe.commits.prepare() is None
@@ -524,7 +537,7 @@ def test_an_answer_from_before_a_partition_went_says_nothing_about_its_next_life
     loaded = CommitMap(0, sequence=5)
     pipe.ledger.assign(0, loaded, 0)
     pipe.commits.track(0, loaded, tag=TAG, partitions=1)
-    pipe.commits.wait_done(0, 0, "new life")
+    pipe.wait(0, "new life")
     pipe.commits.landed(flight, STORED)
     assert pipe.told == []
     assert pipe.commits.last(0) == loaded
@@ -659,7 +672,7 @@ def test_a_count_that_waits_is_told_by_the_look_too() -> None:
     pipe = Pipe(2, counted=True)
     pipe.commit()
     pipe.commits.doubt()
-    pipe.commits.wait_stored(0, "counted")
+    pipe.count()
     assert pipe.commits.prepare() is None
     assert pipe.told == []
     assert pipe.commits.found(0, pipe.commits.last(0))
@@ -689,7 +702,7 @@ def test_a_transaction_says_what_leaves_and_is_told_of_when_it_has_committed() -
     left = pipe.items[1:]
     for item in left:
         pipe.ledger.leave(item)
-        pipe.commits.wait_done(0, item.offset, str(item.offset))
+        pipe.wait(item.offset, str(item.offset))
     flight = pipe.commits.prepare([0], left)
     assert flight is not None
     assert flight.maps[0].runs == (1, 2)
@@ -821,8 +834,8 @@ class Broker:
             self.promised.add(offset)
         durable = self.commits.last(0)
         assert all(map(self.stored.done, self.promised)), "what was promised is taken back"
-        book = self.commits._books[0]
-        if not self.commits.in_flight and book.stored >= book.wanted:  # nothing older can come, and nothing has
+        part = self.commits._partitions[0]
+        if not self.commits.in_flight and part._stored >= part._wanted:  # nothing older can come, and nothing has
             assert self.stored.covers(durable), "what is known to be stored is not"
             assert not [waiter for waiter, at in self.waiting.items() if durable.done(at)], "not told though it is"
 

@@ -119,7 +119,7 @@ def test_r9_a_delete_removes_the_waiting_value_and_leaves_the_held_one_with_its_
     assert queue.drain() == []
     assert first.state is State.STALE
     queue.ledger.ack(first)
-    assert (queue.base, queue.ledger.outstanding) == (4, 0)
+    assert (queue.base, queue.ledger.assignment.outstanding) == (4, 0)
 
 
 def test_r9_a_value_after_a_delete_waits_while_the_older_one_is_still_held() -> None:
@@ -183,13 +183,13 @@ def test_g12_nothing_is_handed_out_before_the_partition_is_read_up_to_its_target
     ledger.offer(0, 0, b"a", b"a1")
     ledger.advance({0: 1})
     assert ledger.acquire() is None
-    assert ledger.catching_up == {0: 3}
+    assert ledger.assignment.catching_up == {0: 3}
     ledger.offer(0, 1, b"a", b"a2")
     ledger.advance({0: 3})
     item = ledger.acquire()
     assert item is not None
     assert item.value == b"a2"
-    assert ledger.catching_up == {}
+    assert ledger.assignment.catching_up == {}
 
 
 def test_a_partition_that_catches_up_does_not_hold_up_the_others() -> None:
@@ -217,7 +217,7 @@ def test_a_revoked_partition_takes_its_messages_along_and_ends_the_locks() -> No
     queue.ledger.offer(1, 5, b"c", b"c")
     held = queue.take()
     assert queue.ledger.revoke([0]) == [held]
-    assert (held.state, queue.ledger.in_work, queue.ledger.positions) == (State.LOST, 0, {1: 6})
+    assert (held.state, queue.ledger.in_work, queue.ledger.assignment.positions) == (State.LOST, 0, {1: 6})
     assert queue.drain() == ["c"]
     with pytest.raises(LockLost, match="offset 0 of partition 0"):
         queue.ledger.ack(held)
@@ -289,7 +289,7 @@ def test_refused_steps_on_partitions_change_nothing() -> None:
     with pytest.raises(StateError, match="partition 3"):
         ledger.advance({0: 9, 3: 9})
     with pytest.raises(StateError, match="partition 3"):
-        ledger.base(3)
+        ledger.assignment.base(3)
     with pytest.raises(StateError, match="Partition 3 is not assigned"):
         ledger.offer(3, 0, b"a", b"a")
     with pytest.raises(StateError, match="Offset 1 of partition 0 was read before"):
@@ -303,7 +303,7 @@ def test_records_of_several_partitions_are_taken_in_as_they_lie_in_a_batch() -> 
     ledger.add(
         RecordBatch(partitions, [0, 0, 1, 2, 0], [7] * 5, [b"a"] * 5, [b"0", b"1", b"2", b"3", b"4"], [None] * 5)
     )
-    assert ledger.positions == {0: 3, 1: 1, 2: 1}
+    assert ledger.assignment.positions == {0: 3, 1: 1, 2: 1}
     taken = [(item.partition, item.value, item.timestamp) for _ in range(3) if (item := ledger.acquire())]
     assert taken == [(1, b"1", 7), (0, b"3", 7), (2, b"4", 7)]
     ledger.add(RecordBatch())
@@ -315,14 +315,14 @@ def test_keys_that_count_may_be_others_than_those_of_the_records() -> None:
     ledger.add(batch, [b"a", b"a"])
     item = ledger.acquire()
     assert item is not None
-    assert (item.key, item.value, ledger.outstanding) == (b"a", b"2", 1)
+    assert (item.key, item.value, ledger.assignment.outstanding) == (b"a", b"2", 1)
 
 
 def test_what_precedes_a_record_that_is_refused_is_taken_in() -> None:
     queue = Queue(("a", "1"))
     with pytest.raises(StateError, match="read before"):
         queue.ledger.add(RecordBatch([0, 0], [1, 0], [0, 0], [b"b", b"c"], [b"2", b"3"], [None, None]))
-    assert queue.ledger.positions == {0: 2}
+    assert queue.ledger.assignment.positions == {0: 2}
     assert queue.drain() == ["1", "2"]
 
 
@@ -349,9 +349,9 @@ def test_nothing_is_left_of_what_is_done() -> None:
     item = queue.take()
     queue.send(("k3", None))
     queue.ledger.release(item)
-    ledger = queue.ledger
-    assert (ledger.available, ledger.in_work, ledger.outstanding, ledger.gated) == (0, 0, 0, 0)
-    assert ledger.claim(0) == CommitMap(queue.next)
+    ledger, left = queue.ledger, queue.ledger.assignment
+    assert (left.available, ledger.in_work, left.outstanding, left.gated) == (0, 0, 0, 0)
+    assert ledger.assignment.claim(0) == CommitMap(queue.next)
     (part,) = ledger._partitions.values()
     assert not [*part.waiting, *part.held, *part.pending, *part._attempted]
     assert not vars(ledger._line)["_line"]

@@ -25,7 +25,7 @@ FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 <
 def longest_after(ledger: Ledger, acked: set[Item]) -> int:
     """Characters of the map of partition 0, were these acked, with the longest frame there is."""
     base, runs = ledger._partitions[0].pending.claim(acked)
-    claim = ledger.claim(0)
+    claim = ledger.assignment.claim(0)
     gone = {item.offset for item in acked}
     counts = {offset: count for offset, count in claim.counts.items() if offset not in gone}
     mark = None if claim.delivered is None else max(base, claim.delivered)
@@ -33,7 +33,7 @@ def longest_after(ledger: Ledger, acked: set[Item]) -> int:
 
 
 def assert_room(ledger: Ledger, limit: int, seed: int) -> None:
-    newest = [item for item in ledger.held() if item.state in (State.ACQUIRED, State.LEAVING)]
+    newest = [item for item in ledger.assignment.held() if item.state in (State.ACQUIRED, State.LEAVING)]
     newest.sort(key=lambda item: item.offset)
     rng = random.Random(seed)
     for acked in (newest, newest[::2], newest[1::2], [item for item in newest if rng.random() < 0.5]):
@@ -48,7 +48,7 @@ def assert_nothing_is_stranded(ledger: Ledger) -> None:
                 continue
             assert part.gated.get(item.slot) is item
             assert item is not part.pending.first, "the one at the base can always be handed out"
-            assert item is not next(iter(part.gated.values())) or not part.has_room(item, ledger._capacity)
+            assert item is not next(iter(part.gated.values())) or not part.has_room(item, ledger.capacity)
         assert all(item in part.waiting.values() for item in part.gated.values())
 
 
@@ -77,7 +77,7 @@ def test_whatever_is_acked_in_whatever_order_the_map_never_exceeds_its_limit(
     queue = Queue(order=order, limit=limit, count_deliveries=counted, bounded=True)
     ledger, rng, now = queue.ledger, random.Random(seed), 0.0
     for step, number in steps:
-        held = sorted(ledger.held(), key=lambda item: item.offset)
+        held = sorted(ledger.assignment.held(), key=lambda item: item.offset)
         free = [item for item in held if item.state in (State.ACQUIRED, State.STALE)]
         item = free[number % len(free)] if free else None
         if step == "send":
@@ -110,12 +110,13 @@ def test_whatever_is_acked_in_whatever_order_the_map_never_exceeds_its_limit(
             rng.choice([ledger.commit, ledger.give_back])(item)
         assert_room(ledger, limit, seed)
     ledger.wake(1e9)
-    for item in list(ledger.held()):
+    for item in list(ledger.assignment.held()):
         ledger.ack(item)
         assert_room(ledger, limit, seed)
     queue.drain()
     assert_nothing_is_stranded(ledger)
-    assert (ledger.outstanding, ledger.gated, ledger.in_work) == (0, 0, 0), "I10: something was never handed out"
+    left = (ledger.assignment.outstanding, ledger.assignment.gated, ledger.in_work)
+    assert left == (0, 0, 0), "I10: something was never handed out"
     assert queue.base == queue.next
 
 
@@ -128,9 +129,9 @@ def test_messages_go_on_beside_delayed_ones_until_the_map_is_full(counted: bool)
             ledger.ack(item)  # each is one more run
         else:
             ledger.release(item, 9.0)
-    assert ledger.gated > 1000
+    assert ledger.assignment.gated > 1000
     assert_nothing_is_stranded(ledger)
-    runs = len(ledger.claim(0).runs)
+    runs = len(ledger.assignment.claim(0).runs)
     assert (9000 < runs < 10_000) if counted else (23_000 < runs < 24_200)  # a bit each; for counts a bit, and a half
     ledger.wake(9.0)
     acked = ledger.stats.acked
@@ -162,7 +163,7 @@ def full(*more: tuple[str, str | None], order: Order = "tail") -> tuple[Queue, I
 def test_without_room_only_the_message_at_the_base_is_handed_out() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None
-    assert queue.ledger.gated == 2
+    assert queue.ledger.assignment.gated == 2
     queue.ledger.release(first)
     assert queue.take().value == b"a"
     assert queue.ledger.acquire() is None
@@ -182,7 +183,7 @@ def test_room_that_a_superseded_message_leaves_is_used(end: str) -> None:
     held = []
     while (item := ledger.acquire()) is not None:
         held.append(item)
-    assert ledger.gated
+    assert ledger.assignment.gated
     for item in held[1:]:
         assert item.key is not None
         queue.send((item.key.decode(), "newer"))
@@ -197,7 +198,7 @@ def test_what_is_held_back_is_superseded_like_anything_that_waits() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None
     queue.send(("b", "b2"), ("c", None))
-    assert queue.ledger.gated == 1
+    assert queue.ledger.assignment.gated == 1
     queue.ledger.ack(first)
     assert queue.drain() == ["b2"]
 
@@ -206,8 +207,8 @@ def test_with_in_place_order_a_value_that_is_held_back_is_replaced_in_its_place(
     queue, first = full(("d", "d"), order="in-place")
     assert queue.ledger.acquire() is None
     queue.send(("b", "b2"))
-    assert queue.ledger.gated == 3
-    queue.ledger.limit = 4095
+    assert queue.ledger.assignment.gated == 3
+    queue.ledger.capacity.limit = 4095
     assert [queue.take().value for _ in range(3)] == [b"b2", b"c", b"d"]
     queue.ledger.ack(first)
 
@@ -239,7 +240,7 @@ def test_a_value_replaced_in_its_place_while_others_are_held_back_is_handed_out_
     ledger.offer(1, 0, b"x", b"x")
     queue.send(("c", "c"))
     assert queue.take().value == b"x", "b is held back, and c comes after x"
-    assert ledger.gated == 1
+    assert ledger.assignment.gated == 1
     queue.send(("b", "b2"), ("c", "c2"))
     ledger.ack(first)
     assert queue.drain() == ["b2", "c2"]
@@ -263,14 +264,14 @@ def test_the_room_that_a_message_needs_depends_on_what_was_done_before() -> None
     ledger.advance({0: 1000})
     assert ledger.acquire() is not None
     assert ledger.acquire() is None
-    assert ledger.gated == 3
+    assert ledger.assignment.gated == 3
 
 
 def test_what_is_held_back_goes_with_its_partition() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None
     queue.ledger.withhold([0])
-    assert queue.ledger.gated == 0
+    assert queue.ledger.assignment.gated == 0
     queue.ledger.ack(first)
     assert queue.ledger.acquire() is None
     queue.ledger.revoke([0])
@@ -282,7 +283,7 @@ def test_where_the_limit_sinks_messages_go_on_one_by_one_from_the_base() -> None
     items = [queue.take() for _ in range(90)]
     for item in items[1::2]:
         queue.ledger.ack(item)
-    queue.ledger.limit = 64
+    queue.ledger.capacity.limit = 64
     assert queue.ledger.acquire() is None
     for item in items[::2]:
         queue.ledger.ack(item)
@@ -304,7 +305,7 @@ def test_holding_back_a_large_backlog_takes_constant_time_per_message(order: Ord
         else:
             queue.ledger.ack(item)
         acked += 1
-    assert queue.ledger.outstanding == 0
+    assert queue.ledger.assignment.outstanding == 0
     assert time.process_time() - began < 10, "one pass over what waits for each message takes a minute"
 
 

@@ -19,7 +19,7 @@ from tests.unit.core.queues import Queue
 def test_a_message_released_with_a_delay_comes_back_into_its_place_when_that_is_over() -> None:
     queue = Queue(("a", "a1"), ("b", "b1"), ("c", "c1"))
     queue.ledger.release(queue.take(), 10.0)
-    assert (queue.ledger.available, queue.ledger.next_wake) == (3, 10.0)
+    assert (queue.ledger.assignment.available, queue.ledger.next_wake) == (3, 10.0)
     assert queue.take().value == b"b1"
     queue.ledger.wake(9.9)
     assert queue.ledger.next_wake == 10.0
@@ -34,7 +34,7 @@ def test_a_delayed_message_holds_the_base_and_keeps_its_lane_free() -> None:
     queue = Queue(("a", "a1"), ("b", "b1"))
     queue.ledger.release(queue.take(), 10.0)
     assert queue.drain() == ["b1"]
-    assert queue.ledger.claim(0) == CommitMap(0, (1, 1), delivered=2)
+    assert queue.ledger.assignment.claim(0) == CommitMap(0, (1, 1), delivered=2)
 
 
 @pytest.mark.parametrize(("record", "left"), [(("a", "a2"), ["a2"]), (("a", None), [])])
@@ -178,12 +178,14 @@ def test_a_message_that_leaves_is_done_when_its_transaction_commits() -> None:
     for item in items:
         queue.ledger.leave(item)
     assert (queue.base, queue.ledger.in_work) == (0, 3)
-    assert queue.ledger.claim(0, items[1:]) == CommitMap(0, (1, 2), delivered=3)
-    assert queue.ledger.claim(0, items) == CommitMap(3)
-    assert queue.ledger.claim(0) == CommitMap(0, delivered=3), "a plain commit claims what a transaction may take back"
+    assert queue.ledger.assignment.claim(0, items[1:]) == CommitMap(0, (1, 2), delivered=3)
+    assert queue.ledger.assignment.claim(0, items) == CommitMap(3)
+    assert queue.ledger.assignment.claim(0) == CommitMap(0, delivered=3), (
+        "a plain commit claims what a transaction may take back"
+    )
     for item in items:
         queue.ledger.commit(item)
-    assert queue.ledger.claim(0) == CommitMap(3)
+    assert queue.ledger.assignment.claim(0) == CommitMap(3)
     assert queue.ledger.stats.acked == 3
 
 
@@ -210,7 +212,7 @@ def test_a_newer_value_waits_until_the_one_that_leaves_has_left(end: str) -> Non
     queue.ledger.leave(item)
     queue.send(("a", "a2"))
     assert queue.ledger.acquire() is None
-    assert queue.ledger.claim(0, [item]) == queue.ledger.claim(0) == CommitMap(1)
+    assert queue.ledger.assignment.claim(0, [item]) == queue.ledger.assignment.claim(0) == CommitMap(1)
     getattr(queue.ledger, end)(item)
     assert queue.drain() == ["a2"]
 
@@ -230,7 +232,7 @@ def test_what_leaves_and_was_only_set_aside_was_not_delivered_whatever_becomes_o
     item = queue.ledger.reserve()
     assert item is not None
     queue.ledger.leave(item)
-    assert (item.delivered, queue.ledger.claim(0).counts) == (1, {0: 1})
+    assert (item.delivered, queue.ledger.assignment.claim(0).counts) == (1, {0: 1})
     queue.ledger.give_back(item)
     assert queue.take().deliveries == 2
 
@@ -239,7 +241,7 @@ def test_what_leaves_is_lost_with_its_partition() -> None:
     queue = Queue(("a", "a"))
     item = queue.take()
     queue.ledger.leave(item)
-    assert list(queue.ledger.held()) == [item]
+    assert list(queue.ledger.assignment.held()) == [item]
     assert queue.ledger.revoke([0]) == [item]
     for settle in (queue.ledger.commit, queue.ledger.bury, queue.ledger.give_back):
         with pytest.raises(LockLost):
@@ -257,8 +259,8 @@ def test_a_claim_counts_only_what_leaves_from_its_own_partition() -> None:
     assert one is not None
     assert other is not None
     ledger.leave(one)
-    assert ledger.claim(0, [one, other]) == CommitMap(1)
-    assert ledger.claim(1, [one, other]) == CommitMap(0, delivered=1), "the other one was not left"
+    assert ledger.assignment.claim(0, [one, other]) == CommitMap(1)
+    assert ledger.assignment.claim(1, [one, other]) == CommitMap(0, delivered=1), "the other one was not left"
 
 
 # --- acks in any order, and a restart -------------------------------------------------------------------------------
@@ -269,10 +271,10 @@ def test_acks_in_any_order_find_their_place_in_the_claim() -> None:
     items = [queue.take() for _ in range(8)]
     for number in (2, 3, 5, 7):
         queue.ledger.ack(items[number])
-    assert queue.ledger.claim(0) == CommitMap(0, (2, 2, 1, 1, 1, 1), delivered=8)
+    assert queue.ledger.assignment.claim(0) == CommitMap(0, (2, 2, 1, 1, 1, 1), delivered=8)
     for number in (0, 1, 4, 6):
         queue.ledger.ack(items[number])
-    assert queue.ledger.claim(0) == CommitMap(8)
+    assert queue.ledger.assignment.claim(0) == CommitMap(8)
 
 
 def test_what_was_done_is_not_handed_out_again_and_still_supersedes_what_lies_before() -> None:
@@ -288,9 +290,9 @@ def test_nothing_is_handed_out_before_the_map_is_read_to_its_end() -> None:
     ledger.assign(0, CommitMap(0, (1, 4)), target=2)
     ledger.offer(0, 0, b"a", b"a1")
     ledger.advance({0: 4})
-    assert ledger.catching_up == {0: 5}
+    assert ledger.assignment.catching_up == {0: 5}
     assert ledger.acquire() is None, "its newest value may be done already"
-    assert ledger.claim(0) == CommitMap(0, (1, 4))
+    assert ledger.assignment.claim(0) == CommitMap(0, (1, 4))
     ledger.advance({0: 5})
     assert ledger.acquire() is not None
 
@@ -298,11 +300,11 @@ def test_nothing_is_handed_out_before_the_map_is_read_to_its_end() -> None:
 def test_where_the_log_begins_later_reading_does_too_and_what_is_gone_is_done() -> None:
     ledger = Ledger()
     ledger.assign(0, CommitMap(0, (1, 1, 4, 2)), target=0, start=4)
-    assert ledger.positions == {0: 4}
-    assert ledger.claim(0) == CommitMap(4, (2, 2))
+    assert ledger.assignment.positions == {0: 4}
+    assert ledger.assignment.claim(0) == CommitMap(4, (2, 2))
     ledger.revoke([0])
     ledger.assign(0, CommitMap(7), target=9, start=2)
-    assert ledger.positions == {0: 7}, "what is committed is read again only from the commit on"
+    assert ledger.assignment.positions == {0: 7}, "what is committed is read again only from the commit on"
 
 
 def test_a_claim_says_no_less_than_the_one_before_when_done_records_are_gone_from_the_log() -> None:
@@ -311,10 +313,10 @@ def test_a_claim_says_no_less_than_the_one_before_when_done_records_are_gone_fro
     ledger.assign(0, loaded, target=8)
     ledger.offer(0, 0, b"a", b"a")
     ledger.offer(0, 3, b"b", b"b")
-    assert ledger.claim(0).covers(loaded)
+    assert ledger.assignment.claim(0).covers(loaded)
     ledger.offer(0, 7, b"c", b"c")
     ledger.advance({0: 8})
-    assert ledger.claim(0) == CommitMap(0, (1, 2, 1, 3))
+    assert ledger.assignment.claim(0) == CommitMap(0, (1, 2, 1, 3))
 
 
 def test_what_the_group_handed_out_before_says_so() -> None:
@@ -323,7 +325,7 @@ def test_what_the_group_handed_out_before_says_so() -> None:
     taken = [queue.take() for _ in range(3)]
     assert [item.redelivered for item in taken] == [True, True, False]
     assert [item.deliveries for item in taken] == [1, 1, 1]
-    assert queue.ledger.claim(0).delivered == 3
+    assert queue.ledger.assignment.claim(0).delivered == 3
     queue.send(("a", "a2"), ("a", "a3"))
     queue.ledger.ack(taken[0])
     assert not queue.take().redelivered, "a newer value was not handed out before"
@@ -337,7 +339,7 @@ def test_a_value_that_takes_over_the_place_of_one_that_was_delivered_before_the_
 
 def test_the_mark_of_what_was_handed_out_stays_when_nothing_is_handed_out() -> None:
     queue = Queue(("a", "a"), loaded=CommitMap(0, delivered=9))
-    assert queue.ledger.claim(0) == CommitMap(0, delivered=9)
+    assert queue.ledger.assignment.claim(0) == CommitMap(0, delivered=9)
 
 
 def test_the_mark_of_what_was_handed_out_never_sinks() -> None:
@@ -346,12 +348,12 @@ def test_the_mark_of_what_was_handed_out_never_sinks() -> None:
     queue.take()
     queue.ledger.release(first)
     queue.take()
-    assert queue.ledger.claim(0).delivered == 2
+    assert queue.ledger.assignment.claim(0).delivered == 2
 
 
 def restarted(queue: Queue, *records: tuple[str, str | None]) -> Queue:
     """The next consumer, after a crash, with the whole log from the beginning."""
-    text = queue.ledger.claim(0).encode()
+    text = queue.ledger.assignment.claim(0).encode()
     return Queue(*records, count_deliveries=True, loaded=CommitMap.decode(queue.base, text))
 
 
@@ -363,11 +365,11 @@ def test_counts_of_deliveries_outlive_a_restart() -> None:
     second = queue.take()
     third = queue.take()
     queue.ledger.ack(third)
-    assert queue.ledger.claim(0) == CommitMap(0, (2, 1), delivered=3, counts={0: 1, 1: 2})
+    assert queue.ledger.assignment.claim(0) == CommitMap(0, (2, 1), delivered=3, counts={0: 1, 1: 2})
     assert first.deliveries == 1
 
     queue = restarted(queue, *records)
-    assert queue.ledger.claim(0).counts == {0: 1, 1: 2}
+    assert queue.ledger.assignment.claim(0).counts == {0: 1, 1: 2}
     taken = [queue.take() for _ in range(3)]
     assert [(item.offset, item.deliveries, item.redelivered) for item in taken] == [
         (0, 2, True),
@@ -376,31 +378,31 @@ def test_counts_of_deliveries_outlive_a_restart() -> None:
     ]
     queue.ledger.ack(taken[0])
     queue.send(("b", "b2"))
-    assert queue.ledger.claim(0).counts == {3: 1}
+    assert queue.ledger.assignment.claim(0).counts == {3: 1}
     assert queue.base == 3
 
 
 def test_counts_that_are_not_read_yet_are_not_forgotten() -> None:
     ledger = Ledger(count_deliveries=True)
     ledger.assign(0, CommitMap(0, (1, 1, 3, 1), counts={0: 1, 2: 5, 3: 6}), target=6)
-    assert ledger.claim(0).counts == {0: 1, 2: 5, 3: 6}
+    assert ledger.assignment.claim(0).counts == {0: 1, 2: 5, 3: 6}
     ledger.offer(0, 0, b"a", b"a")
     ledger.offer(0, 2, b"b", b"b")
-    assert ledger.claim(0).counts == {0: 1, 2: 5, 3: 6}
+    assert ledger.assignment.claim(0).counts == {0: 1, 2: 5, 3: 6}
     ledger.offer(0, 4, b"c", b"c")
-    assert ledger.claim(0).counts == {0: 1, 2: 5}, "the record at 3 is gone"
+    assert ledger.assignment.claim(0).counts == {0: 1, 2: 5}, "the record at 3 is gone"
 
 
 def test_counts_of_what_is_done_are_left_out_even_if_somebody_wrote_them() -> None:
     ledger = Ledger(count_deliveries=True)
     ledger.assign(0, CommitMap(0, (2, 2), counts={0: 1, 3: 7}), target=0)
     ledger.advance({0: 2})
-    assert ledger.claim(0) == CommitMap(4)
+    assert ledger.assignment.claim(0) == CommitMap(4)
 
 
 def test_counts_are_part_of_what_is_committed_only_if_so_asked() -> None:
     queue = Queue(("a", "a"), loaded=CommitMap(0, counts={0: 3}))
-    assert queue.ledger.claim(0).counts == {}
+    assert queue.ledger.assignment.claim(0).counts == {}
     item = queue.take()
     assert (item.deliveries, item.redelivered) == (4, True)
 
@@ -429,11 +431,12 @@ def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, ti
     for _ in range(times):
         ledger.release(queue.take())
     item = set_aside(queue)
-    assert ledger.claim(0).counts == {0: times + 1}, "it has to be stored before the message is handed over"
-    ledger.dirty.clear()
+    assert ledger.assignment.claim(0).counts == {0: times + 1}, "it has to be stored before the message is handed over"
+    (part,) = ledger.assignment.known([0])
+    part.changed = False
     NEVER_GOT[end](ledger, item)
-    assert ledger.dirty == {0}
-    assert ledger.claim(0).counts == ({0: times} if times else {})
+    assert part.changed
+    assert ledger.assignment.claim(0).counts == ({0: times} if times else {})
     stats = ledger.stats
     assert (stats.delivered, stats.released, stats.timed_out) == (times, times, 0)
     assert ledger.in_work == 0
@@ -451,7 +454,7 @@ def test_what_was_set_aside_is_delivered_when_it_is_handed_over() -> None:
     queue.ledger.withhold([0])
     assert item.state is State.ACQUIRED, "its holder can still settle it"
     queue.ledger.release(item)
-    assert queue.ledger.claim(0).counts == {0: 1}
+    assert queue.ledger.assignment.claim(0).counts == {0: 1}
 
 
 def test_a_newer_value_takes_the_place_of_what_was_never_handed_over_without_its_count() -> None:
@@ -468,7 +471,7 @@ def test_a_newer_value_takes_the_place_of_what_was_never_handed_over_without_its
     assert item.state is State.SUPERSEDED
     item = queue.take()
     assert (item.value, item.deliveries, item.redelivered) == (b"a3", 1, False)
-    assert queue.ledger.claim(0).counts == {2: 1}
+    assert queue.ledger.assignment.claim(0).counts == {2: 1}
 
 
 def test_what_is_not_held_cannot_be_handed_over() -> None:
@@ -483,9 +486,9 @@ def test_what_leaves_needs_no_count() -> None:
     queue = Queue(("a", "a"), ("b", "b"), count_deliveries=True)
     first, second = queue.take(), queue.take()
     queue.ledger.leave(second)
-    assert queue.ledger.claim(0, [second]).counts == {0: 1}
+    assert queue.ledger.assignment.claim(0, [second]).counts == {0: 1}
     queue.ledger.leave(first)
-    assert queue.ledger.claim(0, [first, second]) == CommitMap(2)
+    assert queue.ledger.assignment.claim(0, [first, second]) == CommitMap(2)
 
 
 def test_the_mark_of_what_the_group_handed_out_before_survives_that_nobody_gets_it() -> None:

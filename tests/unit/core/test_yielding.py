@@ -47,7 +47,7 @@ def test_a_transaction_that_begins_ends_it_and_another_thread_that_still_tries_c
     yielding = Yielding()
     yielding.attempt(0, 0)
     yielding.attempt(1, 0)
-    yielding.away = True
+    yielding.reason = "no transaction begins"
     yielding.begun(PATIENCE, 0)
     assert not yielding.away
     assert not yielding.is_due(2 * PATIENCE - 1, 0)
@@ -72,7 +72,7 @@ def test_what_a_transaction_is_found_to_have_settled_does_not() -> None:
 def test_who_asks_for_messages_and_finds_none_makes_it_count_from_then_and_brings_it_back() -> None:
     yielding = Yielding()
     yielding.attempt(0, 0)
-    yielding.away = True
+    yielding.reason = "no transaction begins"
     yielding.asked(PATIENCE)
     assert not yielding.away
     assert not yielding.is_due(2 * PATIENCE - 1, 0)

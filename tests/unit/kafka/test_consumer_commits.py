@@ -115,12 +115,12 @@ def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_
     queue.send(*(f"k{number}" for number in range(60)))
     consumer = queue.open()
     held = [take(consumer) for _ in range(60)]
-    limit = consumer._shared._ledger.limit
+    limit = consumer._shared.core.ledger.capacity.limit
     queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
     for delivery in held[1::2]:
         last = delivery.ack()
     verdicts = Verdicts(queue, held[-1], last)
-    eventually(lambda: consumer._shared._ledger.limit < limit, 20)
+    eventually(lambda: consumer._shared.core.ledger.capacity.limit < limit, 20)
     for delivery in held[::2]:
         delivery.ack()
     verdicts.durable_once()
@@ -161,7 +161,7 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
 def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_the_next_is(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.3)
+    monkeypatch.setattr("lvq_kafka.consuming.commit_sender._ANSWER", 0.3)
     for look in ("_LOOK", "_REREAD"):
         monkeypatch.setattr(f"lvq_kafka.consuming.group_monitor.{look}", 0.5)
     queue = new_queue()
@@ -217,8 +217,8 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
             queue.mock.fail_next(FIND_COORDINATOR, *[KafkaError.COORDINATOR_NOT_AVAILABLE] * 4)
             for partition in (0, 1):
                 next(one for one in held if one.position.partition == partition).ack().future()
-            engine._commit(queue.member())
-            on_its_way.append(engine._flight is not None)
+            engine._commits.send()
+            on_its_way.append(engine._commits._flight is not None)
         revoked(engine, list(partitions))
 
     monkeypatch.setattr(ConsumerThread, "revoked", revoked_with_a_commit_on_its_way)
@@ -232,7 +232,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
         with suppress(LockLost, AlreadySettled):
             delivery.ack().future()
     queue.consume_rest(first, second)
-    eventually(lambda: not first._thread._flight, 60)
+    eventually(lambda: not first._thread._commits._flight, 60)
     assert {partition: said.base for partition, said in queue.stored().items()} == queue.cluster.logs.end_offsets(TOPIC)
 
 
@@ -249,7 +249,7 @@ def test_a_commit_on_its_way_when_all_is_lost_is_not_stored_behind_the_next_owne
         acked = take(first)
         cable.cut()
         verdicts = Verdicts(queue, acked, acked.ack())
-        eventually(lambda: first._thread._flight)
+        eventually(lambda: first._thread._commits._flight)
         second = queue.open(protocol, SOCIAL[protocol])
         for _ in range(2):
             take(second, 30).ack(wait=True, timeout=20)

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
     CommitMapRefused,

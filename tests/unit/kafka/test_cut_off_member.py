@@ -23,7 +23,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter than the sessions here, which are 3 s."""
-    monkeypatch.setattr("lvq_kafka.consuming.shared_state_base.LEASE", 2.0)
+    monkeypatch.setattr("lvq_kafka.core.lease.LEASE", 2.0)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_short_cut_ends_no_lock_and_hand_out_goes_on(queue: MockQueue, cable: 
     consumer = queue.open(protocol, servers=cable.bootstrap_servers)  # its session is longer than the cut
     held = take(consumer)
     cable.cut()
-    eventually(lambda: consumer._shared.suspended)
+    eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))
     assert consumer.acquire(0.5) is None
     cable.mend()
     assert take(consumer, 60).value == "b"

@@ -71,7 +71,7 @@ def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_
             mine = [one for one in held if one.position.partition in partitions]
             queue.mock.fail_next(OFFSET_COMMIT, code)
             verdicts.append(Verdicts(queue, mine[0], mine[0].ack()))
-            engine._commit(queue.member())
+            engine._commits.send()
             verdicts.extend(Verdicts(queue, one, one.ack()) for one in mine[1:])
         revoked(engine, list(partitions))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.consuming.shared_state_base import LEASE
+from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import ClientConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commits import Unsaid
-from lvq_kafka.core.ledger import Ledger
 
 __all__ = ["CROWDED_REMEDY", "crowding"]
 
@@ -16,7 +16,7 @@ CROWDED_REMEDY = (
 """Advice for a full commit text."""
 
 
-def crowding(ledger: Ledger, unsaid: Mapping[int, Unsaid]) -> str:
+def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
@@ -24,14 +24,14 @@ def crowding(ledger: Ledger, unsaid: Mapping[int, Unsaid]) -> str:
     """
     told = [
         f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing))}, until lower "
-        f"messages are settled{_in_the_way(ledger, partition)}"
+        f"messages are settled{_in_the_way(assignment, partition)}"
         for partition, missing in unsaid.items()
     ]
-    if ledger.gated:
+    if assignment.gated:
         told += [
             f"the commit text of partition {partition} is full: {gated:,} messages wait, since a transaction could not "
-            f"commit them, until lower ones are settled{_in_the_way(ledger, partition)}"
-            for partition, gated in ledger.gated_in.items()
+            f"commit them, until lower ones are settled{_in_the_way(assignment, partition)}"
+            for partition, gated in assignment.gated_in.items()
             if partition not in unsaid
         ]
     return f"{'; '.join(told)}. {CROWDED_REMEDY}" if told else ""
@@ -46,8 +46,8 @@ def _consequences(missing: Unsaid) -> list[str]:
     return told
 
 
-def _in_the_way(ledger: Ledger, partition: int) -> str:
-    unsettled, lowest = ledger.unsettled(partition)
+def _in_the_way(assignment: Assignment, partition: int) -> str:
+    unsettled, lowest = assignment.unsettled(partition)
     if lowest is None:
         return ""
     times = f", handed out {lowest.delivered:,} times" if lowest.delivered > 1 else ""

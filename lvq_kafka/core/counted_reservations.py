@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
-from lvq_kafka.core.commits import Commits
+from lvq_kafka.core.commits import Commits, Count
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.pending import Item
 
@@ -17,34 +18,46 @@ _REMEMBERED = 256  # skipped keys to remember
 _PROMPT = 0.2  # seconds in which an unimpeded commit is answered
 
 
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """A message for a future holder."""
+
+    item: Item
+    count: Count
+    since: float
+
+
 class CountedReservations:
-    """Messages reserved for a future holder until their counts are stored. Not thread-safe.
+    """Messages reserved for a future holder until their counts are stored.
 
     A message whose count is stored when nobody waits any longer goes to the next caller. If there is none, it was not
     delivered (`lvq_kafka.core.ledger.Ledger.reserve`), and the last commit before its partition is revoked says so.
 
     Args:
         commits: commits the counts.
-        counted: called without any lock when some messages are counted, or never will be.
     """
 
-    def __init__(self, commits: Commits[Future[None]], counted: Callable[[Future[None]], object]) -> None:
+    def __init__(self, commits: Commits[Any]) -> None:
         self._commits = commits
-        self._counted = counted
-        self._line: list[tuple[Item, Future[None], float]] = []  # item, its future, and when it was added
+        self._line: list[_Reservation] = []
+        self._awaited: list[Count] = []
         # Skipped keys, by partition and lane, until they are handed out.
         self._passed_over: OrderedDict[tuple[int, bytes | int], None] = OrderedDict()
 
     def __len__(self) -> int:
-        return sum(item.state in _HELD for item, _, _ in self._line)
+        return sum(one.item.state in _HELD for one in self._line)
 
     def add(self, taken: Collection[Item], now: float) -> None:
         """Have these messages counted, all in one commit."""
-        stored = {item.partition: Future[None]() for item in taken}
-        for partition, future in stored.items():
-            future.add_done_callback(self._counted)
-            self._commits.wait_stored(partition, future)
-        self._line += [(item, stored[item.partition], now) for item in taken]
+        counts = {partition: self._commits.wait_stored(partition) for partition in {item.partition for item in taken}}
+        self._awaited += counts.values()
+        self._line += [_Reservation(item, counts[item.partition], now) for item in taken]
+
+    def pop_done(self) -> int:
+        """Return how many counts were stored, or given up, since the last call: there may be news."""
+        before = len(self._awaited)
+        self._awaited = [count for count in self._awaited if not count.done]
+        return before - len(self._awaited)
 
     def overtaken(self, now: float, *, comes_now: bool) -> list[Item]:
         """Return counted messages that were superseded before anyone came for them.
@@ -56,12 +69,12 @@ class CountedReservations:
         most once; otherwise a hot key would starve callers that poll without waiting.
         """
         items = [
-            item
-            for item, future, since in self._line
-            if item.state is State.STALE
-            and future.done()
-            and (comes_now or now - since > _PROMPT)
-            and (item.partition, item.lane) not in self._passed_over
+            one.item
+            for one in self._line
+            if one.item.state is State.STALE
+            and one.count.done
+            and (comes_now or now - one.since > _PROMPT)
+            and (one.item.partition, one.item.lane) not in self._passed_over
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
         while len(self._passed_over) > _REMEMBERED:  # deleted keys are never handed out
@@ -71,14 +84,15 @@ class CountedReservations:
     def pop_counted(self, most: int) -> list[Item]:
         """Take messages that are counted and not lost meanwhile."""
         taken: list[Item] = []
-        left: list[tuple[Item, Future[None], float]] = []
-        for item, future, since in self._line:
+        left: list[_Reservation] = []
+        for reservation in self._line:
+            item = reservation.item
             if item.state not in _HELD:
                 continue
-            if len(taken) < most and future.done():
+            if len(taken) < most and reservation.count.done:
                 taken.append(item)
             else:
-                left.append((item, future, since))
+                left.append(reservation)
         self._line = left
         for item in taken:
             self._passed_over.pop((item.partition, item.lane), None)

@@ -13,7 +13,7 @@ _REMEMBERED = 256  # ended generations whose last commit is kept
 
 
 class Generations:
-    """The generations of assigned partitions, as numbered by the ledger. Not thread-safe."""
+    """The generations of assigned partitions, as numbered by the ledger."""
 
     def __init__(self) -> None:
         self._present: dict[int, int] = {}  # by partition

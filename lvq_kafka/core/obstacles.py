@@ -1,0 +1,45 @@
+"""What keeps a consumer from making progress, in words for people."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["Doing", "Obstacles"]
+
+Doing = Literal["reading", "committing", "transacting"]
+"""An activity that has trouble: of the consumer's thread, or of a transaction."""
+
+
+class Obstacles:
+    """What currently fails, and what is wrong although nothing fails.
+
+    Activities are tracked separately: incoming messages do not prove that commits are stored.
+    """
+
+    def __init__(self) -> None:
+        self.idle = ""
+        """Why nothing is handed out although the cluster answers; empty if nothing is wrong."""
+        self._trouble: dict[Doing, str] = {}  # why the last attempt failed
+
+    def report(self, doing: Doing, error: str) -> bool:
+        """Record that an activity fails. Return whether it is the only trouble."""
+        first = not self._trouble
+        self._trouble[doing] = error
+        return first
+
+    def clear(self, *doings: Doing) -> None:
+        """Record that these activities succeed."""
+        for doing in doings:
+            self._trouble.pop(doing, None)
+
+    def of(self, doing: Doing) -> str:
+        """Return why an activity fails; empty if it does not."""
+        return self._trouble.get(doing, "")
+
+    @property
+    def in_trouble(self) -> bool:
+        """True if the last attempt to read or to commit failed."""
+        return bool(self._trouble.keys() - {"transacting"})
+
+    def __str__(self) -> str:
+        return next(iter(self._trouble.values()), "") or self.idle
