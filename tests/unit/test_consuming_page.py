@@ -1,4 +1,4 @@
-"""The page about consuming shows the states that the ledger really has."""
+"""The page about consuming shows the states that messages and transactions really have."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import lvq_kafka
 from lvq_kafka.core.lifecycle import diagram
+from lvq_kafka.core.transaction_phases import phase_diagram
 
 
-def test_the_diagram_is_the_transition_table() -> None:
+def test_the_diagrams_are_the_transition_tables() -> None:
     page = (Path(lvq_kafka.__file__).parent / "CONSUMING.md").read_text()
-    assert page.split("```mermaid\n")[1].split("\n```")[0] == diagram()
+    assert [part.split("\n```")[0] for part in page.split("```mermaid\n")[1:]] == [diagram(), phase_diagram()]
