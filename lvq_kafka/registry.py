@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import difflib
 import logging
-import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from itertools import chain
+from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.columns import ColumnTable
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.rights import Right, lacking
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -27,12 +30,14 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
+from lvq_kafka.reading_to_end import read_to_end
 
 __all__ = ["Registry"]
 
 logger = logging.getLogger("lvq_kafka.registry")
 
 _MOST_TOLD = 10  # unreadable definitions logged individually
+_POLL = 0.1  # seconds
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -121,7 +126,7 @@ class Registry:
         self._create_topic()
         name = definition.name.encode()
         mine = self._append(name, definition.to_json())
-        for record in self._read_to_end(dict(values.progress.positions) or {0: 0}):
+        for record in chain.from_iterable(self._read_to_end(dict(values.progress.positions) or {0: 0})):
             # A write over another definition does not count: its writer is about to notice and restore that definition.
             if record.offset < mine and record.key and (record.value is None or record.key not in table):
                 values.apply(RecordBatch.of([record]))
@@ -212,42 +217,28 @@ class Registry:
         except TopicNotFound:
             return values
         values.progress.advance(starts)
-        self._read_to_end(starts, values)
+        for batch in self._read_to_end(starts):
+            values.apply(batch)
         return values
 
-    def _read_to_end(self, positions: dict[int, int], values: LatestValues | None = None) -> list[Record]:
+    def _read_to_end(self, positions: Mapping[int, int]) -> Iterator[RecordBatch]:
         ends = self._cluster.logs.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         progress = Progress(positions)
-        records: list[Record] = []
         if progress.reached(ends):
-            return records
-        reader = self._cluster.reader(REGISTRY_TOPIC, positions)
-        deadline = time.monotonic() + self._timeout
-        trouble: TransportError | None = None
-        try:
-            while not progress.reached(ends):
-                if time.monotonic() > deadline:
-                    shortfalls = progress.shortfalls(ends)
-                    raise CatchUpTimeout(
-                        f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
-                        shortfalls=shortfalls,
-                        hint="Try again, and look whether a transaction is open in that topic.",
-                    ) from trouble
-                try:
-                    fetch = reader.poll(0.1)
-                except TransportError as error:  # if retriable, the reader continues by itself
-                    if not error.retriable:
-                        raise
-                    trouble = error
-                    continue
-                if values is not None:
-                    values.apply(fetch.batch)
-                else:
-                    records += fetch.batch
-                progress.advance(fetch.positions)
-        finally:
-            reader.close()
-        return records
+            return
+        with closing(self._cluster.reader(REGISTRY_TOPIC, positions)) as reader:
+            fetches = read_to_end(
+                lambda: reader.poll(_POLL), progress, ends, give_up=self._give_up, timeout=self._timeout
+            )
+            for fetch in fetches:
+                yield fetch.batch
+
+    def _give_up(self, shortfalls: list[Shortfall], trouble: TransportError | None) -> NoReturn:
+        raise CatchUpTimeout(
+            f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
+            shortfalls=shortfalls,
+            hint="Try again, and look whether a transaction is open in that topic.",
+        ) from trouble
 
 
 def _what(name: str) -> str:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.managing.damage import Findings, examine
 from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends, trusted
+from lvq_kafka.reading_to_end import read_to_end
 
 __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"]
+
+_POLL = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,41 +264,31 @@ def _read(
         ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
-    _follow(cluster, definition.topic, positions, targets, add, deadline)
+    _read_to(targets, cluster, definition.topic, positions, add, deadline)
     return Backlog(ledger, loaded, done_before)
 
 
-def _follow(
+def _read_to(
+    targets: Mapping[int, int],
     cluster: Cluster,
     topic: str,
     positions: Mapping[int, int],
-    targets: Mapping[int, int],
     add: Callable[[Fetch], object],
     deadline: float,
 ) -> None:
-    """Read up to the targets."""
     progress = Progress(positions)
     if progress.reached(targets):
         return
-    trouble: TransportError | None = None
-    reader = cluster.reader(topic, {p: position for p, position in positions.items() if position < targets[p]})
-    try:
-        while not progress.reached(targets):
-            if time.monotonic() > deadline:
-                shortfalls = progress.shortfalls(targets)
-                raise CatchUpTimeout(
-                    f"The end of {topic} was not reached in time: {describe(shortfalls)}.",
-                    shortfalls=shortfalls,
-                    hint="Allow more time.",
-                ) from trouble
-            try:
-                fetch = reader.poll(0.1)
-            except TransportError as error:
-                if not error.retriable:
-                    raise
-                trouble = error
-                continue
+
+    def give_up(shortfalls: list[Shortfall], trouble: TransportError | None) -> NoReturn:
+        raise CatchUpTimeout(
+            f"The end of {topic} was not reached in time: {describe(shortfalls)}.",
+            shortfalls=shortfalls,
+            hint="Allow more time.",
+        ) from trouble
+
+    unread = {p: position for p, position in positions.items() if position < targets[p]}
+    with closing(cluster.reader(topic, unread)) as reader:
+        timeout = deadline - time.monotonic()
+        for fetch in read_to_end(lambda: reader.poll(_POLL), progress, targets, give_up=give_up, timeout=timeout):
             add(fetch)
-            progress.advance(fetch.positions)
-    finally:
-        reader.close()

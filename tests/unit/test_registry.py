@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from lvq_kafka import QueueDefinition
-from lvq_kafka.cluster import LogWriter
+from lvq_kafka import LastValueQueue, QueueDefinition, queues
+from lvq_kafka.cluster import LogReader, LogWriter
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
@@ -57,6 +57,31 @@ class TestReading:
         registry.declare(definition())
         memory_cluster.fail_next("poll", NOT_NOW, times=3)
         assert registry.get("prices") == definition()
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda cluster: LastValueQueue.open("prices", cluster=cluster),
+            lambda cluster: LastValueQueue.declare("prices", key_header="ticker", cluster=cluster),
+            lambda cluster: LastValueQueue.declare("new", key_header="ticker", cluster=cluster),
+            lambda cluster: queues(cluster=cluster),
+        ],
+        ids=["open", "declare again", "declare", "queues"],
+    )
+    def test_a_poll_that_fails_once_fails_nothing_that_reads_it(
+        self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, call: Callable[[MemoryCluster], object]
+    ) -> None:
+        LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
+        opened, failed = memory_cluster.reader, []
+
+        def reader(topic: str, positions: Mapping[int, int], **how: Any) -> LogReader:
+            memory_cluster.fail_next("poll", NOT_NOW)
+            failed.append(topic)
+            return opened(topic, positions, **how)
+
+        monkeypatch.setattr(memory_cluster, "reader", reader)
+        call(memory_cluster)
+        assert set(failed) == {REGISTRY_TOPIC}
 
     def test_what_does_not_pass_in_time_is_the_cause_of_giving_up(self, memory_cluster: MemoryCluster) -> None:
         Registry(memory_cluster).declare(definition())

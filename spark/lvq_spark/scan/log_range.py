@@ -5,24 +5,27 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Literal
+from functools import partial
+from typing import Literal, NoReturn
 
 from lvq_kafka.cluster import Cluster, LogEnd
-from lvq_kafka.core.progress import Shortfall, describe
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.progress import Progress, Shortfall, describe
+from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.reading_to_end import read_to_end
 from lvq_spark.pinning import SnapshotSpec
 
 __all__ = [
     "PATIENCE",
+    "POLL",
     "Consistency",
     "check_changes",
     "check_deletes",
     "check_topic",
     "check_uncut",
-    "halted",
+    "raise_halted",
     "read_on",
     "read_range",
 ]
@@ -41,6 +44,9 @@ then assumed to have lost its record, unless it is younger than the topic's ``mi
 
 PATIENCE = 120.0
 """Seconds without any progress until reading fails."""
+
+POLL = 1.0
+"""Seconds that a poll waits for records."""
 
 MOMENT, MOMENTS = 1.0, 10
 """Seconds in which no broker cleans new records, and how many such stretches suffice.
@@ -128,37 +134,39 @@ def _polled(
 
     ``further`` is asked again whenever its last answer has been reached.
     """
-    position, heard, end = start, time.monotonic(), further(start)
-    if position >= end:
+    end = further(start)
+    if start >= end:
         return
+    progress = Progress({partition: start})
     with closing(cluster.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
-        while position < end:
-            try:
-                fetch = reader.poll(1.0)
-                stands = fetch.positions.get(partition, position) <= position
-                if stands and (ends := cluster.logs.end_offsets(topic).get(partition, 0)) < end:
-                    raise DataLoss(
-                        f"The log of partition {partition} of {topic} ends at offset {ends}, before offset {end}, up "
-                        "to which it was to be read.",
-                        hint="It was truncated, or the topic is another one by now: take a new cut.",
-                    )
-            except TransportError as error:
-                if not error.retriable or time.monotonic() - heard > patience:
-                    raise
-                continue
-            if not stands:
-                position, heard = fetch.positions[partition], time.monotonic()
-            elif time.monotonic() - heard > patience:
-                raise halted(topic, [Shortfall(partition, position, end)])
-            if len(fetch.batch):
-                yield fetch.batch
-            if position >= end:
-                end = further(position)
+
+        def poll() -> Fetch:
+            fetch = reader.poll(POLL)
+            stands = fetch.positions.get(partition, 0) <= progress.positions[partition]
+            if stands and (log_end := cluster.logs.end_offsets(topic).get(partition, 0)) < end:
+                raise DataLoss(
+                    f"The log of partition {partition} of {topic} ends at offset {log_end}, before offset {end}, up to "
+                    "which it was to be read.",
+                    hint="It was truncated, or the topic is another one by now: take a new cut.",
+                )
+            return fetch
+
+        halted = partial(raise_halted, topic)
+        while progress.positions[partition] < end:
+            for fetch in read_to_end(poll, progress, {partition: end}, give_up=halted, patience=patience):
+                if len(fetch.batch):
+                    yield fetch.batch
+            end = further(progress.positions[partition])
 
 
-def halted(topic: str, stuck: Sequence[Shortfall]) -> CatchUpTimeout:
-    """Return the error for partitions that no longer return anything."""
-    return CatchUpTimeout(
+def raise_halted(topic: str, stuck: list[Shortfall], trouble: TransportError | None) -> NoReturn:
+    """Raise the error for partitions that no longer return anything.
+
+    Raises:
+        TransportError: ``trouble``, if there is any.
+        CatchUpTimeout: otherwise.
+    """
+    raise trouble or CatchUpTimeout(
         f"Reading {topic} has come to a halt: {describe(stuck)}.",
         shortfalls=stuck,
         hint="Check that the partition's leader is there.",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import TransportError
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.kafka import KafkaCluster
+from lvq_kafka.reading_to_end import read_to_end
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.log_range import PATIENCE, check_topic, halted
+from lvq_spark.scan.log_range import PATIENCE, POLL, check_topic, raise_halted
 
 __all__ = ["NewValue", "Tail"]
 
@@ -65,24 +65,9 @@ class Tail:
         if added := dict.fromkeys(ends.keys() - progress.positions.keys(), 0):
             self._reader.assign(added)
             progress.advance(added)
-        left, heard = progress.lag(ends), time.monotonic()
-        while left:
-            fetch = self._poll(heard)
-            progress.advance(fetch.positions)
-            before, left = left, progress.lag(ends)
-            if left < before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > PATIENCE:
-                raise halted(self._cut.topic, progress.shortfalls(ends))
+        halted = partial(raise_halted, self._cut.topic)
+        for fetch in read_to_end(partial(self._reader.poll, POLL), progress, ends, give_up=halted, patience=PATIENCE):
             yield from self._values(fetch.batch)
-
-    def _poll(self, heard: float) -> Fetch:
-        try:
-            return self._reader.poll(1.0)
-        except TransportError as error:
-            if not error.retriable or time.monotonic() - heard > PATIENCE:
-                raise
-            return Fetch(RecordBatch(), {})
 
     def _values(self, batch: RecordBatch) -> Iterator[NewValue]:
         cut = self._cut
