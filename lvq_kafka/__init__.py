@@ -25,9 +25,9 @@ from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
+from lvq_kafka.group.damage import Damage
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.managing.backlog import Tally
-from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim

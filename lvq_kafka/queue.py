@@ -21,9 +21,9 @@ from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
 from lvq_kafka.core.validation import choice, instance
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.group.group_checks import OnForeignCommits, Start
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.managing.declaring import Declaration, declare
-from lvq_kafka.managing.group_checks import OnForeignCommits, Start
 from lvq_kafka.managing.managed import Managed
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser

@@ -27,7 +27,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.validation import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
-from lvq_kafka.managing.group_checks import OnForeignCommits
+from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.producer import Producer
 
 __all__ = ["Consumer", "ConsumerStats"]
@@ -65,7 +65,7 @@ class Consumer(Bound, Generic[V]):
 
     Args:
         cluster: the cluster that holds the queue.
-        definition: the queue. Its group must have been declared (`lvq_kafka.managing.group_checks.declare_group`).
+        definition: the queue. Its group must have been declared (`lvq_kafka.group.group_checks.declare_group`).
         codec: decodes the values.
         undecodable: what to do with a value that the codec cannot decode: raise when it is accessed, reject and skip
             the message, or return the raw bytes.

@@ -14,8 +14,8 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
-from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.group_checks import OnForeignCommits, check_group, known_ends
+from lvq_kafka.group.damage import examine
+from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import ask_delete_retention
 

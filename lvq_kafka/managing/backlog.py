@@ -18,8 +18,8 @@ from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
-from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends, trusted
+from lvq_kafka.group.damage import Findings, examine
+from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
 from lvq_kafka.reading_to_end import read_to_end
 
 __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"]

@@ -10,7 +10,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
-from lvq_kafka.managing.group_checks import Start, at_work, declare_group, means_at_work
+from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_topic

@@ -11,8 +11,8 @@ from lvq_kafka.core.keys import Key
 from lvq_kafka.core.validation import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
+from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.managing import declaring, management
-from lvq_kafka.managing.group_checks import OnForeignCommits
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.queue_stats import QueueStats, measure

@@ -22,9 +22,9 @@ from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.validation import chosen_keys, delays, moment
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
+from lvq_kafka.group.damage import Damage
+from lvq_kafka.group.group_checks import at_work, means_at_work
 from lvq_kafka.managing.backlog import QueueSnapshot, read_backlog, snapshot_queue
-from lvq_kafka.managing.damage import Damage
-from lvq_kafka.managing.group_checks import at_work, means_at_work
 
 __all__ = [
     "MOST_TEXT",

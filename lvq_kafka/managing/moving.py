@@ -26,9 +26,9 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TransportError,
 )
+from lvq_kafka.group.group_checks import at_work, means_at_work
 from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, read_backlog, snapshot_queue
-from lvq_kafka.managing.group_checks import at_work, means_at_work
 from lvq_kafka.managing.management import Change, idle, signed, store
 
 __all__ = ["move"]

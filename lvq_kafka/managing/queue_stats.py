@@ -11,9 +11,9 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
+from lvq_kafka.group.damage import examine
+from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue
-from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.group_checks import OnForeignCommits
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 

@@ -30,7 +30,7 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.managing.group_checks import OnForeignCommits
+from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.selection import Selection

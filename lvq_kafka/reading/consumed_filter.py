@@ -10,8 +10,8 @@ from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
-from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends
+from lvq_kafka.group.damage import examine
+from lvq_kafka.group.group_checks import OnForeignCommits, known_ends
 
 __all__ = ["ConsumedFilter", "Consumption", "Learned"]
 

@@ -16,7 +16,7 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.managing.group_checks import OnForeignCommits, check_group, known_ends
+from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 

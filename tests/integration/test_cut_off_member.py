@@ -12,8 +12,8 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LockLost
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.managing.group_checks import declare_group
 from tests.cable import Cable
 from tests.waiting import eventually
 

@@ -14,8 +14,8 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.managing.group_checks import declare_group
 from lvq_kafka.producer import Producer
 from tests.waiting import eventually
 

@@ -20,8 +20,8 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Position, Record, header_value
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.managing.group_checks import declare_group
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.three_nodes import three_nodes
 from tests.torture.chaos import CARDS, Chaos, Say

@@ -16,8 +16,8 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     TopicRecreated,
 )
-from lvq_kafka.managing.damage import Damage, examine
-from lvq_kafka.managing.group_checks import check_group
+from lvq_kafka.group.damage import Damage, examine
+from lvq_kafka.group.group_checks import check_group
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps, overwrite, put, said
 

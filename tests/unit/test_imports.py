@@ -6,6 +6,7 @@ import ast
 import importlib
 import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ def name_of(path: Path) -> str:
     return ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
 
 
+MODULES = set(map(name_of, SOURCES))
+
+
 def imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -29,13 +33,40 @@ def imports(path: Path) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found.add(node.module or "")
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if name in MODULES else node.module or "")
     return found
 
 
 def under(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
+
+LAYERS = (
+    ("core", "errors"),  # which know each other
+    ("_version", "aio", "clocks", "cluster", "extras", "forking", "overriding", "places", "reading_to_end", "retrying"),
+    ("codecs", "receipts"),
+    ("entries", "group", "kafka", "producer", "registry", "topics"),
+    ("consuming", "managing", "reading"),
+    ("connecting", "embedded"),
+    ("queue", "testing"),
+    ("lvq_kafka",),
+    ("cli", "lvq_spark"),
+    ("__main__", "demo"),
+)
+"""From the lowest up. Each part imports lower ones only, and none of its own layer."""
+
+LEVELS = {part: level for level, layer in enumerate(LAYERS) for part in layer}
+
+ON_DEMAND = {("lvq_kafka.codecs", "lvq_kafka.kafka.serializers")}
+"""Imports upwards that happen in a call, and never while modules load."""
+
+PORTS_ONLY = ("consuming", "entries", "group", "managing", "producer", "reading", "receipts", "registry", "topics")
+"""The drivers, which know ports and no adapter."""
+
+NO_MAINTENANCE = ("consuming", "lvq_spark", "reading")
+"""What works without the maintenance of queues. Layers alone would let Spark import it."""
 
 PURE = (
     *(
@@ -56,10 +87,72 @@ PURE = (
 """What has no thread, clock, file, network or chance in it."""
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "core").rglob("*.py")), ids=name_of)
-def test_the_core_imports_itself_errors_and_what_is_pure(path: Path) -> None:
-    for module in imports(path):
-        assert under(module, "lvq_kafka.core", "lvq_kafka.errors", *PURE), f"{name_of(path)} imports {module}"
+def part_of(module: str) -> str:
+    """The package or module of the top level that this one is, or is in; Spark's package is one part."""
+    package, _, rest = module.partition(".")
+    return rest.partition(".")[0] if package == "lvq_kafka" and rest else package
+
+
+def upwards(module: str, imported: str) -> bool:
+    """Does this import go to the same layer or a higher one, or to or from a part without a layer?"""
+    if not under(imported, "lvq_kafka", "lvq_spark") or (module, imported) in ON_DEMAND:
+        return False
+    mine, other = part_of(module), part_of(imported)
+    if mine == other or {mine, other} == set(LAYERS[0]):
+        return False
+    return not LEVELS.get(mine, -1) > LEVELS.get(other, len(LAYERS))
+
+
+def maintains(module: str, imported: str) -> bool:
+    return part_of(module) in NO_MAINTENANCE and part_of(imported) == "managing"
+
+
+def knows_an_adapter(module: str, imported: str) -> bool:
+    return part_of(module) in PORTS_ONLY and under(imported, "lvq_kafka.kafka", "lvq_kafka.testing")
+
+
+def impure(module: str, imported: str) -> bool:
+    return part_of(module) == "core" and not under(imported, "lvq_kafka.core", "lvq_kafka.errors", *PURE)
+
+
+RULES = (upwards, maintains, knows_an_adapter, impure)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_go_down(path: Path) -> None:
+    module = name_of(path)
+    broken = [(rule.__name__, imported) for rule in RULES for imported in imports(path) if rule(module, imported)]
+    assert not broken, f"{module}: {broken}"
+
+
+def test_every_part_has_its_layer() -> None:
+    assert sorted(LEVELS) == sorted({part_of(name_of(path)) for path in SOURCES})
+
+
+@pytest.mark.parametrize(
+    ("rule", "module", "imported"),
+    [
+        (upwards, "lvq_kafka.core.fold", "lvq_kafka.cluster"),
+        (upwards, "lvq_kafka.errors", "lvq_kafka.queue"),
+        (upwards, "lvq_kafka.group.damage", "lvq_kafka.managing.backlog"),
+        (upwards, "lvq_kafka.reading.view", "lvq_kafka.consuming.consumer"),  # the same layer
+        (upwards, "lvq_kafka.kafka.member", "lvq_kafka.registry"),
+        (upwards, "lvq_kafka.queue", "lvq_kafka"),
+        (upwards, "lvq_kafka.cli.app", "lvq_spark"),
+        (upwards, "lvq_kafka.new.module", "lvq_kafka.core.keys"),  # in no layer
+        (upwards, "lvq_kafka.cli.app", "lvq_kafka.new"),
+        (upwards, "lvq_kafka.codecs", "lvq_kafka.kafka.client"),
+        (maintains, "lvq_kafka.consuming.group_monitor", "lvq_kafka.managing"),
+        (maintains, "lvq_kafka.reading.consumed_filter", "lvq_kafka.managing.backlog"),
+        (maintains, "lvq_spark.pinning", "lvq_kafka.managing.management"),
+        (knows_an_adapter, "lvq_kafka.reading.follower", "lvq_kafka.kafka.reader"),
+        (knows_an_adapter, "lvq_kafka.topics", "lvq_kafka.testing"),
+        (impure, "lvq_kafka.core.ledger", "threading"),
+        (impure, "lvq_kafka.core", "lvq_kafka.cluster"),
+    ],
+)
+def test_each_of_these_rules_can_be_broken(rule: Callable[[str, str], bool], module: str, imported: str) -> None:
+    assert rule(module, imported)
 
 
 IN_DOCKER = tuple(f"lvq_kafka.testing.{module}" for module in ("containers", "docker_cluster", "docker_engine"))
@@ -90,6 +183,7 @@ BELOW = {
     "codecs": ("core", "errors", "kafka.serializers"),  # which `serializers` imports when it is called
     "entries": ("core", "codecs"),
     "forking": ("errors",),
+    "reading_to_end": ("core", "errors"),
     "retrying": ("errors",),
 }
 
@@ -102,18 +196,6 @@ def test_what_all_others_build_on_builds_on_little(module: str) -> None:
     for imported in set[str]().union(*map(imports, paths)):
         standard = imported.split(".")[0] in {*sys.stdlib_module_names, "typing_extensions"}
         assert standard or under(imported, *allowed), f"{module} imports {imported}"
-
-
-DRIVERS = [
-    *(path for path in SOURCES if path.parent.name in ("reading", "consuming", "managing")),
-    *(ROOT / f"{module}.py" for module in ("producer", "receipts", "registry", "topics")),
-]
-
-
-@pytest.mark.parametrize("path", DRIVERS, ids=name_of)
-def test_drivers_know_ports_and_no_adapter(path: Path) -> None:
-    for module in imports(path):
-        assert not under(module, "lvq_kafka.kafka", "lvq_kafka.testing", "lvq_kafka.queue", "lvq_kafka.cli"), module
 
 
 def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:

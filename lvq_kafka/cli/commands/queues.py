@@ -17,7 +17,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
-from lvq_kafka.managing.group_checks import Start
+from lvq_kafka.group.group_checks import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 from lvq_kafka.topics import OnMismatch

@@ -22,7 +22,7 @@ from lvq_kafka.core.policy import Finding, judge, judge_order
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
-from lvq_kafka.managing.damage import Damage
+from lvq_kafka.group.damage import Damage
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.queue import LastValueQueue
 

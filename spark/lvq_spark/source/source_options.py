@@ -10,8 +10,8 @@ from typing import get_args
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.managing.group_checks import OnForeignCommits
 from lvq_spark.offset_options import EARLIEST, Offsets, Point, Times
 from lvq_spark.pinning import AsOfPolicy
 from lvq_spark.scan.arrow_columns import BYTES, ROWS

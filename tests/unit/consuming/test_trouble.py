@@ -30,7 +30,7 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.managing.group_checks import declare_group
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_admin import MemoryLogs, MemoryTopics
 from tests.unit.consuming.world import (

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.managing.group_checks import declare_group
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually

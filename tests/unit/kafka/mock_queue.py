@@ -27,9 +27,9 @@ from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LockLost, LVQError
+from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.member import KafkaMember
-from lvq_kafka.managing.group_checks import declare_group
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 

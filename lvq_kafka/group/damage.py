@@ -1,7 +1,7 @@
 """Damage to a group's commits: each kind with its error, and what can still be trusted.
 
 None of it is ever repaired silently: starting over would replay or skip messages (R17). Consumers raise the errors;
-`lvq_kafka.managing.management.repair` repairs the damage on request.
+`lvq_kafka.LastValueQueue.repair` repairs the damage on request.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def examine(
             had a commit.
         queue: the queue's name, for messages; the group's by default.
         described: the topic as it is. Without it, commits of an earlier topic are not detected.
-        ends: how far each log is the one that the group knows (`lvq_kafka.managing.group_checks.known_ends`), asked for
+        ends: how far each log is the one that the group knows (`lvq_kafka.group.group_checks.known_ends`), asked for
             after the commits. Without it, commits beyond that are not detected.
     """
     name = queue or group

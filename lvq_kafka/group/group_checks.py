@@ -8,7 +8,7 @@ from typing import Literal
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import CommitMapRefused, LVQError, QueueError, TransportError
-from lvq_kafka.managing.damage import Findings, examine
+from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.retrying import patiently
 
 __all__ = [
@@ -93,7 +93,7 @@ def check_group(
 ) -> dict[int, CommitMap]:
     """Return the group's commit map for each of these partitions.
 
-    Args as in `lvq_kafka.managing.damage.examine`.
+    Args as in `lvq_kafka.group.damage.examine`.
 
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the
