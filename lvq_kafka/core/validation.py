@@ -47,7 +47,7 @@ def waiting(timeout: object, option: str = "timeout") -> float | None:
         return timeout
     value = as_float(timeout)
     if math.isnan(value):
-        raise _refused(option, timeout, "is no number of seconds", "Give a number, or None for as long as it takes.")
+        raise _refused(option, timeout, "a number of seconds", "None waits for as long as it takes.")
     return max(0.0, value) if value < _FOREVER else None
 
 
@@ -65,7 +65,7 @@ def seconds(**options: object) -> None:
     """
     for option, value in options.items():
         if not 0 <= as_float(value) <= 60:
-            raise _refused(option, value, "is out of range", "0 to 60 seconds.")
+            raise _refused(option, value, "a number of seconds from 0 to 60")
 
 
 def delays(**options: object) -> None:
@@ -76,7 +76,7 @@ def delays(**options: object) -> None:
     """
     for option, value in options.items():
         if not 0 <= as_float(value) < math.inf:
-            raise _refused(option, value, "is no number of seconds", "Give zero or more, as a number.")
+            raise _refused(option, value, "a non-negative number of seconds", "Give zero or more, as a number.")
 
 
 def durations(hint: str, **options: object) -> None:
@@ -90,7 +90,7 @@ def durations(hint: str, **options: object) -> None:
     """
     for option, value in options.items():
         if not as_float(value) > 0:
-            raise _refused(option, value, "is not a positive number of seconds", hint)
+            raise _refused(option, value, "a positive number of seconds", hint)
 
 
 def moment(option: str, value: object, hint: str) -> float:
@@ -100,7 +100,7 @@ def moment(option: str, value: object, hint: str) -> float:
         ConfigError: the value is something else.
     """
     if not 0 <= as_float(value) < _LAST_MOMENT:
-        raise _refused(option, value, "is no moment", hint)
+        raise _refused(option, value, "a point in time", hint)
     return as_float(value)
 
 
@@ -128,7 +128,7 @@ def at_least_one(**options: object) -> None:
     """
     for option, value in options.items():
         if not (isinstance(value, Integral) and as_float(value) >= 1):
-            raise _refused(option, value, "is out of range", "At least 1, as an int.")
+            raise _refused(option, value, "a positive integer", "At least 1, as an int.")
 
 
 def text(option: str, value: object) -> str:
@@ -142,7 +142,7 @@ def text(option: str, value: object) -> str:
             return value
     except UnicodeEncodeError:
         pass
-    raise _refused(option, value, "is no name", "Give text that UTF-8 can write.")
+    raise _refused(option, value, "text that is not blank and that UTF-8 can encode")
 
 
 def choice(option: str, value: object, choices: Iterable[str]) -> None:
@@ -152,7 +152,7 @@ def choice(option: str, value: object, choices: Iterable[str]) -> None:
         ConfigError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
-        raise _refused(option, value, f"is none of {', '.join(choices)}")
+        raise _refused(option, value, f"one of {', '.join(choices)}")
 
 
 def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
@@ -162,7 +162,7 @@ def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
         ConfigError: the value is of another class.
     """
     if not isinstance(value, kind):
-        raise _refused(option, value, f"is no {kind.__name__}", hint)
+        raise _refused(option, value, f"a {kind.__name__}", hint)
 
 
 def callables(**options: object) -> None:
@@ -173,7 +173,7 @@ def callables(**options: object) -> None:
     """
     for option, value in options.items():
         if not callable(value):
-            raise _refused(option, value, "cannot be called", "Pass a function.")
+            raise _refused(option, value, "callable", "Pass a function.")
 
 
 def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
@@ -185,7 +185,7 @@ def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise _refused(option, value, "is no mapping", hint)
+        raise _refused(option, value, "a mapping", hint)
     return value
 
 
@@ -198,9 +198,9 @@ def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
     if keys is None:
         return None
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise _refused("keys", keys, "is one key, not several", "Put it into a list.")
+        raise ConfigError(f"keys={quoted(keys)} is one key, not several.", options=["keys"], hint="Put it into a list.")
     return frozenset(map(encode_key, keys))
 
 
-def _refused(option: str, value: object, what: str, hint: str = "") -> ConfigError:
-    return ConfigError(f"{option}={quoted(value)} {what}.", options=[option], hint=hint)
+def _refused(option: str, value: object, required: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{option} must be {required}, not {quoted(value)}.", options=[option], hint=hint)

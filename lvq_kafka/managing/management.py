@@ -48,7 +48,7 @@ Point = Literal["earliest", "latest"] | float | Mapping[int, int]
 A time is in seconds since the epoch.
 """
 
-_POINTS = 'It is "earliest", "latest", a time in seconds since the epoch, or an offset for each partition.'
+_POINTS = 'Give "earliest", "latest", a time in seconds since the epoch, or an offset for each partition.'
 
 MOST_TEXT = LONGEST_TEXT * 3 // 4
 """Maximum characters of a commit map written from outside; the rest is room for acks."""

@@ -397,7 +397,7 @@ def test_wrong_options_are_named(frame: Frame) -> None:
     for descriptors in (b"", "prices.desc"):
         with pytest.raises(ConfigError, match=r"descriptors of prices\.Price are no bytes, or none\. .*read_bytes"):
             ProtobufMessage("prices.Price", descriptors)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="on_error='skip' is none of fail, null, drop, keep"):
+    with pytest.raises(ConfigError, match="on_error must be one of fail, null, drop, keep, not 'skip'"):
         decode(df, "json", on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"column='vlaue' names no column .* Did you mean value\?"):
         decode(df, "json", column="vlaue")

@@ -320,7 +320,7 @@ def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue
         publish(frame(schema="key string, price double"), queue, value="price")
     with pytest.raises(ConfigError, match=r"The column key is double\. Keys are text, bytes"):
         publish(frame(schema="key double, value string"), queue)
-    with pytest.raises(ConfigError, match="vanished='drop' is none of keep, delete"):
+    with pytest.raises(ConfigError, match="vanished must be one of keep, delete, not 'drop'"):
         publish(frame(), queue, vanished="drop")  # type: ignore[arg-type]
     with pytest.raises(TopicNotFound):
         publish(frame(("a", "1")), LastValueQueue("no-such-topic", key_header=None, cluster=lvq_cluster))

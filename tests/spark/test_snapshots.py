@@ -503,7 +503,7 @@ def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQue
     with pytest.raises(ConfigError, match="spec and end") as error:
         snapshot(spark, queue, spec=spec, end={0: 0})
     assert error.value.options == ("spec", "end")
-    with pytest.raises(ConfigError, match="consistency='exact' is none of pinned, atleast"):
+    with pytest.raises(ConfigError, match="consistency must be one of pinned, atleast, not 'exact'"):
         snapshot(spark, queue, consistency="exact")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="the queue lies on elsewhere"):
         snapshot(spark, LastValueQueue("elsewhere", key_header=None, cluster=queue.cluster), spec=spec)

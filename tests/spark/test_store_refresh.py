@@ -368,9 +368,9 @@ def test_a_version_is_read_by_its_number_and_by_time(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"on_stale": "ignore"}, "on_stale='ignore' is none of rebuild, fail"),
-        ({"consistency": "exact"}, "consistency='exact' is none of"),
-        ({"keep": 0}, "keep=0"),
+        ({"on_stale": "ignore"}, "on_stale must be one of rebuild, fail, not 'ignore'"),
+        ({"consistency": "exact"}, "consistency must be one of pinned, atleast, not 'exact'"),
+        ({"keep": 0}, "keep must be a positive integer, not 0"),
         ({"grace": -1.0}, "grace"),
     ],
 )

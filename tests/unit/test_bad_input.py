@@ -281,7 +281,7 @@ CASES = [
     Case(
         "an option of a consumer that is out of range",
         lambda cluster: LastValueQueue.open("prices", cluster=cluster).consumer(max_in_work=0),
-        *(ConfigError, ValueError, ["max_in_work=0"], "At least 1"),
+        *(ConfigError, ValueError, ["max_in_work must be", "0"], "At least 1"),
         facts={"options": ("max_in_work",)},
     ),
     Case(

@@ -283,7 +283,7 @@ def test_a_commit_of_something_else_can_be_ignored_and_goes_by_its_offset(world:
 
 
 def test_a_policy_for_foreign_commits_is_one_of_two(world: World) -> None:
-    with pytest.raises(ValueError, match="none of refuse, ignore"), consuming(world, on_foreign_commits="guess"):
+    with pytest.raises(ValueError, match="one of refuse, ignore"), consuming(world, on_foreign_commits="guess"):
         pass
 
 
