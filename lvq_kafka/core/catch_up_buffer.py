@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
+from lvq_kafka.core.newest_messages import NewestMessages
 from lvq_kafka.core.records import RecordBatch
 
 __all__ = ["CatchUpBuffer"]
@@ -18,26 +18,26 @@ class CatchUpBuffer:
     """Records that a partition has yet to process while it catches up.
 
     Nothing is handed out before the partition has been read to its end. So of the many records replaced until then only
-    the key is looked up, in a dict, at a tenth of the cost of processing each of them.
+    the key is looked up, at a tenth of the cost of processing each of them.
     """
 
-    __slots__ = ("_beside", "_counted", "_gather", "_kind", "_newest", "position")
+    __slots__ = ("_beside", "_counted", "_kind", "_newest", "position")
 
     def __init__(self) -> None:
-        self._newest: dict[bytes, Any] = {}  # batch entries
-        self._gather = RecordBatch().gather
+        self._newest: NewestMessages[bytes] = NewestMessages()
         self._kind = RecordBatch
         self._beside = self._counted = 0
         self.position = 0
         """The next offset to read: past the last record, and past what followed it."""
 
     def __bool__(self) -> bool:
-        return bool(self._newest)
+        return bool(self._newest.entries)
 
     def keys_beside(self, others: Collection[bytes | int]) -> int:
         """Count the keys here that are not in ``others``, which must not change before `drain`."""
-        if self._counted != len(self._newest):  # the same number of keys means the same keys
-            self._beside, self._counted = sum(key not in others for key in self._newest), len(self._newest)
+        keys = self._newest.entries
+        if self._counted != len(keys):  # the same number of keys means the same keys
+            self._beside, self._counted = sum(key not in others for key in keys), len(keys)
         return self._beside
 
     def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
@@ -46,37 +46,26 @@ class CatchUpBuffer:
         They can if each has a key and a value, and if they are of the same kind as the batches here. It may save work
         while there are few keys, or if a sample shows that most are known, here or in ``others``.
         """
-        if self._newest and type(batch) is not self._kind:  # kinds of batches do not mix
+        known = self._newest.entries
+        if known and type(batch) is not self._kind:  # kinds of batches do not mix
             return False
         if (not all(keys) and None in keys) or batch.deletes:
             return False
-        if len(self._newest) + len(others) < _FEW:
+        if len(known) + len(others) < _FEW:
             return True
         sample = keys[:: len(keys) // _SAMPLE + 1]
-        return 2 * sum(key in self._newest or key in others for key in sample) >= len(sample)
+        return 2 * sum(key in known or key in others for key in sample) >= len(sample)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes]) -> int:
         """Buffer records beyond all others. Returns how many records were replaced."""
-        before = len(self._newest)
-        self._newest.update(zip(keys, batch.entries()))
-        self._gather, self._kind = batch.gather, type(batch)
+        newest = self._newest
+        before = len(newest.entries)
+        newest.add(batch, keys)
+        self._kind = type(batch)
         self.position = batch.ends[1] + 1
-        return before + len(keys) - len(self._newest)
+        return before + len(keys) - len(newest.entries)
 
     def drain(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
-        """Empty the buffer: yield its records in offset order, with their keys, in parts.
-
-        Entries are released as they are processed; otherwise Python's cyclic collector would walk them and what becomes
-        of them.
-        """
-        newest, self._newest = self._newest, {}
+        """Empty the buffer: yield its records in offset order, with their keys, in parts."""
         self._beside = self._counted = 0
-        keys, entries = list(newest), list(newest.values())
-        newest.clear()
-        rows = sorted(range(len(keys)), key=self._gather(entries).offsets.__getitem__)
-        for at in range(0, len(rows), _AT_A_TIME):
-            some = rows[at : at + _AT_A_TIME]
-            batch = self._gather([entries[row] for row in some])
-            for row in some:
-                entries[row] = None
-            yield batch, [keys[row] for row in some]
+        return self._newest.drain(_AT_A_TIME)

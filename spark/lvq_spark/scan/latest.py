@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
+from lvq_kafka.core.newest_messages import NewestMessages
 from lvq_kafka.core.records import RecordBatch
 from lvq_spark.scan.arrow_columns import ROWS, header_bytes
 from lvq_spark.scan.spilling import Spill
@@ -45,13 +46,13 @@ class Latest:
         values: bool = True,
     ) -> None:
         self._topic, self._key_header, self._key_mismatch = topic, key_header, key_mismatch
-        self._held: dict[bytes | None, Any] = {}  # entries of the batches; newer than those in the file
-        self._keyless: list[Any] = []
+        # Newer than those in the file. A message without a key has its offset as the key: nothing replaces it.
+        self._held: NewestMessages[bytes | int | None] = NewestMessages()
         self._keeps_keyless = keyless
-        self._stored: dict[bytes | None, int] = {}  # offsets of the records in the file; below, of those without a key
+        # The offsets of the records in the file, by key, and of those without a key.
+        self._stored: dict[bytes | int | None, int] = {}
         self._stored_keyless = array("q")
         self._spill: Spill | None = None
-        self._gather = RecordBatch().gather
         self._memory, self._values = memory, values
         self._weight = 0  # upper bound of the bytes in memory, as far as some headers are typical of all
         self._applied = 0
@@ -66,11 +67,11 @@ class Latest:
             self._spill.close()
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._held or key in self._stored
+        return key in self._held.entries or key in self._stored
 
     def offset(self, key: bytes) -> int:
         """Return the offset of the newest record of a key that is present."""
-        return self._gather([self._held[key]]).offsets[0] if key in self._held else self._stored[key]
+        return self._held.offset(key) if key in self._held.entries else self._stored[key]
 
     @property
     def spilled(self) -> int:
@@ -80,8 +81,9 @@ class Latest:
     @property
     def replaced(self) -> int:
         """The number of records replaced by newer ones; valid until `batches` releases these."""
-        only_held = sum(key not in self._stored for key in self._held)
-        return self._applied - self.keyless - len(self._stored) - only_held
+        only_held = sum(key not in self._stored for key in self._held.entries)
+        dropped = 0 if self._keeps_keyless else self.keyless
+        return self._applied - dropped - len(self._stored) - len(self._stored_keyless) - only_held
 
     def apply(self, batch: RecordBatch) -> None:
         """Add a batch; all batches are of one kind, and each follows the one before.
@@ -93,16 +95,21 @@ class Latest:
         keys, mismatched = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
         self._applied += len(keys)
         self.mismatched += mismatched
-        entries, self._gather = batch.entries(), batch.gather
-        self._held.update(zip(keys, entries))
-        if not all(keys) and None in keys:
-            del self._held[None]
-            self.keyless += keys.count(None)
-            if self._keeps_keyless:
-                self._keyless += [entry for key, entry in zip(keys, entries) if key is None]
+        if all(keys) or None not in keys:
+            self._held.add(batch, keys)
+        else:
+            self._add_with_keyless(batch, keys)
         self._weight += _weight(batch)
         if self._weight > self._memory:
             self._make_room()
+
+    def _add_with_keyless(self, batch: RecordBatch, keys: list[bytes | None]) -> None:
+        self.keyless += keys.count(None)
+        if self._keeps_keyless:
+            self._held.add(batch, [offset if key is None else key for key, offset in zip(keys, batch.offsets)])
+        else:
+            self._held.add(batch, keys)
+            del self._held.entries[None]
 
     def batches(self, rows: int) -> Iterator[RecordBatch]:
         """Yield the records in offset order, at most ``rows`` at a time; deletes have value None.
@@ -120,7 +127,7 @@ class Latest:
 
     def _newest(self, spill: Spill) -> Iterator[RecordBatch]:
         """Yield the records of the file that have not been replaced, and release the keys."""
-        for key in self._held:
+        for key in self._held.entries:
             self._stored.pop(key, None)
         newest = np.sort(np.fromiter(chain(self._stored.values(), self._stored_keyless), np.int64))
         self._stored.clear()
@@ -133,22 +140,13 @@ class Latest:
 
     def _let_go(self, rows: int) -> Iterator[RecordBatch]:
         """Yield the records in memory in offset order, at most ``rows`` at a time; release them."""
-        held = [*self._held.items(), *zip(repeat(None), self._keyless)]
-        self._held.clear()
-        self._keyless.clear()
-        offsets = self._gather([entry for _, entry in held]).offsets
-        held = [held[row] for row in sorted(range(len(held)), key=offsets.__getitem__)]
-        for start in range(0, len(held), rows):
-            keys, entries = zip(*held[start : start + rows])
-            held[start : start + rows] = [(None, None)] * len(keys)  # or it would grow as headers are read
-            found = self._gather(entries)
-            yield RecordBatch(
-                found.partitions, found.offsets, found.timestamps, list(keys), found.values, found.headers
-            )
+        for batch, keys in self._held.drain(rows):
+            chosen: list[Any] = [None if type(key) is int else key for key in keys] if self.keyless else keys
+            yield RecordBatch(batch.partitions, batch.offsets, batch.timestamps, chosen, batch.values, batch.headers)
 
     def _make_room(self) -> None:
         """Write the records in memory to the file, unless newer ones have replaced most of them."""
-        self._weight = _weight(self._gather([*self._held.values(), *self._keyless]))
+        self._weight = _weight(self._held.batch())
         if 2 * self._weight <= self._memory:
             return
         self._spill = self._spill or Spill(values=self._values)
