@@ -10,7 +10,7 @@ from lvq_kafka._version import __version__
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
-from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
@@ -49,6 +49,7 @@ __all__ = [
     "Codec",
     "CommitMap",
     "Consumer",
+    "ConsumerOptions",
     "ConsumerStats",
     "Damage",
     "Declaration",

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, cast, get_args
+from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.connecting import connect_within
-from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import HeaderValue, Key
@@ -381,45 +381,18 @@ class LastValueQueue(Bound, Generic[V]):
             metadata_interval=metadata_interval,
         )
 
-    def consumer(
-        self,
-        *,
-        undecodable: Undecodable = "raise",
-        max_in_work: int = 1000,
-        prefetch: int = 1,
-        lock_timeout: float | None = None,
-        max_deliveries: int | None = None,
-        dead_letters: str | None = None,
-        durable_counts: bool = False,
-        commit_interval: float = 0.2,
-        revoke_grace: float = 1.0,
-        on_foreign_commits: OnForeignCommits = "refuse",
-    ) -> Consumer[V]:
+    def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:
         """Return a destructive reader, which shares this queue with the others.
 
-        See `Consumer`, also for the errors it raises.
+        See `ConsumerOptions` for the options, and `Consumer` for the errors it raises.
 
         Raises:
             ConfigError: the queue was declared ``non_destructive`` (R13).
             QueueNotDeclared: this is a bare topic without a declared queue, so consumption has nowhere to be recorded.
         """
-        return Consumer(
-            self.cluster,
-            self._consumed("consumed"),
-            self.value_codec,
-            undecodable=undecodable,
-            max_in_work=max_in_work,
-            prefetch=prefetch,
-            lock_timeout=lock_timeout,
-            max_deliveries=max_deliveries,
-            dead_letters=dead_letters,
-            durable_counts=durable_counts,
-            commit_interval=commit_interval,
-            revoke_grace=revoke_grace,
-            on_foreign_commits=on_foreign_commits,
-        )
+        return Consumer(self.cluster, self._consumed("consumed"), self.value_codec, **options)
 
-    async def consumer_async(self, **options: Any) -> Consumer[V]:
+    async def consumer_async(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:
         """Like `consumer`, for asyncio: creation asks the cluster what was consumed.
 
         Takes the same options.

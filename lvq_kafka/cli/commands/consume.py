@@ -76,19 +76,20 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
 @click.option(
     "--max-deliveries",
     type=click.IntRange(min=1),
-    help="Reject a message that was delivered so often, over all runs and consumers.  [default: never]",
+    help="How often a message may be delivered. The next attempt rejects it instead. Deliveries are counted over all "
+    "runs and consumers.  [default: without limit]",
 )
 @click.option(
     "--dead-letters",
     metavar="TOPIC",
-    help="Where rejected messages go, with what became of them in headers. It has to exist: lvq declare TOPIC "
-    "--record-key makes one that keeps the newest dead letter of each key.  [default: nowhere]",
+    help="The topic that rejected messages go to. Headers say what became of them. It has to exist: lvq declare TOPIC "
+    "--record-key creates one that keeps the newest dead letter of each key.  [default: nowhere]",
 )
 @click.option(
     "--lock-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Hand a message on that was not dealt with for so long.  [default: never]",
+    help="Seconds to settle a delivery in. After that, the message is delivered again.  [default: without limit]",
 )
 @format_option
 def consume(
