@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
 
 __all__ = ["LatestValues", "Order", "ReaderStats"]
 
@@ -99,7 +98,7 @@ class LatestValues:
         # Null keys may still be among them; `_fold_run` removes them before any use.
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
-        for partition, rows in _by_partition(batch.partitions):
+        for partition, rows in rows_by_partition(batch.partitions):
             changed += self._fold_run(partition, columns if rows is None else pick(rows, columns))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
@@ -294,22 +293,3 @@ class LatestValues:
             if len(rivals) == 1 and next(iter(rivals.values())).timestamp < horizon:
                 del self._contested[key]
         self._prune_at = 2 * len(self._contested) + 1024
-
-
-def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int] | None]]:
-    """Yield the rows of each partition in order: None for all rows, a slice for adjacent ones.
-
-    They are adjacent when there is much to read.
-    """
-    begin = 0
-    while begin < len(partitions):
-        partition = partitions[begin]
-        end = begin + partitions.count(partition)
-        if partitions[begin:end].count(partition) < end - begin:
-            break
-        yield partition, slice(begin, end) if end - begin < len(partitions) else None
-        begin = end
-    rows: dict[int, list[int]] = {}
-    for row in range(begin, len(partitions)):
-        rows.setdefault(partitions[row], []).append(row)
-    yield from rows.items()

@@ -11,8 +11,8 @@ share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count, groupby
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
@@ -23,7 +23,7 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import StateError
 
@@ -191,7 +191,7 @@ class Ledger:
         """
         if keys is None:
             keys = batch.keys
-        for partition, rows in _runs(batch.partitions):
+        for partition, rows in runs(batch.partitions):
             if partition not in self._partitions:
                 raise StateError(f"Partition {partition} is not assigned.")
             if rows is None:
@@ -344,15 +344,3 @@ class Ledger:
         if twin is not None and due is not None:
             self._timers.set(twin, due)
         self.in_work -= 1
-
-
-def _runs(partitions: list[int]) -> Iterator[tuple[int, slice | None]]:
-    """Split a batch into runs of one partition; None stands for a slice of all rows."""
-    if partitions and partitions.count(partitions[0]) == len(partitions):
-        yield partitions[0], None
-        return
-    begin = 0
-    for partition, run in groupby(partitions):
-        end = begin + sum(1 for _ in run)
-        yield partition, slice(begin, end)
-        begin = end

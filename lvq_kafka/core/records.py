@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import ne
 from typing import Any, NamedTuple
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["UNREADABLE", "UNREADABLE_HEADER", "Fetch", "Headers", "Position", "Record", "RecordBatch", "header_value"]
+__all__ = [
+    "UNREADABLE",
+    "UNREADABLE_HEADER",
+    "Fetch",
+    "Headers",
+    "Position",
+    "Record",
+    "RecordBatch",
+    "header_value",
+    "rows_by_partition",
+    "runs",
+]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """A record's headers, in order.
@@ -154,6 +167,44 @@ class RecordBatch:
             batch.values.append(record.value)
             batch.headers.append(record.headers or None)
         return batch
+
+
+Rows = slice | None
+"""Adjacent rows of a batch; None stands for all of them."""
+
+
+def runs(partitions: Sequence[int]) -> list[tuple[int, Rows]]:
+    """Return each run of adjacent rows of one partition, in order.
+
+    When there is much to read, all rows are of one partition, or each partition has one run.
+    """
+    return _slices(partitions, _starts(partitions))
+
+
+def rows_by_partition(partitions: Sequence[int]) -> Collection[tuple[int, Rows | list[int]]]:
+    """Return the rows of each partition, once, as `runs` does; or all as lists, if some are not adjacent."""
+    starts = _starts(partitions)
+    if len(starts) <= 1 or len({partitions[start] for start in starts}) == len(starts):
+        return _slices(partitions, starts)
+    rows: dict[int, list[int]] = {}
+    for row, partition in enumerate(partitions):
+        rows.setdefault(partition, []).append(row)
+    return rows.items()
+
+
+def _starts(partitions: Sequence[int]) -> list[int]:
+    """Return the rows at which another partition begins."""
+    if not partitions:
+        return []
+    if partitions.count(partitions[0]) == len(partitions):
+        return [0]
+    return [0, *compress(count(1), map(ne, partitions, partitions[1:]))]
+
+
+def _slices(partitions: Sequence[int], starts: list[int]) -> list[tuple[int, Rows]]:
+    if len(starts) == 1:
+        return [(partitions[0], None)]
+    return [(partitions[start], slice(start, end)) for start, end in zip(starts, [*starts[1:], len(partitions)])]
 
 
 @dataclass(slots=True)

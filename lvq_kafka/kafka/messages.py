@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch
+from lvq_kafka.core.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
 from lvq_kafka.overriding import override
 
 __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
@@ -156,7 +156,7 @@ def to_fetch(
     partitions: list[int] = [sole] * len(messages)  # type: ignore[list-item]
     if sole is None:
         partitions = list(map(Message.partition, messages))  # type: ignore[arg-type]
-    last = _last(partitions, messages)
+    last = {p: messages[-1 if rows is None else rows.stop - 1] for p, rows in runs(partitions)}
     positions: dict[int, int] = {p: message.offset() + 1 for p, message in last.items()}  # type: ignore[operator]
     epochs = {p: -1 if (epoch := message.leader_epoch()) is None else epoch for p, message in last.items()}
     for partition, end in ends.items():
@@ -178,17 +178,6 @@ def to_fetch(
 
 def _headers_of(messages: Sequence[Message], read: HeaderReader | None) -> _HeaderColumn:
     return [None] * len(messages) if read is None else read(messages)
-
-
-def _last(partitions: list[int], messages: Sequence[Message]) -> dict[int, Message]:
-    """Return the last record of each partition.
-
-    When there is much to read, all are of one partition.
-    """
-    if partitions and partitions.count(partitions[0]) == len(partitions):
-        return {partitions[0]: messages[-1]}
-    backwards = partitions[::-1]
-    return {partition: messages[-1 - backwards.index(partition)] for partition in set(partitions)}
 
 
 def _set_aside(messages: Sequence[Message], ends: dict[int, int], errors: list[Message]) -> list[Message]:

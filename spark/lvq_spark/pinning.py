@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
@@ -72,6 +73,15 @@ class SnapshotSpec:
     def decisive_header(self) -> str | None:
         """The header that may decide a key; None if only the record key counts, the default (R16)."""
         return None if self.key_mismatch == "record" else self.key_header
+
+    def keys_of(self, batch: RecordBatch) -> list[bytes | None]:
+        """Return the key of each record.
+
+        Raises:
+            KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
+        """
+        keys, _ = choose_keys(batch, self.topic, self.decisive_header, self.key_mismatch)
+        return keys
 
     @property
     def ranges(self) -> list[int]:

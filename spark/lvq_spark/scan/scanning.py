@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.errors import DataLoss, KeyMismatch
@@ -161,8 +160,7 @@ class Scan:
             metrics.records += len(batch)
             wanted = self._wanted(batch)
             if self.keyless == "drop":
-                keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
-                wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
+                wanted = wanted.pick([row for row, key in enumerate(spec.keys_of(wanted)) if key is not None])
             for at in range(0, len(wanted), self.rows):
                 yield self._visible(wanted.rows(at, at + self.rows), metrics)
         if self.changes and metrics.records < end - start:
@@ -189,7 +187,7 @@ class Scan:
         """Apply the options that leave records out, before anything is conflated."""
         if self.keys is None and (self.keyless != "fail" or None not in batch.keys):
             return batch
-        keys, _ = choose_keys(batch, self.spec.topic, self.spec.decisive_header, self.spec.key_mismatch)
+        keys = self.spec.keys_of(batch)
         if self.keyless == "fail" and None in keys:
             row = keys.index(None)
             position = Position(self.spec.topic, batch.partitions[row], batch.offsets[row])
@@ -244,12 +242,11 @@ class Scan:
         with self._latest() as newer:
             for batch in read_on(cluster, spec.topic, partition, end, patience=patience, **self._how):
                 wanted = self._wanted(batch)
-                keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 # Without a lag the cleaner ignores timestamps. Anything cleaned by now counts, as in `read_on`.
                 cleanable = (time.time() - spec.compaction_lag) * 1000 if spec.compaction_lag else math.inf
                 suspects.update(
                     key
-                    for key, timestamp in zip(keys, wanted.timestamps)
+                    for key, timestamp in zip(spec.keys_of(wanted), wanted.timestamps)
                     if key is not None and timestamp <= cleanable and key not in latest
                 )
                 newer.apply(wanted)

@@ -7,7 +7,6 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.kafka import KafkaCluster
@@ -70,8 +69,7 @@ class Tail:
             yield from self._values(fetch.batch)
 
     def _values(self, batch: RecordBatch) -> Iterator[NewValue]:
-        cut = self._cut
-        keys, _ = choose_keys(batch, cut.topic, cut.decisive_header, cut.key_mismatch)
+        keys = self._cut.keys_of(batch)
         for key, value, partition, offset in zip(keys, batch.values, batch.partitions, batch.offsets):
             if key is not None and value is not None:
                 yield NewValue(key, partition, offset)
