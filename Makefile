@@ -12,7 +12,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove prove-lakehouse torture lint format bench bench-spark lock java clean
+.PHONY: help demo test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -43,7 +43,7 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test-%: export PYTHONDONTWRITEBYTECODE =
 test-%: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
-test: lint test-fast test-protocol test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
+test: lint docs test-fast test-protocol test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
@@ -78,6 +78,11 @@ format: $(READY) ## Format the code and fix what can be fixed by itself
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
+# The banner of the theme's authors is about another generator, and says nothing of these pages.
+docs: $(READY) ## Build the documentation into site/; a broken link or an unreadable docstring is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "built site/index.html; to search the pages, too: $(BIN)/python -m http.server --directory site"
+
 bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bootstrap consume" for some of it
 	@$(BIN)/python -m tests.benchmarks $(PARTS)
 
@@ -89,4 +94,4 @@ lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
 	    --no-annotate --no-header pyproject.toml -o requirements.lock
 
 clean: ## Remove the environment and what tools left behind
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -357,15 +357,15 @@ class AuthenticationFailed(TransportError, PermissionError):
     """Authentication between client and broker failed.
 
     The broker refused the TLS handshake or the SASL credentials, no token arrived to log in with, or the client
-    rejected the broker's certificate. The hint names the setting; ACCESS.md lists them all.
+    rejected the broker's certificate. The hint names the setting; docs/how-to/access.md lists them all.
     """
 
 
 class Unauthorized(TransportError, PermissionError):
     """The broker knows the user and does not allow the operation.
 
-    ``missing`` is the right that this user lacks (as text: ``Read on Topic prices``), or None if unknown. ACCESS.md
-    lists the rights that each role needs.
+    ``missing`` is the right that this user lacks (as text: ``Read on Topic prices``), or None if unknown.
+    docs/how-to/access.md lists the rights that each role needs.
     """
 
     def __init__(self, message: str, *, code: str, missing: Right | None = None, hint: str = "") -> None:

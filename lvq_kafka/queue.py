@@ -93,8 +93,12 @@ class LastValueQueue(Bound, Generic[V]):
         topic: the compacted topic.
         key_header: the message header that names the key; None when the record key itself is the key. Required, since
             it cannot be inferred.
-        bootstrap_servers, config, cluster: where the topic lives; see `connect`. You remain responsible for closing a
-            cluster that you pass in.
+        keyless: what to do with messages that have no key; see `QueueDefinition`.
+        order: where a new value of a key goes; see `QueueDefinition`.
+        key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
+        bootstrap_servers: where the topic lives; see `connect`.
+        config: how to connect; see `connect`.
+        cluster: an open cluster instead. You remain responsible for closing it.
         value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
 
     Raises:
@@ -198,7 +202,10 @@ class LastValueQueue(Bound, Generic[V]):
             start: whether a new queue includes the existing contents of its topic, or only new messages.
             spec: how to create the topic if it is missing, and what to expect of an existing one.
             on_mismatch: what to do if an existing topic's settings break a last value queue.
-            keyless, order, key_mismatch, non_destructive: see `QueueDefinition`.
+            keyless: what to do with messages that have no key; see `QueueDefinition`.
+            order: where a new value of a key goes; see `QueueDefinition`.
+            key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
+            non_destructive: whether the queue can only be read, never consumed.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3).

@@ -1,1 +1,1 @@
-"""Consuming a queue: acquire, settle, commit. CONSUMING.md explains how."""
+"""Consuming a queue: acquire, settle, commit. docs/protocol.md explains how."""

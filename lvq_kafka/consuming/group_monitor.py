@@ -203,7 +203,7 @@ class GroupMonitor:
 
         try:
             # In this order: a partition without transactions then never looks blocked.
-            known = self._partitions  # each description costs memory (DESIGN.md): one per check is enough
+            known = self._partitions  # each description costs memory: one per check is enough
             ends = self._cluster.logs.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
             stable = self._cluster.logs.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
             self._check_id(self._cluster.topics.describe(self._topic, timeout=left()))

@@ -5,8 +5,8 @@ asks for the end again and reads on to that one: a value below the first end may
 before it was read. Its replacement is committed, and lies below the second end.
 
 Meanwhile the cluster may not answer, or what is read may no longer exist. `TRANSITIONS` says what each event makes of
-the stage of a read and of such troubles, and `LADDER` which state follows from all that is known. `diagram` and
-`ladder` show them.
+the stage of a read and of such troubles, and `LADDER` which state follows from all that is known.
+docs/maintainers/architecture.md shows them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ __all__ = [
     "ReaderStatus",
     "State",
     "Trouble",
-    "diagram",
-    "ladder",
 ]
 
 State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
@@ -397,21 +395,6 @@ class AsFarAsAllowed:
         elif self._allowed is None:
             self._allowed = replay.stable if reader.heard > self._blocked_since + _MARKERS else None
         return self._allowed is not None and replay.values.progress.reached(self._allowed)
-
-
-def diagram() -> str:
-    """Return the stages as a Mermaid state diagram, for DESIGN.md."""
-    lines = ["stateDiagram-v2"]
-    for event, (stages, _) in TRANSITIONS.items():
-        lines += [
-            f"    {before.name if before else '[*]'} --> {after.name}: {event}" for before, after in stages.items()
-        ]
-    return "\n".join(lines)
-
-
-def ladder() -> str:
-    """Return the ladder as the rows of a Markdown table, for DESIGN.md."""
-    return "\n".join(f"| `{rung.state}` | {rung.when} |" for rung in LADDER)
 
 
 def _differences(before: ValueStore, after: ValueStore) -> Iterator[bytes]:

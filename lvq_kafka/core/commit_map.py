@@ -19,9 +19,9 @@ The text is ``lvq1.`` followed by unpadded base64url of::
     [...      the counts, likewise]                      if 2 is set
     u32       CRC-32 (ISO 3309) of all bytes before
 
-CONTRACT.md has every byte. A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so at most 9 bytes. A
-reader takes the base64url characters after ``lvq1.`` and ignores everything after the CRC: some clients return more
-than was written.
+docs/guarantees.md has every byte. A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so at most 9
+bytes. A reader takes the base64url characters after ``lvq1.`` and ignores everything after the CRC: some clients return
+more than was written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The life of a message in a queue: its states, events and transitions.
 
-`TRANSITIONS` is all of it, as data: the ledger follows this table, and `diagram` draws it.
+`TRANSITIONS` is all of it, as data: the ledger follows this table, and docs/protocol.md shows it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-__all__ = ["TRANSITIONS", "Event", "State", "diagram"]
+__all__ = ["TRANSITIONS", "Event", "State"]
 
 
 class State(StrEnum):
@@ -100,17 +100,3 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
     }
 )
 """The next state, by event and state. Anything not listed is refused and changes nothing."""
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram, for CONSUMING.md."""
-    arrows: dict[tuple[State, State], list[str]] = {}
-    for event, outcomes in TRANSITIONS.items():
-        for before, after in outcomes.items():
-            arrows.setdefault((before, after), []).append(event.value)
-    ends = [state for state in State if all(before is not state for before, _ in arrows)]
-    lines = ["stateDiagram-v2", f"    [*] --> {State.AVAILABLE.name}: read"]
-    lines += [f"    {before.name} --> {after.name}: {' / '.join(events)}" for (before, after), events in arrows.items()]
-    lines += [f"    {State.RELEASED.name} --> {again.name}: new handle" for again in (State.AVAILABLE, State.DELAYED)]
-    lines += [f"    {state.name} --> [*]" for state in ends if state is not State.RELEASED]
-    return "\n".join(lines)

@@ -1,6 +1,6 @@
 """The packed forms of a commit map's runs and delivery counts.
 
-The shortest form is chosen. CONTRACT.md specifies the bytes; `lvq_kafka.core.commit_map` puts them together.
+The shortest form is chosen. docs/guarantees.md specifies the bytes; `lvq_kafka.core.commit_map` puts them together.
 
 A few runs are plain numbers. Of many, dense stretches become a *bitmap*, one bit per offset, and sparse ones stay
 numbers; either may be deflated. So runs never take more than a bit per offset or a number per run, whichever is less,

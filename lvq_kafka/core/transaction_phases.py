@@ -1,6 +1,6 @@
 """The phases of a consumer's transaction: its events, and where each leads.
 
-`OUTCOMES` is all of it, as data: the consumer follows this table, and `phase_diagram` draws it.
+`OUTCOMES` is all of it, as data: the consumer follows this table, and docs/protocol.md shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = [
     "TransactionEvent",
     "TransactionPhase",
     "Undecided",
-    "phase_diagram",
 ]
 
 Step = Callable[[Ledger, Item], None]
@@ -151,15 +150,3 @@ class ConsumerTransaction:
         """Return the transaction whose outcome was unknown so far, if there is one."""
         undecided, self.undecided = self.undecided, None
         return undecided
-
-
-def phase_diagram() -> str:
-    """Return the table as a Mermaid state diagram, for CONSUMING.md."""
-    lines = ["stateDiagram-v2", f"    [*] --> {_NONE.name}"]
-    lines += [
-        f"    {before.name} --> {after.name}: {event}"
-        for event, outcomes in OUTCOMES.items()
-        for before, after in outcomes.items()
-        if before is not after
-    ]
-    return "\n".join(lines)

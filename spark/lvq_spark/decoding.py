@@ -54,8 +54,8 @@ def decode(
         prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
         prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
 
-    Executors in separate JVMs need Avro's limits set; see RUNNING.md. Without them a damaged value that claims to hold
-    gigabytes kills the executor.
+    Executors in separate JVMs need Avro's limits set; see docs/how-to/spark.md. Without them a damaged value that
+    claims to hold gigabytes kills the executor.
 
     Args:
         df: a snapshot, or any frame with a column of bytes. The columns ``topic``, ``partition`` and ``offset``

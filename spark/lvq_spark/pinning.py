@@ -37,7 +37,8 @@ class SnapshotSpec:
         topic_id: distinguishes the topic from another one of the same name.
         start: the first offset to read, for every partition of the topic.
         end: the offset to stop before, for every partition. ``view.snapshot().offsets`` is such a vector.
-        key_header, key_mismatch: the source of a record's key; see `lvq_kafka.QueueDefinition`.
+        key_header: the source of a record's key; see `lvq_kafka.QueueDefinition`.
+        key_mismatch: what counts when header and record key disagree.
         compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``); infinite if
             it is not compacted.
         blocked: partitions where an open transaction hides records written after ``end``.

@@ -50,7 +50,8 @@ class SchemaRegistry:
 
     Args:
         url: its address, ``http://`` or ``https://``.
-        username, password: credentials for basic authentication.
+        username: the user, for basic authentication.
+        password: that user's password.
         token: a token for bearer authentication instead.
         ca_location: a PEM file of the authorities to trust instead of the system's.
         timeout: seconds for each request.

@@ -94,7 +94,11 @@ def snapshot(
             disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks.
         keys: read only these keys: text, bytes, integers or booleans (R2). The whole log is still read, but rows of
             other keys take no room in a task and never leave it.
-        start, end, as_of, group, timeout: as for `pin`.
+        start: as for `pin`.
+        end: as for `pin`.
+        as_of: as for `pin`.
+        group: as for `pin`.
+        timeout: as for `pin`.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: the policy for keys whose record in the cut may have been compacted away: ``"pinned"`` fails,
             ``"atleast"`` takes the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.

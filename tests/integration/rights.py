@@ -1,23 +1,22 @@
-"""The rights of each role, as lvq_kafka/ACCESS.md has them; and how to grant them and to take them away."""
+"""The rights of each role, as docs/how-to/access.md has them; and how to grant them and to take them away."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 from confluent_kafka.admin import AclOperation, ResourceType
 
-import lvq_kafka
 from lvq_kafka.core.rights import Operation, Resource, Right
 from lvq_kafka.errors import LVQError, Unauthorized
 from tests.integration.secure import SecureBroker
+from tests.pages import page
 from tests.waiting import eventually
 
 __all__ = ["ROLES", "grant", "lacked", "names", "needs_each"]
 
-_PAGE = (Path(lvq_kafka.__file__).parent / "ACCESS.md").read_text()
+_PAGE = page("docs/how-to/access.md")
 _COLUMNS: tuple[tuple[Resource, str], ...] = (("Topic", "prices"), ("Group", "lvq.prices"), ("Topic", "_lvq_queues"))
 _TYPES = {"Topic": ResourceType.TOPIC, "Group": ResourceType.GROUP, "TransactionalId": ResourceType.TRANSACTIONAL_ID}
 _IN_TIME = 30.0  # seconds until a broker has heard of an ACL, and the work was done or refused

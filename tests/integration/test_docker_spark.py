@@ -1,4 +1,4 @@
-"""The image with Spark: its jobs run on the cluster of the compose file, and on Kubernetes, as RUNNING.md says."""
+"""The image with Spark: its jobs run on the cluster of the compose file, and on Kubernetes, as its page says."""
 
 from __future__ import annotations
 

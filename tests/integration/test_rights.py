@@ -1,4 +1,4 @@
-"""Each role of lvq_kafka/ACCESS.md with the rights that the page gives it, and without each of them in turn.
+"""Each role of docs/how-to/access.md with the rights that the page gives it, and without each of them in turn.
 
 The roles of Spark are in ``tests/spark/test_rights.py``.
 """

@@ -267,7 +267,7 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
     """The newer value lies at home and is consumed, the older one elsewhere, and consumers have it to consume still.
 
     As long as the newer one lies behind the group's base it is read, and hides the older one (R7, R14). Once the base
-    has passed it nobody reads it any more; see the known limits in DESIGN.md.
+    has passed it nobody reads it any more; see docs/maintainers/known-limits.md.
     """
     make_queue(PARTITIONS)
     queue = LastValueQueue.declare(lvq_topic, key_header=HEADER, cluster=lvq_cluster)

@@ -1,4 +1,4 @@
-"""Spark's roles of lvq_kafka/ACCESS.md, with the rights that the page gives them and without each of them in turn."""
+"""Spark's roles of docs/how-to/access.md, with the rights that the page gives them and without each of them in turn."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, SnapshotSpec, pin, read_version, refresh, snapshot
 from lvq_spark.serialization import Step, map_in_arrow
-from tests.readme import block
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
 ) -> None:
     """To all that read the log from then on, at whatever cut. A view and a store that know of the delete stay right.
 
-    Only a delete in the old partition cures it for good; see the known limits in DESIGN.md.
+    Only a delete in the old partition cures it for good; see docs/maintainers/known-limits.md.
     """
     from confluent_kafka import Producer
 
@@ -336,30 +335,6 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
     assert frame.count() == 4
     assert queue.cluster.logs.end_offsets(lvq_topic)[0] > 12
     assert rows == view_rows(queue)[0]
-
-
-# -- the README --------------------------------------------------------------------------------------------------------
-
-
-def test_the_example_of_the_readme_runs(
-    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, collect: Collect, tmp_path: Path
-) -> None:
-    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster)
-    with queue.producer() as producer:
-        for key, value in (("IBM", b"118.50"), ("MSFT", b"27.95"), ("IBM", b"119.00")):
-            producer.put(key, value)
-    names: dict[str, Any] = {}
-    exec(block("python", "def same_cut").replace('"prices"', repr(queue.name)), names)
-    rows = collect(names["same_cut"](spark, queue))
-    assert {key: row.value for key, row in rows.items()} == {b"IBM": b"119.00", b"MSFT": b"27.95"}
-    assert rows == view_rows(queue)[0]
-    latest = names["latest"](spark, lvq_cluster.config.bootstrap_servers)
-    assert {row.key: row.value for row in latest.collect()} == {"IBM": "119.00", "MSFT": "27.95"}
-    assert collect(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
-    published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
-    assert (published.written, published.vanished) == (1, 1)
-    assert view_rows(queue)[0].keys() == {b"IBM"}
-    queue.drop()
 
 
 # -- one cut per DataFrame -----------------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.readme import ROOT, python_examples
+from tests.pages import ROOT, python_examples
 
 SETTINGS = {
     "typeCheckingMode": "standard",
     "extraPaths": [str(ROOT), str(ROOT / "spark")],
-    "reportUndefinedVariable": "none",  # an example goes on where the one before it ended
 }
 
 

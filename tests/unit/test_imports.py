@@ -1,4 +1,4 @@
-"""Which part may import which: the layers of DESIGN.md, read off the source."""
+"""Which part may import which: the layers of docs/maintainers/architecture.md, read off the source."""
 
 from __future__ import annotations
 

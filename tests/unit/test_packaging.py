@@ -5,11 +5,13 @@ from __future__ import annotations
 import configparser
 import subprocess
 import sys
+import tarfile
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
 
 from lvq_kafka import __version__
+from tests.pages import DOCS
 from tests.running import ROOT
 
 
@@ -23,11 +25,26 @@ def sources(*packages: str) -> set[str]:
     }
 
 
+def built(target: str, folder: Path) -> Path:
+    """What the build backend makes of the project."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_the_source_distribution_has_the_pages_and_what_builds_them(tmp_path: Path) -> None:
+    path = built("sdist", tmp_path)
+    with tarfile.open(path) as archive:
+        held = {name.split("/", 1)[1] for name in archive.getnames()}
+    pages = {f"docs/{path.relative_to(DOCS)}" for path in DOCS.rglob("*.*") if path.parent.name != "__pycache__"}
+    assert pages | {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mkdocs.yml", "Makefile"} <= held
+    assert {"requirements.lock", "LICENSE"} <= held
+
+
 def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    wheel = built("wheel", tmp_path)
     assert wheel.name == f"lvq_kafka-{__version__}-py3-none-any.whl"
     with ZipFile(wheel) as archive:
         held = set(archive.namelist())

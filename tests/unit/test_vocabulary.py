@@ -12,6 +12,7 @@ import pytest
 import lvq_kafka
 from lvq_kafka import LastValueQueue, Producer
 from lvq_kafka.cli.app import SECTIONS
+from tests.pages import page
 
 ROOT = Path(lvq_kafka.__file__).parent
 SPARK = ROOT.parent / "spark" / "lvq_spark"
@@ -97,7 +98,7 @@ def test_a_cluster_is_not_called_a_log() -> None:
 
 
 def test_every_term_has_the_name_in_code_that_its_page_gives() -> None:
-    rows = [line.split("|")[1:-1] for line in (ROOT / "TERMS.md").read_text().splitlines() if line.startswith("| ")][2:]
+    rows = [line.split("|")[1:-1] for line in page("docs/terms.md").splitlines() if line.startswith("| ")][2:]
     assert len(rows) >= 15
     defined = {name for module, tree in trees() for name, _ in classes(module, tree)}
     for *_, code in rows:

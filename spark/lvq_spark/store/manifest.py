@@ -43,7 +43,11 @@ class Version:
         kind: ``"full"``: read from the whole log; ``"delta"``: made of version ``base`` and later records of the log.
         reasons: why it is a full one although there was a version before it.
         base: the version that a delta is built on.
-        queue, topic, topic_id, key_header, key_mismatch: the queue that it is a store of.
+        queue: the queue that it is a store of.
+        topic: the queue's topic.
+        topic_id: distinguishes that topic from another one of the same name.
+        key_header: the source of a record's key.
+        key_mismatch: what counts when header and record key disagree.
         start: the log start of each partition. Records below it are not in the version.
         end: the cut: the offset after the last record that counts, in each partition.
         read_from: where reading for this version began. ``end - read_from`` is the number of offsets read.
@@ -52,7 +56,8 @@ class Version:
         rows: the number of keys. ``kept`` counts further records that no reader sees: deletes, and records of keys in
             other partitions than the one that counts (R14).
         overlaid: the number of records in its overlay, which holds the changes since its other files were written.
-        upserts, deletes: the records read for it (the newest of each key by partition), and how many are deletes.
+        upserts: the number of records read for it: the newest of each key, by partition.
+        deletes: how many of these are deletes.
         cut: identifies this cut through this log.
         stream: the streaming query and batch that brought it, if any.
         schema: the columns of the files, in Spark's notation.

@@ -66,7 +66,10 @@ def merge(
             created in the format of its catalog. To choose more (clustering, properties), create it empty, with the
             columns of a store. While the table is empty, Iceberg's ``write.merge.isolation-level`` must be
             ``serializable``, its default: with ``snapshot``, two concurrent first merges would both succeed.
-        end, on_stale, consistency, timeout: as for `refresh`.
+        end: as for `refresh`.
+        on_stale: as for `refresh`.
+        consistency: as for `refresh`.
+        timeout: as for `refresh`.
 
     Returns:
         A `Version` that describes the merge and the table's cut. It has no files: those belong to the format.

@@ -81,7 +81,11 @@ def upsert(
     Args:
         queue: the queue, on a Kafka cluster. The driver asks it about the topic, and the executors read what is
             missing.
-        path, on_stale, keep, grace, timeout: as for `refresh`.
+        path: as for `refresh`.
+        on_stale: as for `refresh`.
+        keep: as for `refresh`.
+        grace: as for `refresh`.
+        timeout: as for `refresh`.
 
     Raises:
         ConfigError: this is a process of Spark Connect, or an option is invalid. The returned function raises it if the

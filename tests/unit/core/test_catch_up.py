@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-import lvq_kafka
 from lvq_kafka.core.absence import Absence
 from lvq_kafka.core.catch_up import (
     LADDER,
@@ -17,15 +15,14 @@ from lvq_kafka.core.catch_up import (
     CatchUp,
     State,
     Trouble,
-    diagram,
-    ladder,
 )
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
 from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
+from tests.pages import page, transitions
 
-DESIGN = (Path(lvq_kafka.__file__).parent / "DESIGN.md").read_text()
+PAGE = "docs/maintainers/architecture.md"
 
 
 def read_of(end: int, *, stable: int | None = None, topic_id: str = "id", since: Mapping[int, int] = {}) -> Replay:
@@ -73,8 +70,14 @@ def unavailable() -> BrokerUnavailable:
 
 
 def test_the_page_shows_the_stages_and_the_ladder_that_the_code_has() -> None:
-    assert DESIGN.split("```mermaid\n")[1].split("\n```")[0] == diagram()
-    assert f"| --- | --- |\n{ladder()}\n" in DESIGN
+    stages = {
+        str(event): {str(before or "not begun"): after for before, after in transition.stages.items()}
+        for event, transition in TRANSITIONS.items()
+        if transition.stages
+    }
+    assert transitions(PAGE, "reading") == stages
+    ladder = "\n".join(f"| `{rung.state}` | {rung.when} |" for rung in LADDER)
+    assert f"| --- | --- |\n{ladder}\n" in page(PAGE)
 
 
 def test_every_state_has_its_place_on_the_ladder_and_every_stage_is_reached() -> None:

@@ -1,0 +1,130 @@
+"""The pages that users read, README included, and running the examples on them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "DOCS",
+    "PAGES",
+    "ROOT",
+    "Block",
+    "after",
+    "block",
+    "blocks",
+    "page",
+    "python_examples",
+    "run",
+    "transitions",
+]
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+PAGES = ("README.md", *sorted(f"docs/{path.relative_to(DOCS)}" for path in DOCS.rglob("*.md")))
+
+_FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+_NOT_HERE = {"broker", "watch"}
+"""Commands that go on until they are interrupted, or are about a broker of their own; tests/integration/test_cli.py."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and the output that the page shows right after it, if any."""
+
+    language: str
+    body: str
+    output: str | None
+
+
+def page(name: str) -> str:
+    """The text of a page, by its path from the root of the project."""
+    return (ROOT / name).read_text()
+
+
+def blocks(name: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page(name)
+    found = list(_FENCED.finditer(text))
+    return [Block(this[2], this[3], _output(text, this, later)) for this, later in zip(found, [*found[1:], None])]
+
+
+def _output(text: str, this: re.Match[str], later: re.Match[str] | None) -> str | None:
+    shown = later is not None and later[2] == "text" and not text[this.end() : later.start()].strip()
+    return later[3] if later is not None and shown else None
+
+
+def block(name: str, language: str, containing: str) -> str:
+    """The one block of a language on a page that contains some text."""
+    found = [each.body for each in blocks(name) if each.language == language and containing in each.body]
+    assert len(found) == 1, f"{len(found)} blocks of {language} on {name} contain {containing!r}"
+    return found[0]
+
+
+def after(name: str, text: str) -> str:
+    """The first block after some text."""
+    whole = page(name)
+    match = _FENCED.search(whole, whole.index(text) + len(text))
+    assert match is not None
+    return match[3]
+
+
+def transitions(name: str, events: str) -> dict[str, dict[str, str]]:
+    """The table of states on a page: by event and state, the next state. ``events`` is the head of its first column."""
+    lines = page(name).split(f"| {events} |")[1].split("\n\n")[0].splitlines()
+    states, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return {event: {state: after for state, after in zip(states, outcomes) if after} for event, *outcomes in rows}
+
+
+def python_examples() -> Iterator[tuple[str, str]]:
+    """The Python of every page as one program, with a file name that says where it stands."""
+    for name in PAGES:
+        program = "\n\n".join(each.body for each in blocks(name) if each.language == "python")
+        if program:
+            yield re.sub(r"\W", "_", name.removesuffix(".md")) + ".py", program
+
+
+def run(
+    name: str,
+    shell: Callable[[Sequence[str]], None],
+    printed: Callable[[], str],
+    replacing: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """Run a page from top to bottom, as a reader would: its Python in one program, its ``lvq`` commands in between.
+
+    Args:
+        shell: runs an ``lvq`` command with these arguments, and fails unless it succeeds.
+        printed: what was printed since it was asked last.
+        replacing: what stands on the page, and what to run instead.
+
+    Returns:
+        The names that the program has defined.
+    """
+    names: dict[str, object] = {}
+    for each in blocks(name):
+        body = each.body
+        for text, instead in (replacing or {}).items():
+            body = body.replace(text, instead)
+        printed()
+        if each.language == "python":
+            exec(compile(body, name, "exec"), names)
+            if each.output is not None:
+                said = printed()
+                assert said == each.output, f"{name} prints {said}"
+        elif each.language == "sh":
+            for command in lvq_commands(body):
+                shell(command)
+    return names
+
+
+def lvq_commands(script: str) -> Iterator[list[str]]:
+    """The arguments of each ``lvq`` command in a script that ends by itself."""
+    for line in script.splitlines():
+        command = shlex.split(line, comments=True)
+        if command[:1] == ["lvq"] and command[1] not in _NOT_HERE:
+            yield command[1:]

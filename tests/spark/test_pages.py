@@ -1,0 +1,116 @@
+"""The pages about Spark: their functions and statements run, on a real queue."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.kafka import KafkaCluster
+from lvq_spark.schema_registry import SchemaRegistry
+from tests.pages import ROOT, block, page
+from tests.spark.registries import served
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+SPARK = "docs/how-to/spark.md"
+CLUSTER = "docs/how-to/spark-cluster.md"
+
+Queue = LastValueQueue[bytes]
+
+
+def rows_of(frame: DataFrame) -> dict[bytes, tuple[bytes, int]]:
+    """By key, value and offset."""
+    return {bytes(row.key): (bytes(row.value), row.offset) for row in frame.collect()}
+
+
+def values_of(queue: Queue) -> dict[bytes, tuple[bytes, int]]:
+    with queue.view() as view:
+        return {key.encode(): (view[key], view.entry(key).position.offset) for key in view}
+
+
+@pytest.fixture
+def queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Queue:
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster)
+    with queue.producer() as producer:
+        for key, value in (("IBM", b"118.50"), ("MSFT", b"27.95"), ("IBM", b"119.00")):
+            producer.put(key, value)
+    return queue
+
+
+def test_the_functions_do_what_they_say(
+    spark: SparkSession, lvq_cluster: KafkaCluster, queue: Queue, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {}
+    exec(block(SPARK, "python", "def same_cut").replace('"prices"', repr(queue.name)), names)
+    rows = rows_of(names["same_cut"](spark, queue))
+    assert rows == values_of(queue) == {b"IBM": (b"119.00", 2), b"MSFT": (b"27.95", 1)}
+    latest = names["latest"](spark, lvq_cluster.config.bootstrap_servers)
+    assert {row.key: row.value for row in latest.collect()} == {"IBM": "119.00", "MSFT": "27.95"}
+    assert rows_of(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
+    published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
+    assert (published.written, published.vanished) == (1, 1)
+    assert values_of(queue).keys() == {b"IBM"}
+    queue.drop()
+
+
+def test_an_action_whose_task_may_fail_returns_the_rows(spark: SparkSession, queue: Queue) -> None:
+    names: dict[str, Any] = {}
+    exec(block(CLUSTER, "python", "task_errors()"), names)
+    assert {bytes(row.key) for row in names["current_rows"](spark, queue)} == {b"IBM", b"MSFT"}
+    queue.drop()
+
+
+def test_a_batch_is_decoded_by_the_schemas_of_its_moment(spark: SparkSession) -> None:
+    client = SchemaRegistryClient.new_client({"url": "mock://pages"})
+    schema = '{"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}]}'
+    context = SerializationContext("prices", MessageField.VALUE, [])
+    value = AvroSerializer(client, schema)({"price": 1.5}, context)
+    names: dict[str, Any] = {}
+    exec(block(SPARK, "python", "import lvq_spark") + block(SPARK, "python", "registry.subject"), names)
+    written: list[DataFrame] = []
+    with served(client) as url:
+        take = names["typed"](SchemaRegistry(url), written.append)
+        take(spark.createDataFrame([(b"IBM", value)], "key binary, value binary"), 0)
+    (frame,) = written
+    assert [row.value.price for row in frame.collect()] == [1.5]
+
+
+def test_the_statements_in_sql_run(spark: SparkSession, lvq_cluster: KafkaCluster, queue: Queue) -> None:
+    names: dict[str, Any] = {}
+    exec(block(SPARK, "python", "import lvq_spark"), names)
+    names["latest"](spark, lvq_cluster.config.bootstrap_servers)  # registers the format
+    script = block(SPARK, "sql", "CREATE TABLE").replace("broker:9092", lvq_cluster.config.bootstrap_servers)
+    statements = re.sub("--.*", "", script.replace("queue 'prices'", f"queue '{queue.name}'")).split(";")
+    try:
+        found = [spark.sql(statement).collect() for statement in statements if statement.strip()]
+        assert [len(rows) for rows in found] == [0, 2, 2, 0]
+        assert spark.table("latest").count() == 2
+    finally:
+        spark.sql("DROP TABLE IF EXISTS prices")
+        spark.catalog.dropTempView("latest")
+        queue.drop()
+
+
+def options(job: Path) -> set[str]:
+    """The options of a job, as its parser has them."""
+    parser = runpy.run_path(str(job))["parser"]()
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+def test_a_job_has_the_options_that_the_page_gives_it() -> None:
+    jobs = {path.name: options(path) for path in (ROOT / "spark/jobs").glob("*.py")}
+    commands = re.findall(r"\b(\w+\.py)((?:(?!\w+\.py)[^`])*)", page(SPARK) + page(CLUSTER))
+    given = {(job, option) for job, text in commands if job in jobs for option in re.findall("--[a-z-]+", text)}
+    assert len(given) >= 3
+    assert not [(job, option) for job, option in given if option not in jobs[job]]

@@ -1,0 +1,92 @@
+"""The pages for maintainers name what exists: tests, names, modules, and the numbers behind the chart."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from tests.pages import DOCS, ROOT, page
+
+SOURCES = [*(ROOT / "lvq_kafka").rglob("*.py"), *(ROOT / "spark" / "lvq_spark").rglob("*.py")]
+INVARIANTS = "docs/maintainers/invariants.md"
+
+
+def invariants() -> list[str]:
+    return re.split(r"^(?=\*\*)", page(INVARIANTS), flags=re.MULTILINE)[1:]
+
+
+def test_every_invariant_names_a_test_that_exists() -> None:
+    tests = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
+    }
+    assert len(invariants()) >= 75
+    for invariant in invariants():
+        named = re.findall(r"`(test_\w+)`", invariant)
+        assert named or "*No test*: " in invariant, invariant
+        assert not set(named) - tests, set(named) - tests
+
+
+def test_invariants_without_a_test_stay_few() -> None:
+    assert sum("*No test*: " in invariant for invariant in invariants()) <= 4
+
+
+def called(tree: ast.Module) -> Iterator[str]:
+    """The names of the methods that a module calls."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr
+
+
+@pytest.mark.parametrize("name", ["list_consumer_group_offsets", "describe_cluster"])
+def test_calls_that_end_the_process_are_not_made(name: str) -> None:
+    assert name in page(INVARIANTS)
+    assert not [path for path in SOURCES if name in called(ast.parse(path.read_text()))]
+
+
+def test_the_names_on_the_page_about_the_architecture_exist() -> None:
+    text = page("docs/maintainers/architecture.md") + (DOCS / "images" / "layers.svg").read_text()
+    defined = {
+        node.name
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    named = set(re.findall(r"`([A-Z]\w+)(?:\.\w+)?`", text)) | set(re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", text))
+    assert len(named & defined) >= 15
+    assert named - defined <= {"PySpark"}
+    for folder in re.findall(r"[>`]([\w/]+)/[<`]", text):
+        assert (ROOT / folder).is_dir() or (ROOT / "lvq_kafka" / folder).is_dir(), folder
+
+
+def test_every_decision_has_its_number_and_is_on_the_list() -> None:
+    files = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    assert [int(path.name[:3]) for path in files] == list(range(1, len(files) + 1))
+    index = page("docs/decisions/index.md")
+    for number, path in enumerate(files, start=1):
+        title = path.read_text().splitlines()[0].removeprefix(f"# {number}. ")
+        assert f"| {number} | [{title}]({path.name}) |" in index
+
+
+@pytest.fixture
+def drawing() -> ModuleType:
+    """The script that draws the chart, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("chart", DOCS / "_build" / "chart.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(__import__("sys").modules, "chart", module)
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_the_chart_is_that_of_the_table(drawing: ModuleType) -> None:
+    assert drawing.chart(page("docs/benchmarks.md")) == drawing.CHART.read_text(), "run python docs/_build/chart.py"
+    rows = list(drawing.rows(page("docs/benchmarks.md")))
+    assert rows[2].label == "put"
+    assert (rows[2].speed, rows[2].time) == ((0.8, 1.05), (1.0, 1.15))

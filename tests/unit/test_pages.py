@@ -1,0 +1,274 @@
+"""Every page does what it shows: its Python runs, its commands succeed, and it prints what it says it prints.
+
+Here on a cluster in memory; tests/integration/test_pages.py follows the first ones on a real broker, and
+tests/spark/test_pages.py runs those about Spark.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import lvq_kafka.kafka
+from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.cli.output import Output
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
+from lvq_kafka.testing import MemoryCluster
+from tests.pages import DOCS, PAGES, ROOT, block, blocks, page, run
+from tests.waiting import eventually
+
+ABOUT_SPARK = {"docs/how-to/spark.md", "docs/how-to/spark-cluster.md"}
+EXAMPLES = [name for name in PAGES if {each.language for each in blocks(name)} & {"python", "sh"}]
+IN_MEMORY = [name for name in EXAMPLES if name not in ABOUT_SPARK]
+
+Run = Callable[[str], dict[str, object]]
+
+
+@pytest.fixture
+def run_page(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a page on a cluster in memory, which takes the place of the broker on this machine."""
+    monkeypatch.setattr(lvq_kafka.kafka, "KafkaCluster", lambda config: memory_cluster)
+    monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker to the others
+
+    def shell(command: Sequence[str]) -> None:
+        invocation = Invocation(cluster=memory_cluster, out=Output(False))
+        result = CliRunner().invoke(lvq, command, obj=invocation, prog_name="lvq")
+        assert result.exit_code == 0, f"lvq {' '.join(command)}: {result.output}"
+
+    return lambda name: run(name, shell, lambda: capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_a_page_does_what_it_shows(run_page: Run, name: str) -> None:
+    run_page(name)
+
+
+def test_every_language_of_a_block_is_known() -> None:
+    """Something else than these might be an example that nothing runs."""
+    known = {"python", "sh", "sql", "text"}
+    assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
+
+
+def functions(name: str) -> Iterator[tuple[str, str]]:
+    """The functions of a page that the page itself does not use: neither by name nor through a decorator."""
+    trees = [ast.parse(each.body) for each in blocks(name) if each.language == "python"]
+    used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in (node for tree in trees for node in tree.body):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and not node.decorator_list and node.name not in used:
+            yield name, node.name
+
+
+def test_a_function_that_its_page_does_not_call_is_called_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*pages.py"))
+    assert not [found for name in EXAMPLES for found in functions(name) if f'["{found[1]}"]' not in tests]
+
+
+def commands() -> Iterator[list[str]]:
+    for name in EXAMPLES:
+        for each in blocks(name):
+            if each.language == "sh":
+                yield from (line.split("#")[0].split() for line in each.body.splitlines())
+
+
+def test_a_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets |= {"test-" + name for name in ("fast", "protocol", "embedded", "docker")}
+    named = {word for line in commands() if line[:1] == ["make"] for word in line[1:] if "=" not in word}
+    named |= {word for name in PAGES for word in re.findall(r"`make ([a-z-]+)", page(name))}
+    assert {"demo", "test", "docs"} <= named <= targets
+
+
+def test_an_extra_that_is_to_be_installed_exists() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    named = {
+        extra
+        for name in PAGES
+        for found in re.findall(r"(?:lvq-kafka|'\.)\[([a-z,]+)\]", page(name))
+        for extra in found.split(",")
+    }
+    assert {"cli", "embedded", "spark", "testing"} <= named <= extras
+
+
+def test_the_readme_can_be_read_where_the_project_is_not() -> None:
+    """A package index shows nothing but this one file: no link is relative, and every path in it exists."""
+    readme = page("README.md")
+    assert len(readme.splitlines()) <= 150
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert links
+    assert all(link.startswith("https://") for link in links), links
+    paths = re.findall(r"`((?:docs/|[A-Z]+\.md)[\w./-]*)`", readme)
+    assert {"docs/tutorial.md", "CONTRIBUTING.md", "SECURITY.md"} <= set(paths)
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_no_page_links_to_where_the_project_is_not() -> None:
+    """MkDocs checks the links between pages. It does not follow those to files beside them."""
+    outside = [
+        (name, link)
+        for name in PAGES
+        if name != "README.md"
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page(name))
+        if not link.startswith("https://") and not ((DOCS.parent / name).parent / link).resolve().is_relative_to(DOCS)
+    ]
+    assert not outside
+
+
+def test_the_functions_for_asyncio_work(memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(block("docs/how-to/asyncio.md", "python", "view.watch()"), names)
+    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
+    with queue.view() as view, queue.producer() as producer:
+
+        async def main() -> None:
+            task = asyncio.ensure_future(names["follow"](view))
+            await asyncio.sleep(0)
+            producer.put("IBM", b"1")
+            while "IBM" not in capsys.readouterr().out:
+                await asyncio.sleep(0)
+            view.close()
+            await task
+
+        asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(names["serve"](cluster=memory_cluster), 20))
+    assert "visible: 119.50" in capsys.readouterr().out
+
+
+def test_the_test_for_pytest_passes(memory_cluster: MemoryCluster) -> None:
+    names: dict[str, Any] = {}
+    exec(block("docs/how-to/testing.md", "python", "MemoryCluster()"), names)
+    exec(block("docs/how-to/testing.md", "python", "def book_prices"), names)
+    names["test_only_the_newest_price_of_each_key_is_booked"](memory_cluster)
+
+
+def test_the_functions_about_consuming_work(memory_cluster: MemoryCluster) -> None:
+    names: dict[str, Any] = {}
+    exec(block("docs/how-to/consume.md", "python", "max_deliveries=5"), names)
+    exec(block("docs/how-to/asyncio.md", "python", "consumer_async()"), names)
+    exec(block("docs/how-to/transactions.md", "python", "def transform"), names)
+    for name in ("prices", "doubled"):
+        LastValueQueue.declare(name, key_header="ticker", value=TEXT, cluster=memory_cluster)
+    assert "lvq declare prices.dlq --record-key" in page("docs/how-to/consume.md")
+    LastValueQueue.declare("prices.dlq", key_header=None, cluster=memory_cluster)
+    queue, output = (LastValueQueue.open(name, value=TEXT, cluster=memory_cluster) for name in ("prices", "doubled"))
+    with queue.producer() as producer:
+        producer.put("IBM", "1")
+        producer.put("MSFT", "2")
+
+    def refuse(delivery: Delivery[str]) -> None:
+        if delivery.key == "IBM":
+            delivery.reject("no such ticker")
+        else:
+            delivery.release(delay=60)
+        if memory_cluster.logs.end_offsets("prices.dlq") == {0: 1}:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        names["consume"](queue, refuse)
+
+    class Done(Exception):
+        pass
+
+    async def stop(value: str) -> None:
+        assert value == "2"
+        raise Done
+
+    with pytest.raises(Done):
+        asyncio.run(asyncio.wait_for(names["consume_async"](queue, stop), 20))
+
+    def double(value: str) -> str:
+        if value == "stop":
+            raise Done
+        return value * 2
+
+    with queue.producer() as producer, output.view() as view, ThreadPoolExecutor() as threads:
+        work = threads.submit(names["transform"], queue, output, double)
+        eventually(lambda: dict(view) == {"MSFT": "22"})
+        producer.put("IBM", "stop")
+        with pytest.raises(Done):
+            work.result(20)
+        assert dict(view) == {"MSFT": "22"}
+
+
+def test_the_function_that_browses_works(
+    memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {}
+    exec(block("docs/how-to/read.md", "python", "def browse(queue)"), names)
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=memory_cluster)
+    browsers: list[Any] = []
+    browser = queue.browser
+    monkeypatch.setattr(queue, "browser", lambda: browsers.append(browser()) or browsers[-1])
+    said = ""
+
+    def has_said(text: str) -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return said.endswith(text)
+
+    with queue.producer() as producer, ThreadPoolExecutor() as threads:
+        producer.put("MSFT", "27.95").result(10)
+        browsing = threads.submit(names["browse"], queue)
+        try:
+            eventually(lambda: has_said("that was all there is; updates follow\n"))
+            producer.put("IBM", "119.00").result(10)
+            eventually(lambda: has_said("IBM 119.00 prices/0/1\n"))
+            with queue.consumer() as consumer:
+                taken = consumer.acquire(10)
+                assert taken is not None
+                taken.ack(wait=True)
+            eventually(lambda: has_said("MSFT was consumed; a view still shows its value\n"))
+            producer.delete("IBM").result(10)
+            eventually(lambda: has_said("IBM is gone\n"))
+        finally:
+            eventually(lambda: browsers)[0].close()
+        browsing.exception(10)
+    dump, *updates = said.splitlines()
+    assert dump == "MSFT 27.95 prices/0/0"
+    assert updates == [
+        "that was all there is; updates follow",
+        "IBM 119.00 prices/0/1",
+        "MSFT was consumed; a view still shows its value",
+        "IBM is gone",
+    ]
+
+
+def test_the_table_of_settings_is_what_declare_does() -> None:
+    created = topic_settings(TopicSpec(replication_factor=3))
+    rows = re.findall(
+        r"^\| (`[a-z.]+`(?:, `[a-z.]+`)*) \| ([^|]*) \| ([^|]*) \|$", page("docs/how-to/declare.md"), re.MULTILINE
+    )
+    told: dict[str, str] = {}
+    for names, values, reason in rows:
+        settings = re.findall(r"`([a-z.]+)`", names)
+        for setting, value in zip(settings, values.split(", "), strict=True):
+            told[setting] = value
+            if setting in ("cleanup.policy", "message.timestamp.type", "delete.retention.ms", "min.insync.replicas"):
+                assert reason == reason_for(setting)
+    assert {setting: in_kafka(value) for setting, value in told.items()} == created
+
+
+def in_kafka(value: str) -> str:
+    """A value of the table as Kafka has it."""
+    match value.strip("`").split():
+        case [number, unit] if unit in UNITS:
+            return str(int(number) * UNITS[unit])
+        case [number, "of", "3"]:
+            return number
+        case [text]:
+            return text
+    raise AssertionError(f"{value} cannot be compared")
+
+
+UNITS = {"minute": 60_000, "h": 3_600_000, "day": 86_400_000, "MiB": 1 << 20}

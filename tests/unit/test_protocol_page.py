@@ -1,0 +1,13 @@
+"""The page about consuming shows the states that messages and transactions really have."""
+
+from __future__ import annotations
+
+from lvq_kafka.core.lifecycle import TRANSITIONS
+from lvq_kafka.core.transaction_phases import OUTCOMES
+from tests.pages import transitions
+
+
+def test_the_tables_of_states_and_phases_are_those_of_the_code() -> None:
+    for events, table in (("event", TRANSITIONS), ("transaction", OUTCOMES)):
+        expected = {str(event): dict(outcomes) for event, outcomes in table.items()}
+        assert transitions("docs/protocol.md", events) == expected
