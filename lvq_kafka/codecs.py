@@ -72,7 +72,9 @@ class Codec(Generic[V]):
             raise EncodeError(f"The codec {self.name!r} cannot write {_kind(value)}: {error}") from error
         if not isinstance(data, bytes):
             hint = "Use delete() to remove a key." if value is None else ""
-            raise EncodeError(f"The codec {self.name!r} made {_kind(data)} of {_kind(value)}, not bytes.", hint=hint)
+            raise EncodeError(
+                f"The codec {self.name!r} turned {_kind(value)} into {_kind(data)}, not bytes.", hint=hint
+            )
         return data
 
     def decode_at(
@@ -93,7 +95,7 @@ class Codec(Generic[V]):
                 f"The codec {self.name!r} cannot read the value at {position} ({len(data)} bytes): {error}",
                 position=position,
                 raw=data,
-                hint="The next good value for the key cures it.",
+                hint="The key's next good value replaces it.",
             ) from error
 
     def _write(self, value: V, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
@@ -127,9 +129,9 @@ def check_undecodable(policy: object) -> None:
     """Raise ConfigError unless the policy is an `Undecodable`."""
     if policy not in get_args(Undecodable):
         raise ConfigError(
-            f"undecodable={policy!r} is no policy.",
+            f"undecodable={policy!r} is not a policy.",
             options=["undecodable"],
-            hint=f"It is one of {', '.join(get_args(Undecodable))}.",
+            hint=f"Choose one of {', '.join(get_args(Undecodable))}.",
         )
 
 

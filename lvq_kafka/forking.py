@@ -21,7 +21,7 @@ class Bound:
 
     __slots__ = ()
 
-    elsewhere: ClassVar[str] = "Send what it takes to open the queue, such as its name, and open another one there."
+    elsewhere: ClassVar[str] = "Send what is needed to open the queue, such as its name, and open another one there."
     """The hint that says what to do instead."""
 
     def __reduce__(self) -> NoReturn:

@@ -278,8 +278,9 @@ class Producer(Bound, Generic[V]):
             if self._abort(error):
                 raise
             raise OutcomeUnknown(
-                f"Whether the transaction on {self.topic} has committed is not known: {error}",
-                hint="It is decided before the next one begins; what was sent in it tells, read committed.",
+                f"It is not known whether the transaction on {self.topic} committed: {error}",
+                hint="It is decided before the next one begins; to find out, check whether its messages show in a "
+                "committed read.",
             ) from error
 
     def __enter__(self) -> Self:
@@ -294,7 +295,7 @@ class Producer(Bound, Generic[V]):
         try:
             self.close(_EXIT_FLUSH)
         except LVQError as another:
-            error.add_note(f"Besides, the producer of {self.topic!r} reports: {another}")
+            error.add_note(f"The producer of {self.topic!r} also reports: {another}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -366,9 +367,9 @@ class Producer(Bound, Generic[V]):
                 headers.append((self._key_header, key))
         elif named != key:
             raise ConfigError(
-                f"The key is {quoted(key)}, and the key header {quoted(self._key_header)} says {quoted(named)}.",
+                f"The key is {quoted(key)}, but the key header {quoted(self._key_header)} says {quoted(named)}.",
                 options=["key", str(self._key_header)],
-                hint="Leave one of them out.",
+                hint="Omit one of them.",
             )
         return key
 
@@ -383,7 +384,7 @@ class Producer(Bound, Generic[V]):
             missing = "key" if self._key_header is None else f"header {quoted(self._key_header)}"
             raise MissingKey(
                 f"The message for {self.topic!r} has no {missing}.",
-                hint='It names the value to replace. A queue with keyless="pass" takes messages without it.',
+                hint='It names the value to replace. A queue with keyless="pass" accepts messages without it.',
             )
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
@@ -402,7 +403,7 @@ class Producer(Bound, Generic[V]):
             messages = "message" if undecided == 1 else "messages"
             raise OutcomeUnknown(
                 f"{undecided} {messages} for {self.topic!r} not acknowledged{within}.",
-                hint="Give it more time, or see whether the brokers can be reached.",
+                hint="Allow more time, or check whether the brokers can be reached.",
             )
 
     def _abort(self, error: BaseException) -> bool:

@@ -67,11 +67,11 @@ def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
         if "key_header" not in kwargs:
             topic = repr(kwargs.get("topic", *args[1:2]))
             raise ConfigError(
-                f"LastValueQueue({topic}) takes a topic as it is, and no key_header says what its key is.",
+                f"LastValueQueue({topic}) opens a topic as it is, but no key_header names its key.",
                 options=["key_header"],
                 hint=f"Open a declared queue with LastValueQueue.open({topic}), create one with "
-                f"LastValueQueue.declare({topic}, key_header=...), or say key_header=None where the record key itself "
-                "is the key.",
+                f"LastValueQueue.declare({topic}, key_header=...), or pass key_header=None if the record key "
+                "itself is the key.",
             )
         init(*args, **kwargs)
 
@@ -131,7 +131,7 @@ class LastValueQueue(Bound, Generic[V]):
     ) -> None:
         if not isinstance(value, Codec):
             raise ConfigError(
-                f"value={value!r} is no codec.",
+                f"value={value!r} is not a codec.",
                 options=["value"],
                 hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
             )
@@ -519,7 +519,7 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout, TransportError:
                 as in `stats`.
         """
-        instance("destination", destination, LastValueQueue, "Open the queue that they are to go to.")
+        instance("destination", destination, LastValueQueue, "Open the destination queue.")
         return move(
             self.cluster,
             self._consumed("moved from"),
@@ -577,7 +577,7 @@ class LastValueQueue(Bound, Generic[V]):
             )
         if not self._declared:
             raise QueueNotDeclared(
-                f"{self.definition.topic} was opened as a bare topic, so nothing holds what is consumed.",
+                f"{self.definition.topic} was opened as a bare topic, so there is no record of what was consumed.",
                 queue=self.definition.name,
                 hint="Declare a queue on it: LastValueQueue.declare(...).",
             )

@@ -46,5 +46,5 @@ def undecided(timeout: float | None) -> OutcomeUnknown:
     """Return the error for a receipt that was not decided within the timeout."""
     return OutcomeUnknown(
         f"The message was neither stored nor refused within {timeout or 0:g} s.",
-        hint="It may yet be stored: ask the receipt again, or give it more time.",
+        hint="It may still be stored: ask the receipt again, or allow more time.",
     )

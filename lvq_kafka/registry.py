@@ -205,7 +205,7 @@ class Registry:
                 f"Writing {what} was not acknowledged within {self._timeout:g} s.",
                 code="_TIMED_OUT",
                 retriable=True,
-                hint="It may yet be stored. Try again when the cluster is well.",
+                hint="It may still be stored. Try again once the cluster has recovered.",
             ) from error
         finally:
             writer.close(0)  # decided by now, or withdrawn as far as possible
@@ -237,7 +237,7 @@ class Registry:
         raise CatchUpTimeout(
             f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
             shortfalls=shortfalls,
-            hint="Try again, and look whether a transaction is open in that topic.",
+            hint="Try again, and check whether a transaction is open in that topic.",
         ) from trouble
 
 
@@ -247,23 +247,27 @@ def _what(name: str) -> str:
 
 def _may_not_write(what: str) -> Unauthorized:
     right = Right("Write", "Topic", REGISTRY_TOPIC)
-    return lacking(right, f"write {what}", more="Or have it done for you: to open and use a queue takes no such right.")
+    return lacking(
+        right, f"write {what}", more="Or have someone else do it: opening and using a queue needs no such right."
+    )
 
 
 def _instead(name: str, names: list[str]) -> str:
     """Return a hint for a missing queue, given the names that exist."""
     similar = difflib.get_close_matches(name, names, n=1)
     if similar:
-        return f"Did you mean {similar[0]}? `lvq queues` lists all that are."
-    others = "" if not names else ", or see which there are: `lvq queues`"
+        return f"Did you mean {similar[0]}? `lvq queues` lists all queues."
+    others = "" if not names else ", or list the queues: `lvq queues`"
     return f"Declare it first, with LastValueQueue.declare or `lvq declare {name} --key-header NAME`{others}."
 
 
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:
     differences = declared.differences(asked)
-    told = ", ".join(f"{name} {quoted(mine)} (asked: {quoted(theirs)})" for name, (mine, theirs) in differences.items())
+    told = ", ".join(
+        f"{name} {quoted(mine)} (requested: {quoted(theirs)})" for name, (mine, theirs) in differences.items()
+    )
     return QueueMismatch(
-        f"The queue {declared.name} is declared already, with {told}.",
+        f"The queue {declared.name} is already declared with {told}.",
         queue=declared.name,
         differences=differences,
         hint="Open it as it is, or delete it first.",

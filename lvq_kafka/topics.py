@@ -74,7 +74,7 @@ def check_topic(
             f"The topic {topic} cannot hold a last value queue: {'; '.join(map(str, errors))}.",
             topic=topic,
             settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
-            hint='Set it right with on_mismatch="reconcile", or use another topic.',
+            hint='Fix it with on_mismatch="reconcile", or use another topic.',
         )
     for finding in findings:
         logger.warning("topic %s: %s", topic, finding)
@@ -105,5 +105,5 @@ def ask_delete_retention(
     except LVQError as error:
         if insist and isinstance(error, TransportError) and error.retriable:
             raise
-        logger.debug("delete.retention.ms of %s is taken to be %g s: %s", topic, known, error)
+        logger.debug("delete.retention.ms of %s is assumed to be %g s: %s", topic, known, error)
         return known

@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Read": (get, browse, watch, export),
     "Consume": (consume,),
     "Manage": (purge, expire, reset, move, repair, reclaim),
-    "A broker to try it on": (broker,),
+    "Local broker": (broker,),
 }
 
 
@@ -85,10 +85,10 @@ class Lvq(click.Group):
         """Write how a cluster is found, and the exit codes."""
         with formatter.section("The cluster"):
             formatter.write_text(
-                "Options go over the environment, the environment over the file in --config. Without any of them the "
-                "broker of 'lvq broker start' is used. Secrets are taken from a file or the environment only: "
-                "LVQ_SASL_USERNAME, LVQ_SASL_PASSWORD, LVQ_SSL_KEY_PASSWORD, or each with _FILE behind it for the "
-                "name of a file."
+                "Options override the environment, which overrides the file in --config. Without any of them, lvq "
+                "uses the broker of 'lvq broker start'. Secrets come only from a file or the environment: "
+                "LVQ_SASL_USERNAME, LVQ_SASL_PASSWORD, LVQ_SSL_KEY_PASSWORD, or each with _FILE appended, to name a "
+                "file that holds it."
             )
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])

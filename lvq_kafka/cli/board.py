@@ -229,9 +229,9 @@ def _state(state: State) -> Text:
     if state == "caught-up":
         return Text("live", "green")
     if state == "disconnected":
-        return Text("no contact with the cluster; trying on", "bold red")
+        return Text("no contact with the cluster; still trying", "bold red")
     if state == "blocked":
-        return Text("an open transaction hides what follows", "yellow")
+        return Text("an open transaction hides later records", "yellow")
     return Text(state, "yellow")
 
 

@@ -103,7 +103,7 @@ def output_options(function: F) -> F:
             "--json",
             is_flag=True,
             default=None,
-            help="Write JSON lines to a terminal, too.",
+            help="Write JSON lines even to a terminal.",
             expose_value=False,
             callback=_remember,
         ),
@@ -111,7 +111,7 @@ def output_options(function: F) -> F:
             "--debug",
             is_flag=True,
             default=None,
-            help="Show the library's log, and where an error comes from.",
+            help="Show the library's log, and the traceback of an error.",
             expose_value=False,
             callback=_remember,
         ),
@@ -150,7 +150,7 @@ def queue_argument(function: F) -> F:
     options = [
         click.argument("queue"),
         click.option("--bare", is_flag=True, help="QUEUE is any compacted topic, not the name of a declared queue."),
-        click.option("--key-header", metavar="NAME", help="With --bare: the header that is the key."),
+        click.option("--key-header", metavar="NAME", help="With --bare: the header that holds the key."),
     ]
     return _decorated(cast(F, with_choice), options)
 
@@ -161,7 +161,7 @@ format_option = click.option(
     type=click.Choice(list(CODECS)),
     default="bytes",
     show_default=True,
-    help="What values are. Bytes are shown as text where they are UTF-8.",
+    help="Format of values. Bytes are shown as text if they are UTF-8.",
 )
 
 

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def yes_option(function: F) -> F:
     """Add the option --yes, which skips the question."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def confirm(question: str, *, yes: bool, if_not: str) -> None:
@@ -30,7 +30,7 @@ def confirm(question: str, *, yes: bool, if_not: str) -> None:
     if yes:
         return
     if not _can_ask():
-        raise click.UsageError("Nobody can be asked here; give --yes.")
+        raise click.UsageError("Cannot ask for confirmation here; give --yes.")
     if not click.confirm(question, err=True):
         raise Complaint(if_not, NOTHING)
 

@@ -55,14 +55,14 @@ NO_READER = 141
 
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
-    NOTHING: "nothing there: no such key, no message in time, no broker running",
+    NOTHING: "nothing found: no such key, no message in time, no broker running",
     USAGE: "a wrong option, configuration or file",
     NO_CLUSTER: "the cluster cannot be reached, refuses, or took too long",
-    WRONG_QUEUE: "no such queue or topic, or it is not as it has to be",
+    WRONG_QUEUE: "no such queue or topic, or it is unsuitable",
     BAD_DATA: "data that cannot be read or written",
     COMMAND_FAILED: "a command of consume --exec failed; its message is still in the queue",
-    FAULT: "a fault of lvq itself",
-    INTERRUPTED: "ended by Ctrl-C (143 by SIGTERM, 141 by a closed pipe)",
+    FAULT: "a bug in lvq",
+    INTERRUPTED: "interrupted by Ctrl-C (143: SIGTERM, 141: closed pipe)",
 }
 """The meanings of the exit codes, as shown by ``lvq --help``."""
 

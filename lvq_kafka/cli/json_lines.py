@@ -186,7 +186,7 @@ def parse_line(text: str, form: Format) -> Line | None:
     key = None if row.get("key") is None else _stored("key", row["key"], text)
     if row.get("event") == "deleted":
         if key is None:
-            raise _unreadable("deletes, and has no key", text)
+            raise _unreadable("is a delete without a key", text)
         return Line(key, None, [], delete=True)
     if "lvq_export" in row:
         _check_export(row, form, text)
@@ -196,7 +196,7 @@ def parse_line(text: str, form: Format) -> Line | None:
     headers = _headers(row, text)
     if "undecodable" in row:
         if form != "bytes":
-            raise _unreadable("has no value, but something undecodable", text, hint="--format bytes takes it.")
+            raise _unreadable("has an undecodable value", text, hint="Use --format bytes.")
         return Line(key, _stored("undecodable", row["undecodable"], text), headers)
     if "value" not in row:
         raise _unreadable("has no value", text)
@@ -208,13 +208,13 @@ def parse_line(text: str, form: Format) -> Line | None:
 def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
     """Check that the lines of an export will be read in the format they were written in."""
     if row["lvq_export"] != 1:
-        raise _unreadable(f"is of an export of version {row['lvq_export']}, which only a newer lvq can read", text)
+        raise _unreadable(f"comes from an export of version {row['lvq_export']}, which needs a newer lvq", text)
     written = row.get("format", form)
     if (written == "json") != (form == "json"):
         raise _unreadable(
-            f"is of an export with --format {written}, and its values would be read as {form}",
+            f"comes from an export with --format {written}, but its values would be read as {form}",
             text,
-            hint=f"Give --format {written} here, too.",
+            hint=f"Give --format {written} here too.",
         )
 
 
@@ -251,7 +251,7 @@ def _stored(what: str, value: object, text: str) -> bytes:
         try:
             return value.encode("utf-8")
         except UnicodeEncodeError:
-            raise _unreadable(f"has a {what} that UTF-8 cannot write", text) from None
+            raise _unreadable(f"has a {what} that UTF-8 cannot encode", text) from None
     if isinstance(value, bool | int) and what != "value":
         return encode_key(value)
     if isinstance(value, float) and what.startswith("header "):
@@ -261,7 +261,7 @@ def _stored(what: str, value: object, text: str) -> bytes:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, TypeError, ValueError):
             raise _unreadable(f"has a {what} that is not base64", text) from None
-    hint = "--format json takes any JSON." if what == "value" else ""
+    hint = "Use --format json for any JSON." if what == "value" else ""
     raise _unreadable(f'has a {what} that is neither text nor {{"base64": …}}', text, hint=hint)
 
 

@@ -84,7 +84,7 @@ class Output:
     def note_left_out(self, columns: Sequence[str]) -> None:
         """Note which columns of a table were left out for lack of room."""
         if columns:
-            self.note(f"left out for want of room: {', '.join(columns)}; --json has them")
+            self.note(f"hidden for lack of space: {', '.join(columns)}; --json shows them")
 
     def flush(self) -> None:
         """Flush standard output."""

@@ -145,7 +145,7 @@ class Consumer(Bound, Generic[V]):
             at_least_one(max_deliveries=max_deliveries)
         seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
         if lock_timeout is not None:
-            durations("None lets a message be held for as long as it takes.", lock_timeout=lock_timeout)
+            durations("Pass None to hold messages without a limit.", lock_timeout=lock_timeout)
             lock_timeout = as_float(lock_timeout)
         if dead_letters is not None:
             text("dead_letters", dead_letters)

@@ -87,8 +87,8 @@ class ConsumerThread:
         self._thread.join(timeout)
         if self._thread.is_alive():
             logger.warning(
-                "the consumer of %s did not close within %g s: the cluster does not answer; "
-                "what was not committed yet will be delivered again",
+                "the consumer of %s did not close within %g s: the cluster does not answer; uncommitted messages "
+                "will be delivered again",
                 self._name,
                 timeout,
             )
@@ -106,8 +106,7 @@ class ConsumerThread:
         close, self._left_to = self._left_to, None
         if close is not None:
             logger.warning(
-                "the consumer of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
-                "with block, or close it",
+                "closing the consumer of %s, which was dropped without being closed: %s. Use a with block, or close it",
                 self._name,
                 self._unclosed,
             )
@@ -159,7 +158,7 @@ class ConsumerThread:
     def _fail(self, error: BaseException) -> None:
         what = error if isinstance(error, LVQError) else bounded(repr(error))
         if self._stop.is_set():
-            logger.warning("while the consumer of %s was closed: %s", self._name, what)
+            logger.warning("while closing the consumer of %s: %s", self._name, what)
         else:
             logger.error("the consumer of %s has failed: %s", self._name, what)
             self._shared.fail(error)
@@ -252,11 +251,11 @@ class ConsumerThread:
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain >= _ATTEMPTS:
             raise DataLoss(
-                f"The backlog of queue {self._name} was read {_ATTEMPTS} times, and each time deletes may have gone "
-                f"before they were read: {lapse}.",
-                hint="Raise delete.retention.ms well above the time that reading the backlog takes.",
+                f"The backlog of queue {self._name} was read {_ATTEMPTS} times, and each time deletes may have been "
+                f"removed before they were read: {lapse}.",
+                hint="Raise delete.retention.ms well above the time it takes to read the backlog.",
             )
-        logger.warning("the consumer of %s gives up what it has and reads it again: %s", self._name, lapse)
+        logger.warning("the consumer of %s drops its backlog and reads it again: %s", self._name, lapse)
         self._starting_over = True
 
     def _observe(self, now: float) -> None:
@@ -287,7 +286,7 @@ class ConsumerThread:
             overwritten = core.found({p: stored[p] for p in before if p in stored}, before)
         for partition in overwritten:
             logger.warning(
-                "another commit was written over that of queue %s, partition %d; it is written again",
+                "another commit overwrote that of queue %s, partition %d; writing it again",
                 self._name,
                 partition,
             )
@@ -317,7 +316,7 @@ class ConsumerThread:
                 return
             undecided, committed = decided
             logger.warning(
-                "the consumer of %s goes on: the transaction of which nobody knew %s committed",
+                "the consumer of %s continues: the transaction in doubt %s committed",
                 self._name,
                 "has" if committed else "has not",
             )
@@ -338,7 +337,7 @@ class ConsumerThread:
             core.assign(
                 start.maps, start.starts, start.ends, now, epochs=start.epochs, tag=start.tag, retention=start.retention
             )
-        logger.info("the consumer of %s has got partitions %s", self._name, sorted(start.starts))
+        logger.info("the consumer of %s was assigned partitions %s", self._name, sorted(start.starts))
         return start.starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
@@ -359,8 +358,8 @@ class ConsumerThread:
                 unstored = core.unstored(mine)
             if unstored:
                 logger.warning(
-                    "the consumer of %s gives up partition %s: what was settled since the last commit may be delivered "
-                    "again, since the group is not known to have stored it",
+                    "the consumer of %s gives up partition %s: it is not known whether its last commit was stored, "
+                    "so messages settled since the one before may be delivered again",
                     self._name,
                     ", ".join(map(str, sorted(unstored))),
                 )

@@ -148,7 +148,7 @@ class DeadLetters:
             return
         if topic == shared.topic:
             raise ConfigError(
-                f"dead_letters={topic!r} is the topic of the queue itself.",
+                f"dead_letters={topic!r} is the queue's own topic.",
                 options=["dead_letters"],
                 hint="Name another topic.",
             )
@@ -247,7 +247,7 @@ class DeadLetters:
 
     def log_shortened(self, item: Item) -> None:
         """Log that a dead letter keeps only the original headers."""
-        logger.warning("the dead letter of %s has no room for headers that tell of its death", self._source(item))
+        logger.warning("the dead letter of %s has no room for headers that explain it", self._source(item))
 
     def _post(self, letter: _Letter) -> None:
         assert self._writer is not None
@@ -291,7 +291,7 @@ class DeadLetters:
             key=item.key,
             code=error.code if isinstance(error, TransportError) else "_FAIL",
             retriable=isinstance(error, TransportError) and error.retriable,
-            hint="The message is not removed: it comes again, unless a newer value has come.",
+            hint="The message stays in the queue and comes again, unless a newer value replaces it.",
         )
         failure.__cause__ = error
         letter.decision.make(failure)

@@ -221,7 +221,7 @@ class Delivery(Bound, Generic[V]):
         See `lvq_kafka.consuming.transaction.Transaction.enlist`.
         """
         if settler.shared is not self._settler.shared:
-            raise StateError("The delivery is another consumer's.", hint="A transaction is about one consumer.")
+            raise StateError("The delivery belongs to another consumer.", hint="A transaction covers one consumer.")
         self._settler = settler
         return self
 
@@ -245,7 +245,7 @@ class Delivery(Bound, Generic[V]):
                 pass
 
     def _report_lost(self) -> None:
-        logger.warning("%s was handled, but its lock was lost meanwhile; it may be handled again", self)
+        logger.warning("%s was handled, but its lock had been lost; it may be handled again", self)
 
     def __repr__(self) -> str:
         return f"<Delivery {quoted(self.key)} at {self.position}, {self._item.state}>"
@@ -262,14 +262,14 @@ def items_of(deliveries: Iterable[Delivery[Any]], settler: Settler) -> list[Item
         raise ConfigError(f"{deliveries} is one delivery, not several.", options=["deliveries"], hint="Use its ack().")
     if not isinstance(deliveries, Iterable):
         raise ConfigError(
-            f"deliveries={deliveries!r} is no list.", options=["deliveries"], hint="Ack what was acquired."
+            f"deliveries={deliveries!r} is not a list.", options=["deliveries"], hint="Ack acquired deliveries."
         )
     deliveries = list(deliveries)
     for delivery in deliveries:
         if not isinstance(delivery, Delivery):
-            raise ConfigError(f"{delivery!r} is no delivery.", options=["deliveries"], hint="Ack what was acquired.")
-        if delivery._settler is not settler:
-            raise StateError(
-                f"{delivery} is settled elsewhere: by another consumer or transaction.", hint="Ack it by itself."
+            raise ConfigError(
+                f"{delivery!r} is not a delivery.", options=["deliveries"], hint="Ack acquired deliveries."
             )
+        if delivery._settler is not settler:
+            raise StateError(f"{delivery} belongs to another consumer or transaction.", hint="Ack it separately.")
     return [delivery._item for delivery in deliveries]

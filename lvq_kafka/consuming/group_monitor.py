@@ -274,7 +274,7 @@ class GroupMonitor:
         self._check_id(described)
         if max(partitions, default=-1) >= described.partitions:
             raise TransportError(
-                f"The broker that was asked about topic {self._topic} has not heard of all its partitions yet.",
+                f"The broker asked about topic {self._topic} does not know all its partitions yet.",
                 code="UNKNOWN_TOPIC_OR_PART",
                 retriable=True,
             )
@@ -284,7 +284,7 @@ class GroupMonitor:
         self._partitions = max(self._partitions, described.partitions)
         if described.id != self._topic_id:
             raise TopicRecreated(
-                f"The topic {self._topic} was created anew while queue {self._name} was consumed.",
+                f"The topic {self._topic} was re-created while queue {self._name} was being consumed.",
                 topic=self._topic,
-                hint=f"Say where to begin in the new one: lvq repair {self._name} --start earliest --apply",
+                hint=f"Choose where to start in the new one: lvq repair {self._name} --start earliest --apply",
             )

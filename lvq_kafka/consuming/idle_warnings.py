@@ -150,46 +150,46 @@ class IdleWarnings:
         if observation is not None and observation.members > len(observation.ends):
             partitions = "one partition" if len(observation.ends) == 1 else f"{len(observation.ends)} partitions"
             return (
-                f"it has no partition, since the group has {observation.members} members and the topic {partitions}, "
-                f"each of which has one consumer at a time. {self._here}"
-                "A member that died counts until its session is over. "
-                "Share one consumer between threads or tasks, or declare a queue on more partitions"
+                f"it has no partition: the group has {observation.members} members and the topic {partitions}, and a "
+                f"partition has one consumer at a time. {self._here}A member that died counts until its session "
+                "times out. Share one consumer between threads or tasks, or declare a queue on more partitions"
             )
         return (
-            f"it has had no partition for {lasted:.0f} s: the group is giving them out (rebalancing). That takes as "
-            "long as its slowest member, and where one has died until its session is over (session.timeout.ms)"
+            f"it has had no partition for {lasted:.0f} s: the group is rebalancing. That takes as long as its "
+            "slowest member or, if one has died, until its session times out (session.timeout.ms)"
         )
 
     @property
     def _here(self) -> str:
         """A sentence that names the other consumers here that could be closed."""
         others = [str(other) for other in self._unclosed.others]
-        return f"In this process there is {listed(others, _NAMED)}: close what nobody uses. " if others else ""
+        return f"In this process there is {listed(others, _NAMED)}: close any that are not in use. " if others else ""
 
     def _unanswered(self, _: float) -> str:
         waiting = self._core.unanswered(self._shared.clock())
         if waiting < _UNANSWERED:
             return ""
         return (
-            f"the group has not answered a commit for {waiting:.0f} s, and no other one leaves before: the group is "
-            "rebalancing, or its coordinator does not answer. See whether a member has died, and the brokers"
+            f"the group has not answered a commit for {waiting:.0f} s, and no other is sent until it does: the group "
+            "is rebalancing, or its coordinator does not answer. Check the brokers, and whether a member has died"
         )
 
     def _uncounted(self, lasted: float) -> str:
         if not self._core.hand_out.is_suspended(self._shared.clock()):
             return ""
         return (
-            f"the group has accepted no commit for {LEASE + lasted:.0f} s, so others may have its messages by now: the "
-            "group is rebalancing, or its coordinator does not answer. See whether a member has died, and the brokers"
+            f"the group has accepted no commit for {LEASE + lasted:.0f} s, so others may have its messages by now: "
+            "the group is rebalancing, or its coordinator does not answer. Check the brokers, and whether a member "
+            "has died"
         )
 
     def _blocked(self, _: float) -> str:
         for partition, place in self._still(_BLOCKED):
             if place.position == place.stable:
                 return (
-                    f"a transaction that is open since offset {place.stable} hides what follows in partition "
-                    f"{partition}, for {self._now - place.since:.0f} s by now. Commit or abort it, or wait for its "
-                    "time-out; kafka-transactions.sh finds it"
+                    f"a transaction open since offset {place.stable} has hidden later records in partition "
+                    f"{partition} for {self._now - place.since:.0f} s. Commit or abort it, or wait for its timeout; "
+                    "kafka-transactions.sh finds it"
                 )
         return ""
 
@@ -197,8 +197,9 @@ class IdleWarnings:
         for partition, place in self._still(_STUCK):
             if place.position < place.stable:
                 return (
-                    f"partition {partition} is not read on: it stands at offset {place.position} of {place.end} for "
-                    f"{self._now - place.since:.0f} s. See whether its leader can be reached from here"
+                    f"reading partition {partition} makes no progress: it has been at offset {place.position} of "
+                    f"{place.end} for {self._now - place.since:.0f} s. Check whether its leader can be reached from "
+                    "here"
                 )
         return ""
 
@@ -215,6 +216,7 @@ class IdleWarnings:
         if not (core.hand_out.is_full and self._delivered == core.ledger.stats.delivered):
             return ""
         return (
-            f"all {core.hand_out.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
-            f"settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with block"
+            f"all {core.hand_out.limits.max_in_work} messages that may be in work (max_in_work) are held, and none "
+            f"has been settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with "
+            "block"
         )

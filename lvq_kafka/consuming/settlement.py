@@ -131,7 +131,7 @@ class Settlement(Bound):
             raise OutcomeUnknown(
                 f"Not durable within {timeout:g} s: the settlement of {self._subject}.",
                 hint="It may become durable later. "
-                + (self._durability.obstacle or "See whether the brokers can be reached."),
+                + (self._durability.obstacle or "Check whether the brokers can be reached."),
             ) from None
 
     def add_done_callback(self, callback: Callable[[Durable], object]) -> None:
@@ -221,8 +221,8 @@ def resolve(ready: Iterable[Durable], error: Callable[[], Exception] | None = No
         taken = time.monotonic() - began
         if taken > _SLOW:
             logger.warning(
-                "a callback of a settlement took %.1f s: meanwhile the consumer neither reads nor commits, and after "
-                "max.poll.interval.ms the group puts it out; give long work to another thread",
+                "a settlement callback took %.1f s: meanwhile the consumer neither reads nor commits, and after "
+                "max.poll.interval.ms the group removes it; do long work on another thread",
                 taken,
             )
     if ended is not None:

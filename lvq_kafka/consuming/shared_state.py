@@ -153,7 +153,10 @@ class SharedState:
                     refused.append(error)
             self._notify()
         if refused:
-            refused[0].add_note(f"The first of {len(refused)} of {len(items)} messages that cannot be; all others are.")
+            refused[0].add_note(
+                f"This is the first of {len(refused)} messages, of {len(items)}, that could not be "
+                "settled; all others were."
+            )
             raise refused[0]
 
     def when_durable(self, item: Item) -> Durable:
@@ -171,7 +174,7 @@ class SharedState:
         if current_thread() is self.thread:
             raise StateError(
                 f"The consumer of {self._definition.name} would wait for itself: this is its own thread.",
-                hint="A callback of a settlement runs there. Let another thread do what has to wait.",
+                hint="Settlement callbacks run on it: do on another thread what has to wait.",
             )
 
     # ---------------------------------------------------------------- state
@@ -238,7 +241,7 @@ class SharedState:
             return error
         return LockLost(
             "The partition went to another consumer before this was committed.",
-            hint="Whoever has it now may handle the message again.",
+            hint="Its current owner may handle the message again.",
         )
 
     # ---------------------------------------------------------------- the I/O thread
@@ -270,7 +273,7 @@ class SharedState:
         said = bounded(str(error))
         with self as core:
             if core.obstacles.report(doing, said):  # logged before the stats show it
-                logger.warning("the consumer of %s goes on after: %s", self._definition.name, said)
+                logger.warning("the consumer of %s has recovered from: %s", self._definition.name, said)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
         """Wait until nothing of these partitions is held; return False on timeout.
@@ -318,8 +321,8 @@ class SharedState:
             self.check_transaction()
             if core.transaction.undecided is not None:
                 raise OutcomeUnknown(
-                    f"Whether the transaction before on {self.topic} has committed is not known yet.",
-                    hint="See whether the brokers can be reached: the group says so when it is decided.",
+                    f"It is not yet known whether the previous transaction on {self.topic} committed.",
+                    hint="Check whether the brokers can be reached: the group reports the outcome once it is decided.",
                 )
             core.open_transaction()
 
@@ -343,6 +346,6 @@ class SharedState:
                     "The commit before the transaction's was not answered in time.",
                     code="_TIMED_OUT",
                     retriable=True,
-                    hint="See whether the brokers can be reached.",
+                    hint="Check whether the brokers can be reached.",
                 )
             return core.prepare_commit(items, self.clock())

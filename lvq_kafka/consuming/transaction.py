@@ -154,7 +154,7 @@ class Transaction(Bound, Generic[V]):
             StateError: the transaction is not open, or the delivery belongs to another consumer.
         """
         self._settler.require_open()
-        instance("delivery", delivery, Delivery, "Enlist what was acquired.")
+        instance("delivery", delivery, Delivery, "Enlist acquired deliveries.")
         self._deliveries.append(delivery.into(self._settler))
         return delivery
 
@@ -218,8 +218,8 @@ class Transaction(Bound, Generic[V]):
             self._abort(error, flight)
             if isinstance(error, TransportError) and error.code in _PUT_OUT:
                 raise LockLost(
-                    f"The transaction is aborted, since partitions are moving to other consumers: {error}",
-                    hint="Its messages come again, here or there.",
+                    f"The transaction is aborted, because partitions are moving to other consumers: {error}",
+                    hint="Its messages come again, here or elsewhere.",
                 ) from error
             raise
         try:
@@ -238,8 +238,9 @@ class Transaction(Bound, Generic[V]):
             self._end(flight, Answer.UNKNOWN, _aborted(error))
             return
         unknown = OutcomeUnknown(
-            f"Whether the transaction on {self._shared.topic} has committed is not known: {error}",
-            hint="The consumer goes on when the group says so, which is at the latest when the next one begins.",
+            f"It is not known whether the transaction on {self._shared.topic} committed: {error}",
+            hint="The consumer continues once the group reports the outcome, at the latest when the next transaction "
+            "begins.",
         )
         self._shared.report("transacting", unknown)
         if flight is None:
@@ -262,7 +263,7 @@ class Transaction(Bound, Generic[V]):
             self._producer.writer.abort_transaction(self._timeout)
         except LVQError as another:
             if getattr(another, "code", "") != "_FENCED":  # the producer that fenced it has aborted it
-                error.add_note(f"Besides, the transaction could not be aborted: {another}")
+                error.add_note(f"The transaction could not be aborted either: {another}")
             return False
         finally:
             self._producer.writer.pop_failures()  # sends withdrawn by the abort are not failures
@@ -281,8 +282,8 @@ class Transaction(Bound, Generic[V]):
 def _aborted(error: BaseException) -> LockLost:
     """Return the error for waiters on messages of a transaction aborted because of ``error``."""
     aborted = LockLost(
-        "The transaction that the message was settled in was aborted.",
-        hint="The message is not removed: it comes again, here or there, unless a newer value has come.",
+        "The transaction in which the message was settled was aborted.",
+        hint="The message stays in the queue and comes again, here or elsewhere, unless a newer value replaces it.",
     )
     aborted.__cause__ = error
     return aborted

@@ -19,8 +19,8 @@ __all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_COROUTINE = "a coroutine, which nobody would await", "In asyncio: async for delivery in consumer."
-_GENERATOR = "a generator, which nobody would run", "Return, do not yield."
+_COROUTINE = "a coroutine, which would never be awaited", "In asyncio: async for delivery in consumer."
+_GENERATOR = "a generator, which would never run", "Return, do not yield."
 _NOT_HANDLERS: Sequence[tuple[Callable[[object], bool], str, str]] = (
     (inspect.iscoroutinefunction, *_COROUTINE),
     (inspect.isasyncgenfunction, *_GENERATOR),

@@ -30,8 +30,8 @@ class Lapse:
 
     def __str__(self) -> str:
         return (
-            f"partition {self.partition} was last known to its end {self.away:.1f} s ago, and the topic keeps deletes "
-            f"for {self.retention:g} s (delete.retention.ms): some since then may be gone"
+            f"partition {self.partition} was last known to its end {self.away:.1f} s ago, but the topic keeps "
+            f"deletes for {self.retention:g} s (delete.retention.ms): some since then may be gone"
         )
 
 

@@ -340,10 +340,12 @@ class CatchUp:
         if self.closed:
             raise Closed(f"The reader of {self._topic} is closed.")
         if not self.begun:
-            raise StateError(f"The reader of {self._topic} was not started.", hint="Open it, by `with` for example.")
+            raise StateError(
+                f"The reader of {self._topic} was not started.", hint="Open it, for example in a `with` block."
+            )
         if self.failure is not None:
             raise ReaderFailed(
-                f"Reading {self._topic} has stopped: {self.failure}", hint="Open a new one when the cause is mended."
+                f"Reading {self._topic} has stopped: {self.failure}", hint="Fix the cause and open a new one."
             ) from self.failure
 
 

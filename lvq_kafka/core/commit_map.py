@@ -292,12 +292,12 @@ class CommitMap:
         if base < 0:
             raise ValueError(f"{base} is not an offset.")
         if not text:
-            raise refused("foreign", "it has no text, so a plain client or one of Kafka's tools has written it")
+            raise refused("foreign", "it has no text, so a plain client or one of Kafka's tools wrote it")
         ours = _OURS.match(text)
         if ours is None and _NEWER.match(text):
-            raise refused("newer", f"its text is of a later format, {text[: text.index('.')][:20]}")
+            raise refused("newer", f"its text has a later format, {text[: text.index('.')][:20]}")
         if ours is None:
-            raise refused("foreign", f"its text is not a commit map, it begins {text[:20]!a}")
+            raise refused("foreign", f"its text is not a commit map: it begins {text[:20]!a}")
         letters = ours[1]
         # A single letter at the end encodes no byte, and we never write one.
         wire = urlsafe_b64decode(letters[: len(letters) - (len(letters) % 4 == 1)] + "==")
@@ -309,15 +309,15 @@ class CommitMap:
             raise refused("corrupt", f"its text is damaged, {error}") from None
 
 
-_BY_THE_OFFSET = "`lvq repair` writes the commits anew, by their offsets; the policy `ignore` goes by these, too:"
+_BY_THE_OFFSET = "`lvq repair` rewrites the commits from their offsets, and the policy `ignore` uses these as well:"
 _REMEDIES = {
-    "foreign": "Something else commits with this consumer group, which should be the queue's own. What was consumed is "
-    f"not known any more. {_BY_THE_OFFSET} all below counts as consumed, and all above comes. `lvq reset` goes on "
-    "elsewhere.",
-    "newer": "A later version of lvq-kafka consumes this queue: upgrade this one. "
-    f"{_BY_THE_OFFSET} messages may come again, and none is lost.",
-    "corrupt": "Look for a program that copies or rewrites this group's offsets. "
-    f"{_BY_THE_OFFSET} messages may come again, and none is lost.",
+    "foreign": "Something else commits with this consumer group, which should be the queue's own. The record of "
+    f"what was consumed is lost. {_BY_THE_OFFSET} everything below counts as consumed, and everything "
+    "above is delivered. `lvq reset` starts elsewhere.",
+    "newer": f"A later version of lvq-kafka consumes this queue: upgrade this one. {_BY_THE_OFFSET} messages may be "
+    "delivered again, but none is lost.",
+    "corrupt": f"Look for a program that copies or rewrites this group's offsets. {_BY_THE_OFFSET} messages may be "
+    "delivered again, but none is lost.",
 }
 
 

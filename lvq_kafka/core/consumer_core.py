@@ -332,7 +332,7 @@ class ConsumerCore(Generic[W]):
             StateError: a transaction is open.
         """
         if self.transaction.is_open:
-            raise StateError("A transaction is open already on this consumer.", hint="One at a time.")
+            raise StateError("This consumer already has an open transaction.", hint="Commit or abort it first.")
 
     def open_transaction(self) -> None:
         """Open a transaction. The last one must be decided."""
@@ -360,8 +360,8 @@ class ConsumerCore(Generic[W]):
         for item in items:
             if item.state not in _LEAVING:
                 raise LockLost(
-                    f"{item} is no longer held: its partition was revoked, or the time to settle it was over.",
-                    hint="The transaction is aborted: whoever has the partition now gets the message.",
+                    f"{item} is no longer held: its partition was revoked, or its lock timed out.",
+                    hint="The transaction is aborted: the partition's current owner gets the message.",
                 )
         self.transaction.advance(TransactionEvent.COMMIT)
         flight = self.commits.prepare({item.partition for item in items}, items)
@@ -369,7 +369,7 @@ class ConsumerCore(Generic[W]):
             if flight is not None:
                 self.commits.landed(flight, Answer.UNKNOWN)
             raise TransportError(
-                "The commit has no room for all that is done out of order.",
+                "The commit has no room for all the messages settled out of order.",
                 code="OFFSET_METADATA_TOO_LARGE",
                 retriable=True,
                 hint=f"Settle the lowest messages. {CROWDED_REMEDY}",

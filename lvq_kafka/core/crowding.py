@@ -10,8 +10,8 @@ from lvq_kafka.core.commits import Unsaid
 __all__ = ["CROWDED_REMEDY", "crowding"]
 
 CROWDED_REMEDY = (
-    "max_deliveries with dead_letters takes messages out that fail always; more partitions, or a larger "
-    "offset.metadata.max.bytes of the brokers, make room."
+    "Remove messages that always fail with max_deliveries and dead_letters, add partitions, or raise the brokers' "
+    "offset.metadata.max.bytes."
 )
 """Advice for a full commit text."""
 
@@ -29,8 +29,8 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
     ]
     if assignment.gated:
         told += [
-            f"the commit text of partition {partition} is full: {gated:,} messages wait, since a transaction could not "
-            f"commit them, until lower ones are settled{_in_the_way(assignment, partition)}"
+            f"the commit text of partition {partition} is full: {gated:,} messages wait, because a transaction could "
+            f"not commit them, until lower ones are settled{_in_the_way(assignment, partition)}"
             for partition, gated in assignment.gated_in.items()
             if partition not in unsaid
         ]
@@ -40,9 +40,9 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
 def _consequences(missing: Unsaid) -> list[str]:
     told = []
     if missing.runs:
-        told.append(f"{missing.runs:,} runs of acked messages are not stored, and come again after a crash")
+        told.append(f"{missing.runs:,} runs of acked messages are not stored and come again after a crash")
     if missing.counts:
-        told.append(f"the delivery counts of {missing.counts:,} messages are not stored, and forgotten after a crash")
+        told.append(f"the delivery counts of {missing.counts:,} messages are not stored and are lost in a crash")
     return told
 
 

@@ -97,7 +97,7 @@ class QueueDefinition:
             value = getattr(self, field)
             if value not in choices:
                 raise ConfigError(
-                    f"{quoted(value)} is no choice for {option} of the queue {self.name}.",
+                    f"{quoted(value)} is not a valid {option} for the queue {self.name}.",
                     options=[option],
                     hint=f"Choose one of {', '.join(choices)}.",
                 )
@@ -119,7 +119,7 @@ class QueueDefinition:
             raise ConfigError(
                 f"{self.name!r} cannot be the name of a queue: the shell would take it for an option.",
                 options=["name"],
-                hint="Let it begin with another character.",
+                hint="Start it with another character.",
             )
         check_own_topic(self.topic)
 
@@ -145,7 +145,7 @@ class QueueDefinition:
             ConfigError: the definition is malformed, of a newer version, or has fields that this library does not know.
         """
         where = f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
-        mend = f"Take it out ({_removal(name)}), and declare the queue again."
+        mend = f"Remove it ({_removal(name)}), and declare the queue again."
         try:
             content = read_json(data.decode("utf-8"))
             if not isinstance(content, dict):
@@ -183,7 +183,7 @@ class QueueDefinition:
             if not _boolean(option, given.pop(option)):
                 named = f" but {key_header[0]} names a key header" if key_header else ""
                 raise ConfigError(
-                    f"{option}=false asks for a queue that is no last value queue{named}.",
+                    f"{option}=false asks for a queue that is not a last value queue{named}.",
                     options=[option, *key_header[:1]] if key_header else [option],
                     hint="Leave the option out, or use a plain topic.",
                 )
@@ -226,7 +226,7 @@ def check_own_topic(topic: str, option: str = "topic") -> None:
         ConfigError: the topic is the registry's or one of Kafka's internal ones.
     """
     if topic == REGISTRY_TOPIC or topic.startswith("__"):
-        whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name of Kafka's own"
+        whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name reserved by Kafka"
         raise ConfigError(f"{option}={quoted(topic)} {whose}.", options=[option], hint="Name another topic.")
 
 
@@ -279,5 +279,5 @@ def _boolean(option: str, value: object) -> bool:
 def _unknown_option(option: str) -> ConfigError:
     known = [*_KEY_HEADER_OPTIONS, *_SWITCH_OPTIONS, *_NON_DESTRUCTIVE_OPTIONS, *_CHOICE_OPTIONS]
     nearest = difflib.get_close_matches(option, known, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else f"Known are {', '.join(known)}."
-    return ConfigError(f"{brief(option)} is not an option of a queue.", options=[option], hint=hint)
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
+    return ConfigError(f"{brief(option)} is not a queue option.", options=[option], hint=hint)

@@ -23,21 +23,21 @@ _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 def reserved_header(name: str, topic: str) -> ConfigError:
     """Return the error for a message with a reserved header."""
     return ConfigError(
-        f"The header {name!r} is reserved, and a message for {topic!r} with it would be an ordinary one.",
+        f"The header {name!r} is reserved, and in a message for {topic!r} it would have no effect.",
         options=[name],
-        hint="In this version no queue gives it a meaning: leave it out, or use another name.",
+        hint="No queue supports it in this version: omit it, or use another name.",
     )
 
 
 def header_fault(name: str) -> str | None:
     """Return why a header cannot have this name; None if it can."""
     if "\0" in name:
-        return "there is a NUL in it, where the Kafka client ends a name"
+        return "it has a NUL, at which the Kafka client ends a name"
     if not name.isascii():
         try:
             name.encode()
         except UnicodeEncodeError:
-            return "UTF-8 cannot write it"
+            return "UTF-8 cannot encode it"
     return None
 
 

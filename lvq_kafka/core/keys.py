@@ -55,7 +55,7 @@ def _escaped(key: str) -> bytes:
         return key.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise UnencodableKey(
-            f"The key {quoted(key)} has a character that UTF-8 cannot write.", hint="Give its bytes instead."
+            f"The key {quoted(key)} has a character that UTF-8 cannot encode.", hint="Give its bytes instead."
         ) from None
 
 

@@ -104,7 +104,7 @@ class Ledger:
             StateError: the partition is already assigned.
         """
         if partition in self._partitions:
-            raise StateError(f"Partition {partition} is assigned already.")
+            raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
         self._partitions[partition] = PartitionLedger(
             partition,

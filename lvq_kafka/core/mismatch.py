@@ -56,8 +56,8 @@ def choose_keys(
 def _mismatch(position: Position, key: bytes | None, key_header: str, said: bytes | None) -> KeyMismatch:
     if said is None:
         return KeyMismatch(
-            f"The record at {position} has the key {quoted(key)}, and what its header {quoted(key_header)} says is not "
-            "known: its headers cannot be read, since a name among them is not UTF-8.",
+            f"The record at {position} has the key {quoted(key)}, but its header {quoted(key_header)} is unknown: "
+            "its headers cannot be read, because one of their names is not UTF-8.",
             position=position,
             hint="Fix the writer, or declare key_mismatch='record'.",
         )

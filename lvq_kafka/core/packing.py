@@ -85,7 +85,7 @@ def read_runs(flags: int, wire: bytes, at: int) -> tuple[Unpack, int]:
         def without_tail() -> Runs:
             runs, tail = windowed()
             if tail or len(runs) > MOST_RUNS:
-                raise ValueError("its runs are more than it claims")
+                raise ValueError("it has more runs than it claims")
             return runs
 
         return without_tail, at
@@ -101,7 +101,7 @@ def read_runs(flags: int, wire: bytes, at: int) -> tuple[Unpack, int]:
         stored = _inflated(wire[at : at + size], count * LONGEST_UVARINT)
         runs, end = read_uvarints(stored, 0, count)
         if end < len(stored):
-            raise ValueError("its deflated runs are not as many as it claims")
+            raise ValueError("its deflated runs differ in number from its claim")
         return runs
 
     return unpack, at + size
@@ -221,7 +221,7 @@ def _gammas(packed: bytes, count: int) -> Runs:
         numbers.append(int(bits[first:end], 2))
         at = end
     if "1" in bits[at:] or len(bits) - at >= 8:
-        raise ValueError("its counts are more than it claims")
+        raise ValueError("it has more counts than it claims")
     return tuple(numbers)
 
 
@@ -308,7 +308,7 @@ def _inflated(deflated: bytes, most: int) -> bytes:
     except zlib.error:
         raise ValueError("its runs cannot be inflated") from None
     if not inflate.eof or inflate.unused_data:
-        raise ValueError("its deflated runs are not as many as it claims")
+        raise ValueError("its deflated runs differ in number from its claim")
     return stored
 
 

@@ -102,8 +102,8 @@ class Item:
         where = f"The message at offset {self.offset} of partition {self.partition}"
         if self.state is State.LOST:
             raise LockLost(
-                f"{where} is no longer held: its partition was revoked, or the time to settle it was over.",
-                hint="Whoever has the partition now gets the message, unless its acknowledgement was committed.",
+                f"{where} is no longer held: its partition was revoked, or its lock timed out.",
+                hint="The partition's current owner gets the message, unless its acknowledgement was committed.",
             )
         raise AlreadySettled(f"{where} cannot be settled: this handle is {self.state}.")
 

@@ -35,21 +35,21 @@ They look at the log's end every few seconds, and a topic takes seconds to read;
 """
 
 _REASONS = {
-    "cleanup.policy": "compaction keeps the newest record of each key for ever",
+    "cleanup.policy": "compaction keeps the newest record of each key forever",
     "message.timestamp.type": "arrival time must not depend on producers' clocks",
     "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
     "segment.bytes": "the active segment is never compacted, so a small busy topic must roll it early",
     "min.cleanable.dirty.ratio": "a tenth of new records is enough to compact: readers start on short logs",
     "min.compaction.lag.ms": "a reader has a minute to read a record before compaction may take it",
     "max.compaction.lag.ms": "every superseded record is removed within a day, however quiet the topic",
-    "delete.retention.ms": "a reader may be away this long; one that was away for longer reads all again",
+    "delete.retention.ms": "a reader may be away this long; one that was away for longer reads everything again",
     "min.insync.replicas": "an acknowledged message survives the loss of a broker",
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
     "order": "compaction removes the first record of a key, and with it the key's place",
-    "partitions": "an existing topic keeps its number of partitions, since with another one keys would move",
-    "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions gives it others",
+    "partitions": "an existing topic keeps its partition count, since changing it would move keys",
+    "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions changes them",
 }
 
 
@@ -83,7 +83,7 @@ class TopicSpec:
                 raise ConfigError(
                     f"The setting {name!r} of a topic is {setting!r}, not text.",
                     options=[str(name)],
-                    hint='Write numbers as text, too: config={"segment.ms": "600000"}.',
+                    hint='Write numbers as text as well: config={"segment.ms": "600000"}.',
                 )
         policy = self.config.get("cleanup.policy")
         if policy is not None and "compact" not in policy:

@@ -29,10 +29,10 @@ class Shortfall:
     def __str__(self) -> str:
         if self.blocked:
             return (
-                f"partition {self.partition} stands at offset {self.position} of {self.target}: "
-                f"a transaction that is open since offset {self.stable} hides what follows"
+                f"partition {self.partition} is at offset {self.position} of {self.target}: a transaction open since "
+                f"offset {self.stable} hides later records"
             )
-        return f"partition {self.partition} stands at offset {self.position} of {self.target}"
+        return f"partition {self.partition} is at offset {self.position} of {self.target}"
 
 
 class Progress:

@@ -67,7 +67,7 @@ class Position(NamedTuple):
         partition, _, offset = rest.partition("/")
         if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == "-1")):
             raise ConfigError(
-                f"{token!r} is not a position.", hint="It is written topic/partition/offset, for example prices/0/41."
+                f"{token!r} is not a position.", hint="Write it topic/partition/offset, for example prices/0/41."
             )
         return cls(topic, int(partition), int(offset))
 

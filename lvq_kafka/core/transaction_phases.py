@@ -139,11 +139,11 @@ class ConsumerTransaction:
         undecided = sorted(p for p in partitions if self._decided_at.get(p, -math.inf) >= since)
         if undecided:
             raise TransportError(
-                f"A transaction of this consumer commits for partition {', '.join(map(str, undecided))}, "
-                "which has come back meanwhile.",
+                f"A transaction of this consumer is still committing for partition {', '.join(map(str, undecided))}, "
+                "which was assigned to it again.",
                 code="UNSTABLE_OFFSET_COMMIT",
                 retriable=True,
-                hint="It begins when that is decided.",
+                hint="Wait until that is decided.",
             )
 
     def pop_undecided(self) -> Undecided | None:

@@ -76,7 +76,7 @@ def delays(**options: object) -> None:
     """
     for option, value in options.items():
         if not 0 <= as_float(value) < math.inf:
-            raise _refused(option, value, "a non-negative number of seconds", "Give zero or more, as a number.")
+            raise _refused(option, value, "a non-negative number of seconds", "Give a number, zero or more.")
 
 
 def durations(hint: str, **options: object) -> None:
@@ -128,7 +128,7 @@ def at_least_one(**options: object) -> None:
     """
     for option, value in options.items():
         if not (isinstance(value, Integral) and as_float(value) >= 1):
-            raise _refused(option, value, "a positive integer", "At least 1, as an int.")
+            raise _refused(option, value, "a positive integer", "Give an int of at least 1.")
 
 
 def text(option: str, value: object) -> str:
@@ -198,7 +198,7 @@ def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
     if keys is None:
         return None
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise ConfigError(f"keys={quoted(keys)} is one key, not several.", options=["keys"], hint="Put it into a list.")
+        raise ConfigError(f"keys={quoted(keys)} is one key, not several.", options=["keys"], hint="Put it in a list.")
     return frozenset(map(encode_key, keys))
 
 

@@ -42,10 +42,10 @@ class Yielding:
             error: why no transaction begins.
         """
         self.reason = (
-            f"it leaves its partitions to others, since no transaction of it has begun for "
-            f"{self.lasted(now, settled):.0f} s{f' ({error})' if error else ''}. It joins again when one begins, or "
-            "when somebody acquires outside of transactions. See whether their coordinator can be reached from here, "
-            "and go on trying"
+            "it leaves its partitions to others: none of its transactions could begin for "
+            f"{self.lasted(now, settled):.0f} s{f' ({error})' if error else ''}. It rejoins when one begins, or when "
+            "a message is acquired outside of transactions. Check whether the transaction coordinator can be "
+            "reached from here, and keep trying"
         )
         return self.reason
 

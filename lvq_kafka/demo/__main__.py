@@ -47,9 +47,9 @@ def main() -> int:
             console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
             console.file.flush()
             _tour(stage, broker, session)
-        with stage.scene("Gone without a trace"):
+        with stage.scene("Cleaned up"):
             if broker.kind == "given":
-                stage.say("the cluster is yours and stays; the tour has deleted its queues and topics")
+                stage.say("the cluster is yours and stays up; the tour has deleted its queues and topics")
             else:
                 stage.check(not _answers(broker), "the broker and its data are gone")
     except LVQError as error:
@@ -61,7 +61,7 @@ def main() -> int:
         given = broker is not None and broker.kind == "given"
         console.print(f"stopped; {'its queues and topics' if given else 'broker and data'} are gone")
         return INTERRUPTED
-    console.print(f"\n[dim]{time.monotonic() - begun:.0f} s in all[/dim]")
+    console.print(f"\n[dim]{time.monotonic() - begun:.0f} s in total[/dim]")
     return stage.finish()
 
 
@@ -138,7 +138,7 @@ def _tick(
             late.saw_end_of_dump and late.dump.keys() >= held.keys(),
             f"the late browser got a dump of {len(late.dump)} values, and the end of the dump",
         )
-        stage.check(known, f"then {late.updates} updates, conflated, and with the last one it is up to date")
+        stage.check(known, f"then {late.updates} conflated updates, and with the last one it is up to date")
     return view, late
 
 
@@ -181,7 +181,7 @@ def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session
         mine = {(entry.key, entry.value, entry.position.offset) for entry in cut.entries()}
         theirs = {(bytes(row.key).decode(), bytes(row.value).decode(), row.offset) for row in rows}
         same = mine == theirs and len(rows) == len(cut)
-        stage.check(same, f"row for row the view at the same offsets, {cut.offsets}")
+        stage.check(same, f"row for row the same as the view at offsets {cut.offsets}")
         spark.stop()
 
 

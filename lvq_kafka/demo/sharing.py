@@ -24,7 +24,7 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
         for month, close in closes.items():
             producer.put(month, "preliminary")
             producer.put(month, close)
-    stage.say(f"{2 * len(closes)} messages for {len(closes)} keys in 4 partitions; two worker processes begin")
+    stage.say(f"{2 * len(closes)} messages for {len(closes)} keys in 4 partitions; two worker processes start")
     with tempfile.TemporaryDirectory(prefix="lvq-demo-") as folder:
         ledgers = [Path(folder, "first"), Path(folder, "second")]
         workers = [_start(bootstrap_servers, queue.name, ledger) for ledger in ledgers]
@@ -34,7 +34,7 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
             workers[0].kill()  # SIGKILL: no final commit, no goodbye
             workers[0].wait()
             stage.say(f"killed the first worker after {len(_lines(ledgers[0]))} messages")
-            with stage.console.status("its partitions go to the second when its session has ended: six seconds"):
+            with stage.console.status("its partitions go to the second when its session times out: six seconds"):
                 everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:
@@ -43,9 +43,11 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
         done = _all(ledgers)
     times = Counter(key for key, _ in done)
     again = sum(times.values()) - len(times)
-    stage.check(everything, f"every one of the {len(closes)} keys was worked off: nothing lost")
-    stage.check(all(value == closes[key] for key, value in done), "only newest values came, no preliminary one")
-    stage.say(f"{again} messages came twice: work the killed worker had done and not yet committed")
+    stage.check(everything, f"all {len(closes)} keys were processed: nothing lost")
+    stage.check(
+        all(value == closes[key] for key, value in done), "only the newest values came, none that was superseded"
+    )
+    stage.say(f"{again} messages came twice: the killed worker had processed but not yet committed them")
 
 
 def _start(bootstrap_servers: str, queue: str, ledger: Path) -> subprocess.Popen[bytes]:

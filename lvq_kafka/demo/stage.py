@@ -53,7 +53,7 @@ class Stage:
         """Print the result; return the exit status."""
         self.console.print()
         if self.failed:
-            self.console.print(f"[red bold]{len(self.failed)} of {self._checks} checks do not hold.[/red bold]")
+            self.console.print(f"[red bold]{len(self.failed)} of {self._checks} checks failed.[/red bold]")
             return 1
-        self.console.print(f"[green bold]All {self._checks} checks hold.[/green bold]")
+        self.console.print(f"[green bold]All {self._checks} checks passed.[/green bold]")
         return 0

@@ -20,10 +20,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit with a message if the jars are not available."""
     parser = argparse.ArgumentParser(
         prog="python -m lvq_kafka.embedded",
-        description="Fetch the broker's jars into the cache and say where they are.",
+        description="Fetch the broker's jars into the cache and print their paths.",
     )
     parser.add_argument("--copy-to", type=Path, metavar="DIR", help="copy them into DIR, for a container image")
-    parser.add_argument("--relock", action="store_true", help="resolve the dependencies anew and rewrite the lock")
+    parser.add_argument("--relock", action="store_true", help="resolve the dependencies again and rewrite the lock")
     options = parser.parse_args(arguments)
     try:
         if options.relock:

@@ -59,11 +59,11 @@ class EmbeddedBroker:
     ) -> None:
         for name in listeners or ():
             if name.upper() in (PLAIN, CONTROLLER):
-                raise ConfigError(
-                    f"No listener can be named {name}: the broker has one already.", options=["listeners"]
-                )
+                raise ConfigError(f"The broker already has a listener named {name}.", options=["listeners"])
         if not 0 <= (port or 0) <= 65535:
-            raise ConfigError(f"port={port} is no port.", options=["port"], hint="0 to 65535; 0 is any that is free.")
+            raise ConfigError(
+                f"port={port} is not a port.", options=["port"], hint="Give 0 to 65535; 0 picks a free one."
+            )
         self._options = BrokerOptions(
             data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
             port=port or None,

@@ -146,7 +146,7 @@ def stop_daemon(*, timeout: float = 30.0) -> BrokerStatus | None:
 def _detach(broker: EmbeddedBroker, *, temporary: bool) -> BrokerStatus:
     supervisor, jvm = ProcessIdentity.of(broker.supervisor_pid), ProcessIdentity.of(broker.pid)
     if supervisor is None or jvm is None:
-        raise broker.failure or EmbeddedBrokerError("The embedded broker ended right after its start.")
+        raise broker.failure or EmbeddedBrokerError("The embedded broker ended right after it started.")
     status = BrokerStatus(
         pid=jvm.pid,
         port=broker.port,
@@ -166,7 +166,7 @@ def _require_same(running: BrokerStatus, port: int | None, data_dir: Path | None
     same_data = running.temporary if data_dir is None else running.data_dir == data_dir
     if not (same_port and same_data):
         raise EmbeddedBrokerError(
-            f"A broker already runs on port {running.port} with its data in {running.data_dir}.",
+            f"A broker is already running on port {running.port} with its data in {running.data_dir}.",
             hint="Use that one, or stop it first (lvq broker stop).",
         )
 

@@ -28,10 +28,10 @@ def check_space(directory: Path) -> None:
     free = shutil.disk_usage(directory).free
     if free < MINIMUM_FREE:
         raise DiskFull(
-            f"There are {free / 1e6:.0f} MB free in {directory}; "
-            f"the embedded broker needs at least {MINIMUM_FREE / 1e6:.0f} MB there.",
+            f"{directory} has {free / 1e6:.0f} MB free; the embedded broker needs at least {MINIMUM_FREE / 1e6:.0f} "
+            "MB.",
             path=directory,
-            hint="Make room, or name another directory (data_dir, or TMPDIR for temporary ones).",
+            hint="Free some space, or choose another directory (data_dir, or TMPDIR for temporary ones).",
         )
 
 
@@ -43,9 +43,9 @@ def explain(summary: str, *, log_path: Path, log: str, directory: Path) -> Embed
     # A log on the full disk cannot report that itself.
     if _NO_SPACE in log or shutil.disk_usage(directory).free < _FULL:
         return DiskFull(
-            f"{summary} No room is left in its directory {directory}. Its log is in {log_path}.",
+            f"{summary} No space is left in its directory {directory}. Its log is in {log_path}.",
             path=directory,
-            hint="Make room, or name another directory (data_dir, or TMPDIR for temporary ones).",
+            hint="Free some space, or choose another directory (data_dir, or TMPDIR for temporary ones).",
         )
     return BrokerStartFailed(f"{summary}{_quote(log)} Its log is in {log_path}.", log=log[-_TAIL:])
 
@@ -59,7 +59,7 @@ def _quote(log: str) -> str:
     complaints = [line for line in lines if line.startswith(_COMPLAINTS)]
     if complaints:
         return f' Java said: "{complaints[0]}".'
-    return f' The last it wrote was: "{lines[-1]}".' if lines else ""
+    return f' Its last output was: "{lines[-1]}".' if lines else ""
 
 
 def address_in_use(log: str) -> bool:

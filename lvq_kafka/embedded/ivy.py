@@ -77,17 +77,17 @@ def retrieve(
             return
         if any("No space left on device" in line for line in output):
             raise DiskFull(
-                f"No room is left in {work.parent} for {what}.",
+                f"No space is left in {work.parent} for {what}.",
                 path=work.parent,
-                hint="Make room, or name another directory in LVQ_CACHE_DIR.",
+                hint="Free some space, or choose another directory in LVQ_CACHE_DIR.",
             )
     tail = "\n".join(output[-15:])
     if any("PKIX path building failed" in line for line in output):
         hint = "Java does not trust the server's certificate: name your machine's authorities (PEM) in SSL_CERT_FILE."
     else:
-        hint = "Check the network; where only a mirror can be reached, name an Ivy settings file in LVQ_IVY_SETTINGS."
+        hint = "Check the network; if only a mirror can be reached, name an Ivy settings file in LVQ_IVY_SETTINGS."
     raise EmbeddedBrokerError(
-        f"Downloading {what} failed in {ATTEMPTS} attempts. The end of what Ivy said:\n{tail}\n",
+        f"Downloading {what} failed in {ATTEMPTS} attempts. The end of Ivy's output:\n{tail}\n",
         hint=hint,
     )
 
@@ -116,7 +116,7 @@ def _ivy_jar() -> Path:
         for jar in sorted(Path(root, "jars").glob("ivy-*.jar")):
             return jar
     raise EmbeddedBrokerError(
-        "Jars are fetched with Ivy, which comes with PySpark, and PySpark is not installed.",
+        "Fetching jars needs Ivy, which comes with PySpark, and PySpark is not installed.",
         hint="Run: pip install 'lvq-kafka[embedded]'",
     )
 
@@ -125,7 +125,7 @@ def _settings_options(work: Path, *, pinned: bool) -> list[str]:
     own = os.environ.get("LVQ_IVY_SETTINGS")
     if own:
         if not Path(own).is_file():
-            raise EmbeddedBrokerError(f"LVQ_IVY_SETTINGS names {own}, and there is no such file.")
+            raise EmbeddedBrokerError(f"LVQ_IVY_SETTINGS names {own}, which does not exist.")
         return ["-settings", own]
     if not pinned:
         return []

@@ -108,7 +108,8 @@ class JarSet:
                     f"The download of {error.path.name} is corrupt (missing, or not what the lock says). "
                     "Nothing was kept.",
                     path=home / error.path.name,
-                    hint="Run the command again; if it stays, the repository, mirror or proxy in use alters files.",
+                    hint="Run the command again; if the error persists, the repository, mirror or proxy in use "
+                    "alters files.",
                 ) from error
             if home.exists():
                 home.rename(work / "damaged")
@@ -168,7 +169,7 @@ def _verify(lock: Iterable[Jar], directory: Path) -> None:
     for name, sha256 in expected.items():
         path = directory / name
         if _sha256(path) != sha256:
-            raise CorruptDownload(f"{path} is not the file that the lock names (its SHA-256 differs).", path=path)
+            raise CorruptDownload(f"{path} does not match the lock (its SHA-256 differs).", path=path)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class Node:
         if options.port is not None and not is_free(options.port):
             raise BrokerStartFailed(
                 f"Port {options.port} of {HOST} is taken by another process.",
-                hint="Choose another one with the option port: lvq broker start --port 9093; 0 is any that is free.",
+                hint="Choose another with the option port: lvq broker start --port 9093; 0 picks a free one.",
             )
         home = _make_home(options.data_dir)
         try:
@@ -183,6 +183,6 @@ def _make_home(data_dir: Path | None) -> Path:
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EmbeddedBrokerError(
-            f"The directory {data_dir} cannot be created: {error.strerror}.", hint="Name another one with data_dir."
+            f"The directory {data_dir} cannot be created: {error.strerror}.", hint="Choose another with data_dir."
         ) from error
     return data_dir

@@ -151,10 +151,10 @@ def _recreated(group: str, topic: str, name: str, partitions: Sequence[int]) -> 
     if not partitions:
         return []
     error = TopicRecreated(
-        f"What the consumer group {group!r} of queue {name!r} has committed is of an earlier topic {topic!r}, which "
-        "was deleted and created again.",
+        f"The commits of the consumer group {group!r} of queue {name!r} belong to an earlier topic {topic!r}, which "
+        "was deleted and re-created.",
         topic=topic,
-        hint=f"What it says of this one is not known. {_say_where(name)}",
+        hint=f"They say nothing about this one. {_say_where(name)}",
     )
     return [Damage("topic-recreated", tuple(partitions), error)]
 
@@ -166,19 +166,19 @@ def _missing(
         return []
     if not commits:
         gone = GroupNotFound(
-            f"The consumer group {group!r} of queue {name!r} holds no position in topic {topic!r}: the queue was never "
-            "declared, or its group has expired or was deleted, or its topic was deleted and created again.",
+            f"The consumer group {group!r} of queue {name!r} holds no position in topic {topic!r}: the queue was "
+            "never declared, or its group has expired or was deleted, or its topic was deleted and re-created.",
             queue=name,
             group=group,
-            hint=f"Declare it. If it was declared, what it had consumed is not known any more. {_say_where(name)}",
+            hint=f"Declare it. If it was declared, the record of what it had consumed is lost. {_say_where(name)}",
         )
         return [Damage("group-gone", tuple(partitions), gone)]
     error = OffsetsExpired(
         f"The consumer group {group!r} of queue {name!r} holds no position for {_listed(partitions)} of topic "
-        f"{topic!r}, and for others it does: positions expire one by one.",
+        f"{topic!r}, though it does for others: positions expire one by one.",
         queue=name,
         partitions=partitions,
-        hint=f"What was consumed there is not known any more. {_say_where(name)}",
+        hint=f"The record of what was consumed there is lost. {_say_where(name)}",
     )
     return [Damage("commits-expired", tuple(partitions), error)]
 
@@ -187,10 +187,10 @@ def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> l
     if not partitions:
         return []
     error = PartitionsAdded(
-        f"The topic {topic!r} was given {_listed(partitions)} after the queue {name!r} was declared on {declared}.",
+        f"The topic {topic!r} gained {_listed(partitions)} after the queue {name!r} was declared on {declared}.",
         queue=name,
         partitions=partitions,
-        hint=f"Take them in from their beginning: queue.repair(), or: lvq repair {name} --apply",
+        hint=f"Include them from their beginning: queue.repair(), or: lvq repair {name} --apply",
     )
     return [Damage("partitions-added", tuple(partitions), error)]
 
@@ -198,20 +198,18 @@ def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> l
 def _lost(group: str, topic: str, name: str, lost: Sequence[tuple[int, int, int]]) -> list[Damage]:
     if not lost:
         return []
-    which = "; ".join(
-        f"partition {p} up to {done}, of which it has only what lies below {end}" for p, done, end in lost
-    )
+    which = "; ".join(f"partition {p} up to {done}, but the log ends at {end}" for p, done, end in lost)
     error = DataLoss(
-        f"The log of topic {topic!r} has lost records: the consumer group {group!r} of queue {name!r} has done "
+        f"The log of topic {topic!r} has lost records: the consumer group {group!r} of queue {name!r} has consumed "
         f"{which}. A replica that lagged became leader, or a backup was restored.",
-        hint="What was or will be written from there on would be taken for done. Let it go on there: queue.repair(), "
-        f"or: lvq repair {name} --apply",
+        hint="Messages written from there on would count as consumed. Continue there: queue.repair(), or: lvq "
+        f"repair {name} --apply",
     )
     return [Damage("offsets-lost", tuple(partition for partition, _, _ in lost), error)]
 
 
 def _say_where(name: str) -> str:
-    return f'Say where to start: queue.repair(start="earliest"), or: lvq repair {name} --start earliest --apply'
+    return f'Choose where to start: queue.repair(start="earliest"), or: lvq repair {name} --start earliest --apply'
 
 
 def _listed(partitions: Sequence[int]) -> str:

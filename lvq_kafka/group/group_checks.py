@@ -69,7 +69,9 @@ def declare_group(
         try:
             check_group(group, topic, starts, commits, queue=queue, described=described, ends=ends)
         except LVQError as error:
-            error.add_note(f"The queue is new, and its group is not: delete the group {group!r}, or name it otherwise.")
+            error.add_note(
+                f"The queue is new, but its group is not: delete the group {group!r}, or choose another name."
+            )
             raise
         return False
     tag = topic_tag(described.id)
@@ -144,7 +146,7 @@ def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, 
     damages = [one for one in found.damages if on_foreign_commits == "refuse" or one.kind != "commit-refused"]
     if damages:
         for other in damages[1:]:
-            damages[0].error.add_note(f"Besides: {other}")
+            damages[0].error.add_note(f"Also: {other}")
         raise damages[0].error
     return dict(found.maps)
 
@@ -152,7 +154,7 @@ def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, 
 def at_work(queue: str) -> QueueError:
     """Return the error for an operation that is impossible while the queue is consumed."""
     return QueueError(
-        f"Consumers of the queue {queue} are still at work.",
+        f"The queue {queue} still has active consumers.",
         queue=queue,
         hint="Close them first. One that was killed counts until its session ends, some six seconds later.",
     )

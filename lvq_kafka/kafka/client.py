@@ -72,7 +72,7 @@ class ClientConfig:
             raise ConfigError(
                 f"Bootstrap servers are given twice: {servers} and, as a property, {also}.",
                 options=["bootstrap_servers", "bootstrap.servers"],
-                hint="Leave one of them out.",
+                hint="Omit one of them.",
             )
         for name, value in given.items():
             _check(text("properties", name))
@@ -89,7 +89,7 @@ class ClientConfig:
             ConfigError: the file cannot be read, or a line is not a property; the error names the line.
         """
         if not isinstance(path, str | os.PathLike):
-            raise ConfigError(f"path={path!r} is no path.", options=["path"], hint="Name a properties file.")
+            raise ConfigError(f"path={path!r} is not a path.", options=["path"], hint="Name a properties file.")
         missing = f"{os.fspath(path)} does not set bootstrap.servers."
         return cls._of(_read(Path(path), "path"), missing, hint="For example bootstrap.servers=localhost:9092.")
 
@@ -171,7 +171,7 @@ def _check_writable(name: str, value: object) -> None:
     try:
         str(value).encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{name} has a character that UTF-8 cannot write.", options=[name]) from None
+        raise ConfigError(f"{name} has a character that UTF-8 cannot encode.", options=[name]) from None
 
 
 def _check_port(server: str) -> None:
@@ -222,7 +222,7 @@ def _read(path: Path, option: str) -> dict[str, str]:
                 f"{path}, line {number} is not of the form name=value.", hint="A comment starts with # or !."
             )
         if name in properties:
-            raise ConfigError(f"{path}, line {number} sets {name} a second time.", options=[name])
+            raise ConfigError(f"{path}, line {number} sets {name} twice.", options=[name])
         try:
             properties[name] = _ESCAPE.sub(_unescaped, value.lstrip())
         except KeyError:

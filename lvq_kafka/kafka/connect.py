@@ -104,7 +104,7 @@ class Health:
     def report_token(self, failure: str) -> None:
         """Record why ``oauth_cb`` has not brought the next token."""
         self._token = failure
-        logger.warning("%s; the client asks it again in ten seconds", self._token)
+        logger.warning("%s; the client retries in ten seconds", self._token)
 
     def recovered(self) -> None:
         """Forget earlier connection errors: a broker has answered."""
@@ -234,7 +234,9 @@ def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
         near = difflib.get_close_matches(culprits[0], COMMON | CONSUMER_ONLY | PRODUCER_ONLY, 1)
     reason = without_secrets(reason, properties)
     return ConfigError(
-        f"The Kafka client refuses its properties: {reason.rstrip('.')}.",
+        f"The Kafka client rejects its properties: {reason.rstrip('.')}.",
         options=culprits,
-        hint=f"Did you mean {near[0]}?" if near else "librdkafka's CONFIGURATION.md says what each of them takes.",
+        hint=f"Did you mean {near[0]}?"
+        if near
+        else "See librdkafka's CONFIGURATION.md for the values that each takes.",
     )

@@ -50,7 +50,7 @@ def check_credentials(properties: Mapping[str, Any]) -> None:
         )
     if mechanism_of(properties) == "OAUTHBEARER" and not any(properties.get(name) for name in _TOKENS):
         raise ConfigError(
-            "The mechanism OAUTHBEARER is given nothing that brings a token.",
+            "The mechanism OAUTHBEARER has no source of tokens.",
             options=["oauth_cb", "sasl.oauthbearer.method"],
             hint="Give the callback oauth_cb, or sasl.oauthbearer.method=oidc and its properties.",
         )
@@ -76,7 +76,7 @@ def refused_credentials(reason: str, properties: Mapping[str, Any]) -> ConfigErr
         return ConfigError(
             f"{name} holds no certificate in PEM format.",
             options=[name],
-            hint="A PEM text begins with -----BEGIN CERTIFICATE-----; openssl x509 turns other formats into it.",
+            hint="A PEM text begins with -----BEGIN CERTIFICATE-----; openssl x509 converts other formats.",
         )
     return None
 
@@ -88,13 +88,13 @@ def _refused_key(reason: str, properties: Mapping[str, Any]) -> ConfigError:
         return ConfigError(
             f"{name} is not the private key of the certificate in {certificate}.",
             options=[name, *filter(None, [certificate])],
-            hint="Give the two that belong together.",
+            hint="Give a matching pair.",
         )
     if "ENCRYPTED" not in _text(name, properties):
         return ConfigError(
             f"{name} holds no private key in PEM format.",
             options=[name],
-            hint="A PEM text begins with -----BEGIN PRIVATE KEY-----; openssl pkey turns other formats into it.",
+            hint="A PEM text begins with -----BEGIN PRIVATE KEY-----; openssl pkey converts other formats.",
         )
     if not properties.get("ssl.key.password"):
         return ConfigError(
@@ -119,7 +119,7 @@ def _refused_keystore(reason: str) -> ConfigError:
     return ConfigError(
         "ssl.keystore.location holds no keystore in PKCS#12 format.",
         options=["ssl.keystore.location"],
-        hint="keytool -importkeystore -deststoretype pkcs12 turns a JKS file into one.",
+        hint="Convert a JKS file with keytool -importkeystore -deststoretype pkcs12.",
     )
 
 

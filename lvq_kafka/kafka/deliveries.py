@@ -133,7 +133,7 @@ class Deliveries:
             StateError: called from a callback.
         """
         if threading.current_thread() is self._thread:
-            raise StateError("A callback cannot flush or close.", hint="Do it on the thread that sends.")
+            raise StateError("A callback cannot flush or close.", hint="Call it on the thread that sends.")
         with self._quiet:
             self._flushing += 1
             self.wake()

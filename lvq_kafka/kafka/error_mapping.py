@@ -158,7 +158,7 @@ def translate(
             hint="Check the topic's name and the cluster, or declare a queue.",
         )
     if code == KafkaError.BROKER_NOT_AVAILABLE:
-        hint = "Try again when the controllers count a broker as alive; the logs of both tell why they do not."
+        hint = "Try again when the controllers count a broker as alive; the logs of both say why they do not."
         return BrokerUnavailable(what, code=name, retriable=True, hint=hint)
     if code in UNREACHABLE:
         where = f" No answer from {servers}." if servers else ""
@@ -167,7 +167,8 @@ def translate(
             f"Cannot {doing}.{where}{said}",
             code=name,
             retriable=True,
-            hint="Check that the broker runs, that host and port are right, and that security.protocol fits its port.",
+            hint="Check that the broker is running, that host and port are right, and that security.protocol matches "
+            "the port.",
         )
     if code in _TOO_LARGE:
         hint = "Send less, or raise the topic's max.message.bytes and the client's message.max.bytes."
@@ -203,5 +204,5 @@ def _sentence(text: str) -> str:
     text = _ADVICE.sub(r"\1", _OPENSSL.sub("", text))
     text = _HANDSHAKE.sub("The other side broke off the TLS handshake: is it a PLAINTEXT listener?", text)
     # The client takes the reply of another kind of server, such as a web server, for the size of a Kafka response.
-    text = _NO_KAFKA.sub("What answers there does not speak Kafka's protocol", text).strip()
+    text = _NO_KAFKA.sub("The server there does not speak Kafka's protocol", text).strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -62,12 +62,12 @@ def _context(properties: Mapping[str, Any]) -> ssl.SSLContext:
 
 def _hint(code: int, host: str) -> str:
     if code == _EXPIRED:
-        return "Have the certificate in the broker's ssl.keystore.location renewed."
+        return "Renew the certificate in the broker's ssl.keystore.location."
     if code == _NOT_YET:
         return "Check the clock here, and the certificate in the broker's ssl.keystore.location."
     if code in _NAMES:
         return (
-            f"Name the broker in bootstrap.servers, and in its own advertised.listeners, as the certificate does, or "
-            f"have {host} put into the certificate."
+            "Name the broker in bootstrap.servers, and in its own advertised.listeners, as the certificate does, or "
+            f"add {host} to the certificate."
         )
-    return "Let ssl.ca.location name a PEM file with the authority that issued it."
+    return "Set ssl.ca.location to a PEM file with the authority that issued it."

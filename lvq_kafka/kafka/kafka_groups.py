@@ -82,7 +82,7 @@ class KafkaGroups(Groups):
         deadline = time.monotonic() + timeout
         partitions = self._metadata.describe(topic, deadline).partitions
         if unknown := sorted(partition for partition in commits if partition >= partitions):
-            raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, and no {unknown}.", topic=topic)
+            raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, but no {unknown}.", topic=topic)
         with self._new_connections(deadline) as requests:
             self._metadata.ask_leaders(
                 topic, lambda _: _store(requests, group, topic, commits, deadline), deadline, partitions

@@ -114,7 +114,7 @@ class KafkaTopics(Topics):
         allowed = {one.name.replace("_", "") for one in found.authorized_operations or ()}
         # A cluster that does not report authorized operations forbids nothing.
         if allowed and operation.upper() not in allowed:
-            raise lacking(needs[0], f"use topic {topic!r} so")
+            raise lacking(needs[0], f"use topic {topic!r} this way")
 
     @override
     def alter_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:

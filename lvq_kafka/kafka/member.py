@@ -190,7 +190,7 @@ class KafkaMember(GroupMember):
                 f"This member of group {self._client.group!r} does not hold partition {', '.join(map(str, foreign))} "
                 f"of topic {self._client.topic!r} and cannot commit for it."
                 if foreign
-                else f"The group {self._client.group!r} has put this member out.",
+                else f"The group {self._client.group!r} has removed this member.",
                 code="ILLEGAL_GENERATION" if foreign else "UNKNOWN_MEMBER_ID",
                 retriable=not foreign,
                 hint="Poll to learn what is assigned now.",

@@ -63,8 +63,8 @@ class HeaderReader:
         if not self._silent:
             self._silent = True
             logger.warning(
-                "the headers of the record at %s/%s/%s cannot be read, since a name among them is not UTF-8; it is "
-                "taken with the header %s in their place, and so are others that follow",
+                "the headers of the record at %s/%s/%s cannot be read, because one of their names is not UTF-8; the "
+                "header %s stands in for them, here and in later records",
                 *(message.topic(), message.partition(), message.offset(), UNREADABLE_HEADER),
             )
 

@@ -160,7 +160,7 @@ class OffsetFetcher(LeftBehind):
             kept = self._of(group)
             if not kept.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 raise BrokerUnavailable(
-                    f"Cannot {doing}: others still wait for an answer to that.",
+                    f"Cannot {doing}: earlier requests are still waiting for an answer.",
                     code="_TIMED_OUT",
                     retriable=True,
                     hint="Check that the group's coordinator can be reached.",
@@ -295,20 +295,20 @@ def _pending(group: str, topic: str, partition: int, replicas: list[int], in_syn
     """
     if len(in_sync) < len(replicas):
         return OffsetsPending(
-            f"What group {group!r} has committed in topic {topic!r} is not decided yet: of the replicas {replicas} of "
+            f"The commits of group {group!r} in topic {topic!r} are not decided yet: of the replicas {replicas} of "
             f"partition {partition} of {COMMITS}, which holds the group, only {in_sync} are in sync.",
             code="NOT_ENOUGH_REPLICAS",
             retriable=True,
-            hint="The broker waits for replicas, or for the end of an open transaction. Look after the brokers that "
-            "are missing; kafka-transactions.sh lists what is open.",
+            hint="The broker waits for replicas, or for the end of an open transaction. Bring back the missing "
+            "brokers; kafka-transactions.sh lists open transactions.",
         )
     return OffsetsPending(
-        f"An open transaction holds the offsets of group {group!r} in topic {topic!r}: what is consumed is known when "
-        "it ends.",
+        f"An open transaction holds the offsets of group {group!r} in topic {topic!r}: what was consumed is known "
+        "when it ends.",
         code="UNSTABLE_OFFSET_COMMIT",
         retriable=True,
-        hint="Its consumer may have died: a producer with its transactional id ends it at once, and the broker when "
-        "its transaction.timeout.ms is over, a minute by default. kafka-transactions.sh lists what is open.",
+        hint="Its consumer may have died: open a producer with its transactional id to end it at once, or wait for "
+        "its transaction.timeout.ms, a minute by default. kafka-transactions.sh lists open transactions.",
     )
 
 

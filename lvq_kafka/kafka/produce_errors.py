@@ -57,14 +57,14 @@ class ProduceErrors:
                 f"Cannot {doing}: a newer writer with the transactional id {self._transactional_id!r} "
                 "has fenced this one off.",
                 code="_FENCED",
-                hint="Let one process use a transactional id at a time; close this producer.",
+                hint="Use a transactional id in one process at a time; close this producer.",
             )
         explained = self._health.explain(error, doing, topic=topic, needs=[*needs, *self._writing(topic)])
         if error.fatal() and isinstance(explained, TransportError) and not explained.hint:
             return TransportError(
                 str(explained),
                 code=explained.code,
-                hint="This producer can do no more: close it, and open a new one."
+                hint="Close this producer and open a new one."
                 if self._transactional_id is None
                 else "The next transaction begins with a new client.",
             )
@@ -97,8 +97,8 @@ class ProduceErrors:
                 f"key and value, more than max.message.bytes of the topic {topic!r}.",
                 key=_key(message),
                 code=error.name(),
-                hint="Raise that setting or store the value elsewhere; where messages of this size do pass alone, they "
-                "were refused as a batch: set the client's batch.size below max.message.bytes.",
+                hint="Raise that setting or store the value elsewhere; if messages of this size pass alone, the "
+                "batch was refused: set the client's batch.size below max.message.bytes.",
             )
         code, retriable = _facts(cause, error)
         failure = DeliveryFailed(

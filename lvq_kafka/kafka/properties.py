@@ -222,7 +222,7 @@ OWNED = {
     "group.protocol.type": "it is always 'consumer'",
     "allow.auto.create.topics": "topics are created by declare only",
     "share.acknowledgement.mode": "share groups are not used",
-    "max.poll.records": "librdkafka heeds it in share groups only, and these are not used",
+    "max.poll.records": "librdkafka uses it in share groups only, and these are not used",
     "error_cb": _CALLBACK,
     "log_cb": _CALLBACK,
     "logger": "the client's log goes to the logger 'lvq_kafka.client'",

@@ -74,12 +74,12 @@ def _alert(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-_SERVER = "the certificate's host names, and that security.protocol fits the port."
+_SERVER = "the certificate's host names, and that security.protocol matches the port."
 _GIVE = "Give it one in ssl.certificate.location and ssl.key.location (PEM), or in ssl.keystore.location (PKCS#12)."
 _PASSWORD = "Check sasl.username, sasl.password and sasl.mechanism."  # noqa: S105
 _SASL = {
-    "OAUTHBEARER": "Check what brings the token, oauth_cb or sasl.oauthbearer.token.endpoint.url with its client id "
-    "and secret, and that the broker takes tokens from there.",
+    "OAUTHBEARER": "Check the source of the token, oauth_cb or sasl.oauthbearer.token.endpoint.url with its client "
+    "id and secret, and that the broker accepts tokens from there.",
     "GSSAPI": "Check sasl.kerberos.principal, sasl.kerberos.keytab and sasl.kerberos.service.name.",
 }
 
@@ -90,17 +90,17 @@ def _by_alert(alert: int, certificate: str | None) -> tuple[str, str]:
     ``certificate`` is the property that holds the client's certificate.
     """
     if certificate is None and alert in (_HANDSHAKE_FAILURE, _BAD, _REQUIRED):
-        return "The broker wants a certificate of the client, which has none.", _GIVE
+        return "The broker requires a client certificate, and the client has none.", _GIVE
     if alert in (_VERSION, _INSUFFICIENT, _HANDSHAKE_FAILURE):
         return (
-            "The broker and the client have no version of TLS, or no cipher, in common.",
+            "The broker and the client have no TLS version or no cipher in common.",
             "Compare ssl.cipher.suites with the broker's ssl.enabled.protocols and ssl.cipher.suites.",
         )
     if alert == _NAME or certificate is None:
         return "", f"Check bootstrap.servers, {_SERVER}"
     if alert in (_EXPIRED, _REVOKED):
         state = "expired" if alert == _EXPIRED else "been revoked"
-        return f"The client's certificate has {state}.", f"Have a new one issued for {certificate}."
+        return f"The client's certificate has {state}.", f"Get a new certificate for {certificate}."
     return (
         "The broker does not accept the client's certificate.",
         f"Check that the one in {certificate} has not expired, and that the broker's ssl.truststore.location has the "

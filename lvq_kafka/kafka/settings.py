@@ -71,7 +71,7 @@ def culprits_among(config: Mapping[str, str]) -> Iterator[None]:
         raise ConfigError(
             str(error),
             options=culprits,
-            hint="Kafka's documentation of topic configs says which there are, and what they take.",
+            hint="See Kafka's documentation of topic configs for their names and values.",
         ) from error
 
 

@@ -19,7 +19,7 @@ It holds the token, its expiry (seconds since 1970) and, if necessary, its princ
 """
 
 _PATIENCE = 10.0  # seconds; the client waits as long for its first token
-_HINT = "Mend the callback given as oauth_cb, or what it asks for tokens."
+_HINT = "Fix the callback oauth_cb, or the service that it asks for tokens."
 
 
 class Tokens:
@@ -95,12 +95,13 @@ def tokens_of(properties: Mapping[str, Any], failed: Callable[[str], None]) -> d
 def _check(token: object) -> None:
     if not (isinstance(token, tuple) and 2 <= len(token) <= 4 and isinstance(token[0], str) and _is_number(token[1])):
         raise ConfigError(
-            f"oauth_cb returns {type(token).__name__}, not a tuple of a token (text) and its end (seconds since 1970).",
+            f"oauth_cb returns {type(token).__name__}, not a tuple of a token (text) and its expiry (seconds since "
+            "1970).",
             options=["oauth_cb"],
             hint="For example: return token, time.time() + 300.",
         )
     if token[1] <= time.time():
-        raise _refused(f"the token from oauth_cb was good until {token[1]:.0f}, and it is {time.time():.0f}")
+        raise _refused(f"the token from oauth_cb expired at {token[1]:.0f}, and it is now {time.time():.0f}")
 
 
 def _is_number(value: object) -> bool:

@@ -71,7 +71,7 @@ class TopicMetadata:
                 return TopicDescription(topic, topic_id, partitions, min(len(one.replicas) for one in found.partitions))
             if time.monotonic() > deadline:
                 raise TopicNotFound(
-                    f"Cannot describe topic {topic!r}: it was deleted, which some brokers have not heard of yet.",
+                    f"Cannot describe topic {topic!r}: it was deleted, but some brokers do not know that yet.",
                     topic=topic,
                     hint="Try again in a moment.",
                 )

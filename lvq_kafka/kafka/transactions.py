@@ -108,7 +108,7 @@ class Transactions:
         if self._health.losses != self._losses and self._begun_at > -math.inf and not self._spent:
             # Requests in flight may arrive in the next transaction, and count for it: offsets, even its end. A new
             # client has another epoch, and the broker rejects requests of the old one.
-            self._spent = "it lost a connection, and what was on its way may arrive in the next transaction"
+            self._spent = "it lost a connection, and requests in flight may arrive in the next transaction"
         if self._spent:
             self._renew(deadline)
         self._losses = self._health.losses
@@ -145,7 +145,7 @@ class Transactions:
         """See `LogWriter.abort_transaction`."""
         if self._ending is _Ending.COMMIT:
             raise TransportError(
-                "Cannot abort the transaction: its commit is on its way.",
+                "Cannot abort the transaction: its commit is in flight.",
                 code="_CONFLICT",
                 retriable=True,
                 hint="The next transaction begins when it is decided.",
@@ -189,7 +189,7 @@ class Transactions:
     def _renew(self, deadline: float) -> None:
         """Continue with a new client, which ends what the previous one left open."""
         if self._started or self._deliveries.fatal is not None:
-            logger.warning("the producer %r goes on with a new client: %s", self._id, self._spent)
+            logger.warning("the producer %r continues with a new client: %s", self._id, self._spent)
             self._started = self._stuck = False
             self._client, self._deliveries = self._replace()
         self.start(max(0.0, deadline - time.monotonic()))
@@ -227,7 +227,7 @@ class Transactions:
             except (KafkaException, SystemError) as exception:
                 error = kafka_error(exception)
                 if error is None:
-                    raise TransportError(f"Cannot {doing}: the client broke off.", code="_FAIL") from exception
+                    raise TransportError(f"Cannot {doing}: the client gave up.", code="_FAIL") from exception
                 if error.retriable() and time.monotonic() + pause < deadline:
                     # Some errors come at once, and the client keeps memory for each.
                     time.sleep(pause)

@@ -98,7 +98,7 @@ class _RecordLookup:
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise TransportError(
-                    f"Cannot see whether topic {self._topic!r} was cut: no answer about partitions "
+                    f"Cannot tell whether topic {self._topic!r} was truncated: no answer about partitions "
                     f"{sorted(places.keys() - seen.keys())}.",
                     code="_TIMED_OUT",
                     retriable=True,

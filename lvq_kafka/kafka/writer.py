@@ -241,11 +241,11 @@ class KafkaWriter(LogWriter, LeftBehind):
                 if time.monotonic() < deadline:
                     continue
                 raise TransportError(
-                    f"No room in the local buffer for {self._max_block:g} s: the cluster acknowledges too slowly, "
-                    f"or not at all; {len(self._client)} messages wait.",
+                    f"The local buffer has been full for {self._max_block:g} s: the cluster acknowledges too slowly, "
+                    f"or not at all; {len(self._client)} messages are waiting.",
                     code="_QUEUE_FULL",
                     retriable=True,
-                    hint="Send more slowly, raise max_block, or see whether the brokers can be reached.",
+                    hint="Send more slowly, raise max_block, or check whether the brokers can be reached.",
                 ) from None
             except (KafkaException, RuntimeError, TypeError) as error:
                 self._refused(error, topic, key, value, headers)
@@ -269,7 +269,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             size = len(key) + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers or ())
             raise MessageTooLarge(
-                f"The message for key {quoted(key_text(key))} has {size} bytes; the client takes {self._limit}.",
+                f"The message for key {quoted(key_text(key))} has {size} bytes; the client accepts {self._limit}.",
                 key=key,
                 code=error.name(),
                 hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",

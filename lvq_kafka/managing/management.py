@@ -122,7 +122,7 @@ def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
     except (TransportError, TopicNotFound) as error:
         if isinstance(error, TransportError) and error.retriable:
             raise
-        logger.warning("what is old in queue %s is judged by the clock of this machine: %s", name, error)
+        logger.warning("the age of messages in queue %s is judged by the clock of this machine: %s", name, error)
         return time.time()
 
 
@@ -203,9 +203,9 @@ def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMa
     # Compare maps, not texts: those of another client may end in different garbage on each read.
     if now.findings().maps != snapshot.findings().maps:
         raise QueueError(
-            f"What was consumed of the queue {definition.name} has changed meanwhile.",
+            f"The position of the queue {definition.name} has changed meanwhile.",
             queue=definition.name,
-            hint="Close its consumers, and do it again.",
+            hint="Close its consumers, and try again.",
         )
     # A map of maximum length may now be a character longer.
     lengths = {partition: len(commit.metadata) for partition, commit in snapshot.commits.items()}

@@ -56,15 +56,15 @@ def move(
     one_cluster = _same_cluster(cluster, target_cluster, target.topic)
     if one_cluster and source.topic == target.topic:
         raise ConfigError(
-            f"The queues {source.name} and {target.name} are on one topic, so what is in it is in both.",
+            f"The queues {source.name} and {target.name} share a topic, so its messages are in both.",
             options=["destination"],
-            hint="To take it out of one of them, purge that.",
+            hint="To remove messages from one of them, purge it.",
         )
     if atomic and not one_cluster:
         raise ConfigError(
             f"The queue {target.name} is on another cluster, and no transaction spans two.",
             options=["atomic"],
-            hint="With atomic=False a message can end up in both queues, if something fails in between.",
+            hint="Use atomic=False; a message can then end up in both queues if something fails in between.",
         )
     moving = _Moving(source, target, wanted, timeout)
     idle(cluster, source)
@@ -178,8 +178,8 @@ class _Moving:
                     writer.abort_transaction()
                 raise
             raise OutcomeUnknown(
-                f"Whether a batch of {len(batch)} messages has been moved is not known: {error}",
-                hint="It is in one queue, and not in both. Look again when the cluster is well, and move the rest.",
+                f"It is not known whether a batch of {len(batch)} messages was moved: {error}",
+                hint="It is in one queue, not in both. Check again once the cluster has recovered, and move the rest.",
             ) from error
 
     def _append(self, writer: LogWriter, items: Sequence[Item]) -> None:
@@ -194,7 +194,7 @@ class _Moving:
                 f"{undecided} messages for {self._target.topic} were not acknowledged within {self._timeout:g} s.",
                 code="_TIMED_OUT",
                 retriable=True,
-                hint="See whether the brokers can be reached, and do it again.",
+                hint="Check whether the brokers can be reached, and try again.",
             )
 
     def _record(self, item: Item) -> _Record:
@@ -209,8 +209,8 @@ class _Moving:
         if target.keyless == "refuse":
             raise MissingKey(
                 f"The message at {self._source.topic}/{item.partition}/{item.offset} has no key for {target.name}, "
-                "which takes none without.",
-                hint="Name the keys to move, and leave it out.",
+                "which accepts no messages without one.",
+                hint="Name the keys to move, and omit this one.",
             )
         if unkeyed and item.key is not None:
             return item.key, item.value, headers

@@ -60,7 +60,7 @@ def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tup
         raise QueueError(
             f"The topic {definition.topic} also serves {', '.join(browsed)}, from which nothing is ever consumed.",
             queue=definition.name,
-            hint="What one queue has consumed is still a current value of the other, so it has to stay.",
+            hint="A message that one queue has consumed is still a current value of the other, so it must stay.",
         )
     # None of the queues can still hand out anything below the lowest base.
     maps = [snapshot_queue(cluster, queue).maps() for queue in queues]
@@ -85,9 +85,9 @@ def _check_policy(cluster: Cluster, topic: str) -> None:
     policy = cluster.topics.config(topic).get("cleanup.policy", "")
     if {part.strip() for part in policy.split(",")} != {"compact", "delete"}:
         raise TopicMismatch(
-            f"From the topic {topic} nothing can be reclaimed: its cleanup.policy is {policy}.",
+            f"Nothing can be reclaimed from the topic {topic}: its cleanup.policy is {policy}.",
             topic=topic,
             settings={"cleanup.policy": ("compact,delete", policy)},
-            hint="A broker deletes records only where the policy is compact,delete. Set it, with retention.ms=-1 so "
+            hint="A broker deletes records only if the policy is compact,delete. Set it, with retention.ms=-1 so "
             "that age alone removes nothing; a new queue gets both with TopicSpec(reclaim=True).",
         )

@@ -142,7 +142,7 @@ class Browser(QueueReader[V], Generic[V]):
             try:
                 self._learn(self._consumed)
             except (QueueNotDeclared, TopicRecreated, CommitMapRefused, Unauthorized) as error:
-                error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
+                error.add_note("A browser with hide_consumed=False does not look up what was consumed.")
                 raise
         return super().start()
 

@@ -125,7 +125,7 @@ class CatchUpWaiter:
             shortfalls=shortfalls,
             hint="Commit or abort that transaction, or wait for its timeout."
             if blocked
-            else "Allow more time, or look at the cluster.",
+            else "Allow more time, or check the cluster.",
         )
 
 

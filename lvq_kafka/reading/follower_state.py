@@ -109,7 +109,7 @@ class FollowerState:
     def lost_touch(self, trouble: Trouble, error: LVQError) -> None:
         """Record that the cluster does not answer one of the threads, which keeps retrying."""
         if self.catch_up.lose_touch(trouble, error):
-            logger.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
+            logger.warning("lost contact with the cluster while reading %s: %s", self.topic, error)
 
     # ---------------------------------------------------------------- called by users
 

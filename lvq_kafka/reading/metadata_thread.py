@@ -122,7 +122,7 @@ class MetadataThread:
             answer = question(partitions)
             described = self._cluster.topics.describe(self._topic, timeout=timeout())
             if described.id != topic_id:
-                news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
+                news = TopicRecreated(f"The topic {self._topic} was re-created.", topic=self._topic)
                 self._shared.lose(news, topic_id)
             elif described.partitions == partitions:
                 return described, answer

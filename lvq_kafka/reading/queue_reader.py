@@ -46,7 +46,7 @@ class QueueReader(Bound, Generic[V]):
         since: Callable[[Cluster, str], Mapping[int, int]] | None = None,
     ) -> None:
         check_undecodable(undecodable)
-        durations("It is how often the topic is looked at.", metadata_interval=metadata_interval)
+        durations("Give the time between checks of the topic.", metadata_interval=metadata_interval)
         self._cluster = cluster
         self._topic = definition.topic
         self._codec = codec

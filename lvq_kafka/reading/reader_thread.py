@@ -80,8 +80,7 @@ class ReaderThread:
             self._reader.close()
             if shared.abandoned:
                 logger.warning(
-                    "a reader of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
-                    "with block, or close it",
+                    "closing a reader of %s, which was dropped without being closed: %s. Use a with block, or close it",
                     self._topic,
                     shared.abandoned,
                 )
@@ -138,13 +137,13 @@ class ReaderThread:
         """
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain < _ATTEMPTS:
-            self._shared.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._shared.catch_up.replay.topic_id)
+            self._shared.lose(DataLoss(f"Reading {self._topic}: {lapse}."), self._shared.catch_up.replay.topic_id)
         else:
             self._shared.fail(
                 DataLoss(
-                    f"{self._topic} was read {_ATTEMPTS} times, and each time deletes may have gone before they were "
-                    f"read. Of {self._topic}, {lapse}.",
-                    hint="Raise delete.retention.ms well above the time that reading the topic takes.",
+                    f"{self._topic} was read {_ATTEMPTS} times, and each time deletes may have been removed before "
+                    f"they were read: {lapse}.",
+                    hint="Raise delete.retention.ms well above the time it takes to read the topic.",
                 )
             )
 
@@ -215,7 +214,7 @@ class ReaderThread:
         if catch_up.gone is not None:
             logger.warning("reading %s from its start again: %s", self._topic, catch_up.gone)
         else:
-            logger.info("reading %s again, from further back", self._topic)
+            logger.info("reading %s again, from an earlier position", self._topic)
         if described.id != catch_up.replay.topic_id:
             shared.rewind({})
         self._reader.close()

@@ -34,7 +34,7 @@ class Selection:
     ) -> None:
         if replay_period and not dump:
             raise ConfigError(
-                f"dump=False leaves out what replay_period={replay_period!r} is about.",
+                f"dump=False skips the values that replay_period={replay_period!r} selects.",
                 options=["dump", "replay_period"],
                 hint="Give one of them.",
             )

@@ -136,9 +136,9 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     def _wait_for(self, position: Position | str, timeout: Timeout) -> None:
         if isinstance(position, str):
             position = Position.parse(position)
-        instance("position", position, Position, "Give what a producer's receipt gave, or its text.")
+        instance("position", position, Position, "Give the position from a producer's receipt, or its text.")
         if position.topic != self._topic:
-            raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
+            raise ConfigError(f"{position} is not in {self._topic}.", options=["position"])
         if position.offset < 0:
             self._follower.waiter.barrier(timeout)  # stored at an unknown offset: wait for everything
             return
@@ -217,7 +217,7 @@ def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
             logger.warning("a value was left out of the callbacks: %s", error)
             continue
         except LVQError as error:
-            logger.warning("callbacks end: %s", error)
+            logger.warning("callbacks stop: %s", error)
             return
         if event is None:
             return

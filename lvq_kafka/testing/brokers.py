@@ -102,9 +102,9 @@ def _resolve(prefer: BrokerKind | None) -> tuple[BrokerKind, str | None]:
     if choice:
         if choice not in get_args(BrokerKind):
             raise ConfigError(
-                f"{CHOICE}={choice} names no kind of broker.",
+                f"{CHOICE}={choice} is not a kind of broker.",
                 options=[CHOICE],
-                hint=f"It is one of {', '.join(get_args(BrokerKind))}.",
+                hint=f"Choose one of {', '.join(get_args(BrokerKind))}.",
             )
         return cast("BrokerKind", choice), _docker_unavailable() if choice == "docker" else None
     if os.environ.get(GIVEN):

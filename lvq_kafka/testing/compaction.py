@@ -91,8 +91,8 @@ def _compact(cluster: KafkaCluster, topic: str, drop_tombstones: bool, deadline:
             return
         if time.monotonic() >= deadline:
             raise TimeoutError(
-                f"The broker has not compacted topic {topic!r} within {timeout:g} s; "
-                f"left are these of its records (partition, offset): {left[:20]}."
+                f"The broker has not compacted topic {topic!r} within {timeout:g} s; these of its records are left "
+                f"(partition, offset): {left[:20]}."
             )
 
 

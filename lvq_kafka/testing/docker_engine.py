@@ -84,9 +84,9 @@ def kafka_image() -> str:
             engine.images.get(STAND_IN_IMAGE)
             return STAND_IN_IMAGE
     raise BrokerStartFailed(
-        f"The image {OFFICIAL_IMAGE} is not here and cannot be pulled ({problem}), and {STAND_IN_IMAGE} is not here "
-        "either.",
-        hint="docker/build-kafka-image.sh builds the second one without a registry.",
+        f"The image {OFFICIAL_IMAGE} is missing and cannot be pulled ({problem}), and {STAND_IN_IMAGE} is missing as "
+        "well.",
+        hint="Build the second one, without a registry: docker/build-kafka-image.sh",
     )
 
 

@@ -86,7 +86,7 @@ class MemoryTopics(Topics):
             found = self._state.ask_about("topics.add_partitions", topic)
             if total <= len(found.partitions):
                 raise ConfigError(
-                    f"The topic {topic!r} has {len(found.partitions)} partitions already.", options=["total"]
+                    f"The topic {topic!r} already has {len(found.partitions)} partitions.", options=["total"]
                 )
             found.grow(total)
             self._partitions_changed(topic, total)
@@ -107,7 +107,7 @@ class MemoryTopics(Topics):
         if topic in cluster.topics:
             return False
         if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
-            raise ConfigError(f"{topic!r} is no valid topic name.", options=["topic"])
+            raise ConfigError(f"{topic!r} is not a valid topic name.", options=["topic"])
         if partitions < 1:
             raise ConfigError("A topic needs at least one partition.", options=["partitions"])
         if not 1 <= (replication_factor or 1) <= cluster.brokers:
@@ -234,7 +234,7 @@ class MemoryGroups(Groups):
             found = self._state.group(group)
             if found.seats:
                 raise TransportError(
-                    f"The group {group!r} has members, which alone may commit for it.",
+                    f"The group {group!r} has members, and only they may commit for it.",
                     code="UNKNOWN_MEMBER_ID",
                     hint="Close its consumers first.",
                 )
@@ -284,5 +284,5 @@ def _check_settings(config: Mapping[str, str]) -> None:
             raise ConfigError(
                 f"There is no topic setting {name!r}.",
                 options=[name],
-                hint="Kafka's documentation of topic configs says which there are, and what they take.",
+                hint="See Kafka's documentation of topic configs for their names and values.",
             )

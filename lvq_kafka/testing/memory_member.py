@@ -86,7 +86,7 @@ class MemoryMember(GroupMember):
         """
         if self.seat.expelled or self._closed:
             raise TransportError(
-                f"The group {self.group.name!r} does not know this member any more.", code="UNKNOWN_MEMBER_ID"
+                f"The group {self.group.name!r} no longer knows this member.", code="UNKNOWN_MEMBER_ID"
             )
         if foreign := set(commits) - self._held:
             raise TransportError(

@@ -184,7 +184,7 @@ class ClusterState:
         except TopicNotFound as error:
             raise refused(key, "UNKNOWN_TOPIC_OR_PART", str(error).removesuffix(error.hint), error.hint) from error
         if key is None and "compact" in found.config.get("cleanup.policy", ""):
-            raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} takes no record without a key.")
+            raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} accepts no record without a key.")
         if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
             raise MessageTooLarge(
                 f"The message for key {quoted(key_text(key or b''))} is larger than {topic!r} takes.",
@@ -246,9 +246,9 @@ def no_answer(operation: str) -> BrokerUnavailable:
 def _check_operation(operation: str, operations: Collection[str]) -> None:
     if operation not in operations:
         raise ConfigError(
-            f"There is no operation {operation!r} that could fail so.",
+            f"{operation!r} is not an operation that can fail this way.",
             options=["operation"],
-            hint=f"It is one of {', '.join(sorted(operations))}.",
+            hint=f"Choose one of {', '.join(sorted(operations))}.",
         )
 
 

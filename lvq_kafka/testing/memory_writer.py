@@ -158,7 +158,7 @@ class MemoryWriter(LogWriter):
                     self._end_transaction("begin_transaction", self._ending)
                 self._ending = None
             if self._in_transaction:
-                raise StateError("A transaction is open already.", hint="Commit or abort it first.")
+                raise StateError("A transaction is already open.", hint="Commit or abort it first.")
             self._state.enter("begin_transaction")
             self._in_transaction = True
 
@@ -184,7 +184,7 @@ class MemoryWriter(LogWriter):
     @override
     def abort_transaction(self, timeout: float | None = None) -> None:
         if self._ending is TransactionState.COMMITTED:
-            raise TransportError("The commit is on its way.", code="_CONFLICT", retriable=True)
+            raise TransportError("The commit is in flight.", code="_CONFLICT", retriable=True)
         self._end_transaction("abort_transaction", TransactionState.ABORTED)
 
     @override
@@ -207,7 +207,7 @@ class MemoryWriter(LogWriter):
         while not self._state.connected and len(self._waiting) >= BUFFER_LIMIT:
             if not self._state.wait(deadline):
                 raise TransportError(
-                    f"No room in the local buffer for {self._max_block:g} s.", code="_QUEUE_FULL", retriable=True
+                    f"The local buffer has been full for {self._max_block:g} s.", code="_QUEUE_FULL", retriable=True
                 )
 
     def _end_transaction(self, operation: str, state: TransactionState) -> None:
@@ -279,7 +279,7 @@ class MemoryWriter(LogWriter):
             raise TransportError(
                 f"A newer writer with the transactional id {self._transactional_id!r} has fenced this one off.",
                 code="_FENCED",
-                hint="Let one process use a transactional id at a time.",
+                hint="Use a transactional id in one process at a time.",
             )
 
     def _require_transaction(self) -> None:

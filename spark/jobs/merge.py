@@ -25,14 +25,12 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     options = job_parser(
-        f"{__doc__} Where nothing is new it does nothing. Run it again after a failure, and as often as you like. The "
+        f"{__doc__} If nothing is new, it does nothing. Run it again after a failure, and as often as you like. The "
         "session needs the format's package, extension and catalog; readers want the rows whose lvq_role is current.",
         "merge.py prices -b broker:9092 --table lake.db.prices",
         "merge.py prices --config client.properties --table 'delta.`s3a://lake/prices`' --on-stale fail",
     )
-    options.add_argument(
-        "--table", metavar="NAME", required=True, help="the table, which is created where it is not there"
-    )
+    options.add_argument("--table", metavar="NAME", required=True, help="the table; it is created if it does not exist")
     add_refresh_options(options)
     add_consistency_option(options)
     return options

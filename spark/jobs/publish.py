@@ -52,19 +52,21 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--format",
         default="parquet",
-        help="of the files (default: parquet); what snapshot.py has written as JSON is base64, which unbase64() in a "
-        "--query makes bytes of",
+        help="of the files (default: parquet); JSON written by snapshot.py has base64 values, which unbase64() in a "
+        "--query decodes",
     )
-    options.add_argument("--query", metavar="SQL", help="what to make of it; it is the table `input` there")
+    options.add_argument("--query", metavar="SQL", help="a query over the input, which is the table `input`")
     options.add_argument("--key", metavar="COLUMN", default="key", help="(default: key)")
     options.add_argument("--value", metavar="COLUMN", default="value", help="null deletes the key (default: value)")
     options.add_argument("--headers", metavar="COLUMN", help="an array of structs of key and value")
-    options.add_argument("--newest", metavar="COLUMN", help="of several rows of a key, the one with the largest counts")
+    options.add_argument(
+        "--newest", metavar="COLUMN", help="of several rows with a key, publish the one with the largest value"
+    )
     options.add_argument(
         "--vanished",
         choices=["keep", "delete"],
         default="keep",
-        help="what to do about keys that the queue holds and the rows lack (default: keep)",
+        help="what to do with keys that are in the queue but not in the rows (default: keep)",
     )
     return options
 

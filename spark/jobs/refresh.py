@@ -33,7 +33,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     options = job_parser(
-        f"{__doc__} Where nothing is new it does nothing. Run it again after a failure, and as often as you like.",
+        f"{__doc__} If nothing is new, it does nothing. Run it again after a failure, and as often as you like.",
         "refresh.py prices -b broker:9092 --store s3a://lake/prices",
         "refresh.py prices --config client.properties --store /data/prices --on-stale fail --keep 24",
     )

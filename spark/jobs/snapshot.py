@@ -57,7 +57,7 @@ def _check_target(spark: SparkSession, options: argparse.Namespace) -> None:
         there, option, target = _exists(spark, options.output), "--output", options.output
     if there:
         raise ConfigError(
-            f"{target} is there already.",
+            f"{target} already exists.",
             options=[option],
             hint=f"--mode overwrite replaces it, --mode append adds to it, and another {option} leaves it alone.",
         )
@@ -88,7 +88,7 @@ def _columns(said: str) -> Sequence[str]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     options = job_parser(
-        f"{__doc__} For a table that is kept up to date, with its versions, use refresh.py.",
+        f"{__doc__} For a table kept up to date, with versions, use refresh.py.",
         "snapshot.py prices -b broker:9092 --output s3a://lake/prices",
         "snapshot.py prices --config client.properties --table bronze.prices --format delta --mode overwrite",
         "snapshot.py prices-topic --bare -b broker:9092 --output /data/prices --as-of 2026-11-22T06:00 \\\n"
@@ -98,13 +98,13 @@ def parser() -> argparse.ArgumentParser:
     target.add_argument("--output", metavar="PATH", help="where to write files")
     target.add_argument("--table", metavar="NAME", help="which table to write")
     options.add_argument(
-        "--format", default="parquet", help="any that Spark can write (default: parquet); JSON has bytes as base64"
+        "--format", default="parquet", help="any that Spark can write (default: parquet); in JSON, bytes are base64"
     )
     options.add_argument(
         "--mode",
         choices=["error", "overwrite", "append"],
         default="error",
-        help="what to do when there is something already; files that are overwritten are gone while it is written "
+        help="what to do if the target exists; overwritten files are missing until the new ones are written "
         "(default: error)",
     )
     options.add_argument(
@@ -112,19 +112,22 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         type=_columns,
         default=SNAPSHOT_COLUMNS,
-        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: what is left out costs nothing",
+        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: the others cost nothing",
     )
-    options.add_argument("--as-of", metavar="TIME", type=datetime.fromisoformat, help="a cut of the past")
+    options.add_argument("--as-of", metavar="TIME", type=datetime.fromisoformat, help="a past time")
     options.add_argument(
         "--as-of-policy",
         choices=["fail", "warn"],
         default="fail",
-        help="what to do where compaction may have taken records of that cut",
+        help="what to do if compaction may have removed records of that cut",
     )
-    options.add_argument("--group", help="leave out what this consumer group has consumed")
+    options.add_argument("--group", help="leave out messages that this consumer group has consumed")
     add_consistency_option(options)
     options.add_argument(
-        "--engine", choices=["auto", "python", "connector"], default="auto", help="what reads the log (default: auto)"
+        "--engine",
+        choices=["auto", "python", "connector"],
+        default="auto",
+        help="the reader of the log (default: auto)",
     )
     options.add_argument("--files", metavar="N", type=int, help="write at most N files")
     return options

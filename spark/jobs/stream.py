@@ -70,16 +70,20 @@ def _started(queue: LastValueQueue[Any], newest: Version) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     options = job_parser(
-        f"{__doc__} Each batch costs some Spark jobs, and now and then a copy of the store: let them come every "
-        "minute or so, not every second.",
+        f"{__doc__} Each batch costs several Spark jobs, and sometimes a copy of the store: run one every minute or "
+        "so, not every second.",
         "stream.py prices -b broker:9092 --store /data/prices --checkpoint /data/prices.checkpoint",
         "stream.py prices --config client.properties --store /data/prices --checkpoint /data/cp --once",
     )
     add_store_options(options)
-    options.add_argument("--checkpoint", metavar="PATH", required=True, help="where Spark notes how far the stream is")
-    options.add_argument("--every", metavar="TIME", default="5 minutes", help="a batch this often (default: 5 minutes)")
-    options.add_argument("--once", action="store_true", help="work in what there is now, and end")
-    options.add_argument("--max-offsets", metavar="N", type=int, help="of a batch at most")
+    options.add_argument(
+        "--checkpoint", metavar="PATH", required=True, help="where Spark records the stream's progress"
+    )
+    options.add_argument(
+        "--every", metavar="TIME", default="5 minutes", help="time between batches (default: 5 minutes)"
+    )
+    options.add_argument("--once", action="store_true", help="process what is there now, then exit")
+    options.add_argument("--max-offsets", metavar="N", type=int, help="the most offsets in one batch")
     return options
 
 

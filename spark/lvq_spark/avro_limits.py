@@ -39,7 +39,7 @@ def limit_avro(spark: SparkSession) -> None:
     own_jvms = not context._jsc.sc().isLocal()
     if own_jvms and "org.apache.avro.limits." not in str(spark.conf.get(_OPTIONS, "")):
         logger.warning(
-            "a damaged Avro value can end an executor, since Avro believes whatever length it says: start Spark with "
+            "a damaged Avro value can crash an executor, because Avro trusts the length it states: start Spark with "
             "--conf '%s=%s'",
             _OPTIONS,
             " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items()),

@@ -102,7 +102,7 @@ class Bounds:
             if time.monotonic() + _PAUSE > deadline:
                 moving = found.undecided(found.highest)
                 raise CatchUpTimeout(
-                    f"The topic {topic} was not at rest for a moment within {within:g} s: {describe(moving)}.",
+                    f"The topic {topic} was not at rest within {within:g} s: {describe(moving)}.",
                     shortfalls=moving,
                     hint="Allow more time, or take a cut that may have a transaction in some partitions only.",
                 )
@@ -156,15 +156,15 @@ class Bounds:
         if time.time() - oldest > settings.compaction_lag:
             said = datetime.fromtimestamp(oldest, UTC).isoformat(timespec="seconds")
             what = (
-                f"The cut through {self.topic} is of {said}, and the topic keeps superseded records for "
+                f"The cut through {self.topic} is from {said}, but the topic keeps superseded records for "
                 f"{settings.compaction_lag:g} s (min.compaction.lag.ms): compaction may have removed some of it."
             )
             if policy == "fail":
                 raise ConfigError(
                     what,
                     options=["as_of"],
-                    hint="Raise the topic's min.compaction.lag.ms for cuts to come, keep snapshots, or take what is "
-                    "there with as_of_policy='warn' (lvq.asOfPolicy).",
+                    hint="Raise the topic's min.compaction.lag.ms for future cuts, keep snapshots, or accept what is "
+                    "left with as_of_policy='warn' (lvq.asOfPolicy).",
                 )
             warnings.warn(what, stacklevel=3)
         found = {
@@ -183,11 +183,12 @@ class Bounds:
         unknown = sorted(set(offsets) - set(range(partitions)))
         if missing or unknown:
             what = [f"lacks partition {', '.join(map(str, missing))}"] if missing else []
-            what += [f"names partition {', '.join(map(str, unknown))}, which is not there"] if unknown else []
+            what += [f"names partition {', '.join(map(str, unknown))}, which does not exist"] if unknown else []
             raise ConfigError(
                 f"{option} does not fit the topic {self.topic} of {partitions} partitions: it {' and '.join(what)}.",
                 options=[option],
-                hint="Give one offset for each partition, all taken from the same topic since it last grew.",
+                hint="Give one offset for each partition, all from the same topic, taken since it last gained "
+                "partitions.",
             )
 
     def check_end(self, end: Mapping[int, int]) -> None:
@@ -202,13 +203,13 @@ class Bounds:
                 raise DataLoss(
                     f"The cut ends at offset {offset} of partition {partition} of {self.topic}, "
                     f"which holds {self.lowest[partition]} to {self.highest[partition]}.",
-                    hint="The log was truncated, or the topic is another one by now: take a new cut.",
+                    hint="The log was truncated, or the topic was replaced: take a new cut.",
                 )
         if held := self.undecided(end):
             raise ConfigError(
-                f"The cut through {self.topic} ends behind an open transaction: {describe(held)}.",
+                f"The cut through {self.topic} ends beyond an open transaction: {describe(held)}.",
                 options=["end"],
-                hint="Leave end out to stop before it, or wait until the transaction has ended.",
+                hint="Omit end to stop before it, or wait until the transaction has ended.",
             )
 
     def check_start(self, start: Mapping[int, int], end: Mapping[int, int]) -> None:
@@ -221,12 +222,12 @@ class Bounds:
         for partition, offset in sorted(start.items()):
             if offset > end[partition]:
                 raise ConfigError(
-                    f"In partition {partition} of {self.topic}, start {offset} is behind end {end[partition]}.",
+                    f"In partition {partition} of {self.topic}, start {offset} is beyond end {end[partition]}.",
                     options=["start", "end"],
                 )
             if offset < self.lowest[partition] and offset < end[partition]:
                 raise DataLoss(
                     f"The cut starts at offset {offset} of partition {partition} of {self.topic}, "
                     f"whose log starts at {self.lowest[partition]}.",
-                    hint="Leave start out to read what is there.",
+                    hint="Omit start to read what is left.",
                 )

@@ -108,7 +108,7 @@ def _apply_policy(df: DataFrame, read: DecodedValue, column: str, on_error: OnEr
 def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
     if form not in get_args(Form):
         near = difflib.get_close_matches(str(form), get_args(Form), 1)
-        hint = f"Did you mean {near[0]}?" if near else f"It is one of {', '.join(get_args(Form))}."
+        hint = f"Did you mean {near[0]}?" if near else f"Choose one of {', '.join(get_args(Form))}."
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
     choice("on_error", on_error, get_args(OnError))
     require_frame(df)
@@ -122,13 +122,13 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
     found = df.schema[column].dataType.simpleString()
     if found != "binary":
         raise ConfigError(
-            f"The column {column} is {found}, and what is decoded is bytes.",
+            f"The column {column} is {found}, but only bytes can be decoded.",
             options=["column"],
-            hint="Text: cast it to binary first." if found == "string" else "",
+            hint="Cast text to binary first." if found == "string" else "",
         )
     ours = {f"{column}_error".lower(), f"{column}_raw".lower()}  # Spark ignores case by default
     clash = [name for name in df.columns if name.lower() in ours]
     if clash and on_error != "fail":
         raise ConfigError(
-            f"The frame has a column {clash[0]} already.", options=["on_error"], hint="Rename it, or decode once."
+            f"The frame already has a column {clash[0]}.", options=["on_error"], hint="Rename it, or decode once."
         )

@@ -45,9 +45,9 @@ class ProtobufMessage:
         given: object = self.descriptors
         if not (isinstance(given, bytes) and given):  # without them Spark looks for a Java class of that name
             raise ConfigError(
-                f"The descriptors of {self.name} are no bytes, or none.",
+                f"The descriptors of {self.name} are not bytes, or are empty.",
                 options=["descriptors"],
-                hint="Give what protoc wrote: Path(...).read_bytes().",
+                hint="Give the output of protoc: Path(...).read_bytes().",
             )
 
 
@@ -92,9 +92,9 @@ def read_values(
     if framed:
         if form == "avro":
             raise ConfigError(
-                "Framed Avro is read by the schemas that its values name.",
+                "Framed Avro is read with the schemas that its values name.",
                 options=["framed"],
-                hint='Leave framed out, and give SchemaRegistry(...).subject("<topic>-value") as the schema.',
+                hint='Omit framed, and give SchemaRegistry(...).subject("<topic>-value") as the schema.',
             )
         rest, unframed = _unframed(raw, form)
         read = read_values(rest, form, schema, df, framed=False, options=options)
@@ -104,7 +104,7 @@ def read_values(
             raise ConfigError(
                 "Schemas of a registry are for Avro, and messages for Protobuf.",
                 options=["schema"],
-                hint="Give a Spark type, and framed=True where a registry's serializer wrote the values.",
+                hint="Give a Spark type, and framed=True if a registry's serializer wrote the values.",
             )
         return _json(raw, schema, options)
     if form == "protobuf":
@@ -146,7 +146,7 @@ def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]
         good = (names == F.array(F.lit("value"), F.lit(_END))) & (F.size(values) == 1) & parsed["bad"].isNull()
         good = reduce(and_, _whole(value, kind, nullable=True), good)
     good = F.coalesce(good, F.lit(False)) & F.is_valid_utf8(raw.cast("string"))
-    wanted = "is no JSON" if schema is None else "is not JSON of its schema"
+    wanted = "is not JSON" if schema is None else "is not JSON of its schema"
     return DecodedValue(value, F.when(~good, F.lit(wanted)))
 
 
@@ -187,7 +187,7 @@ def _type(schema: str | DataType) -> DataType:
         return DataType.fromDDL(schema)
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{schema!r} is no Spark type: {reason}", options=["schema"]) from None
+        raise ConfigError(f"{schema!r} is not a Spark type: {reason}", options=["schema"]) from None
 
 
 def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
@@ -249,7 +249,7 @@ def _followed(schema: str) -> str:
     try:
         inner = read_json(schema)
     except ValueError as error:
-        raise ConfigError(f"The Avro schema is no JSON: {error}.", options=["schema"]) from None
+        raise ConfigError(f"The Avro schema is not JSON: {error}.", options=["schema"]) from None
     end = {"type": "fixed", "name": "LvqEnd", "size": len(_END) // 2}
     fields = [{"name": "value", "type": inner}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "LvqValue", "fields": fields})
@@ -260,7 +260,7 @@ def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str]
 
     (rest, unframed), frame = _unframed(raw, "avro"), F.hex(F.substring(raw, 1, _FRAMES["avro"]))
     number = F.conv(F.substring(frame, 3, 8), 16, 10)
-    late = f", which is none of {schemas.subject}, or came after its schemas were asked for"
+    late = f", which is not in {schemas.subject}, or was added after its schemas were read"
     unknown = F.concat(F.lit("names the schema "), number, F.lit(late))
     value, error = F.lit(None), F.when(unframed.isNotNull(), unframed)
     for identity, writer in schemas.writers.items():
@@ -278,8 +278,8 @@ def _unframed(raw: Column, form: Form) -> tuple[Column, Column]:
     size = _FRAMES[form]
     frame = F.hex(F.substring(raw, 1, size))
     good = frame.rlike("^00.{8}" + "00" * (size - 5) + "$")
-    wrong = F.when(~good, F.lit("does not start as a registry's values do"))
+    wrong = F.when(~good, F.lit("does not start with a registry's frame"))
     if form == "protobuf":
-        other = F.lit("is of another message than the first of its schema")
+        other = F.lit("is a message other than the first of its schema")
         wrong = F.when(frame.rlike("^00.{10}$") & ~good, other).otherwise(wrong)
     return F.substring(raw, size + 1, 2**31 - 1 - size), wrong

@@ -60,7 +60,7 @@ class Offsets:
             said = {EARLIEST: "earliest (-2)", LATEST: "latest (-1)"}.get(refused or 0, "")
             raise ConfigError(
                 f"{option} is {text.strip()}: an offset is 0 or more, or -2 (earliest) or -1 (latest)"
-                + (f", and {said} would leave nothing to read." if said else "."),
+                + (f", but {said} would leave nothing to read." if said else "."),
                 options=[option],
             )
         return found
@@ -91,11 +91,11 @@ class Times:
             raise ConfigError(
                 f"{option} is {text.strip()!r}, not a time in milliseconds since the epoch.",
                 options=[option],
-                hint="For example 1767225600000; for a time per partition there is the option with ...ByTimestamp.",
+                hint="For example 1767225600000; for a time per partition use the option with ...ByTimestamp.",
             )
         topic, numbers = _by_partition(option, text, 'JSON like {"prices": {"0": 1767225600000}}')
         if min(numbers.values()) < 0 or max(numbers.values()) > _LAST:
-            raise ConfigError(f"{option} has a time before 1970, or behind 9999.", options=[option])
+            raise ConfigError(f"{option} has a time before 1970 or after 9999.", options=[option])
         return cls(option, topic=topic, by_partition=numbers)
 
 
@@ -115,7 +115,7 @@ def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int
         raise ConfigError(
             f"{option} names {len(topics)} topics: {', '.join(topics)}." if topics else f"{option} names no topic.",
             options=[option],
-            hint="A read is of one topic.",
+            hint="Read one topic at a time.",
         )
     [(topic, numbers)] = topics.items()
     if not isinstance(numbers, dict) or not numbers or not all(map(_is_entry, numbers.items())):
@@ -136,7 +136,9 @@ def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int
     if point.by_partition is None:
         return dict.fromkeys(partitions, point.everywhere or 0)
     if point.topic != topic:
-        raise ConfigError(f"{point.option} is of the topic {point.topic}, and {topic} is read.", options=[point.option])
+        raise ConfigError(
+            f"{point.option} is for the topic {point.topic}, but {topic} is read.", options=[point.option]
+        )
     missing = sorted(set(partitions) - point.by_partition.keys())
     unknown = sorted(point.by_partition.keys() - set(partitions))
     if missing or unknown:
@@ -196,7 +198,7 @@ def _at(
     late = sorted(partition for partition, start in starts.items() if start >= ends[partition])
     if late and not or_latest:
         raise ConfigError(
-            f"Partition {', '.join(map(str, late))} of {topic} has no record as young as {point.option} says.",
+            f"Partition {', '.join(map(str, late))} of {topic} has no record as new as {point.option} says.",
             options=[point.option],
             hint="Set startingOffsetsByTimestampStrategy to latest to read nothing there.",
         )

@@ -214,7 +214,7 @@ def _check_offsets(option: str, offsets: object) -> None:
     for partition, offset in given.items():
         if type(offset) is not int or type(partition) is not int:
             raise ConfigError(
-                f"{option} names {offset!r} for partition {partition!r}; both are whole numbers.", options=[option]
+                f"{option} names {offset!r} for partition {partition!r}; both must be whole numbers.", options=[option]
             )
 
 
@@ -244,8 +244,8 @@ def _seconds(moment: Moment) -> float:
         datetime.fromtimestamp(seconds, UTC)
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise ConfigError(
-            f"as_of={moment!r} is no time: {error}.",
+            f"as_of={moment!r} is not a time: {error}.",
             options=["as_of"],
-            hint="Give a datetime, or seconds since the epoch; of milliseconds that is a thousandth.",
+            hint="Give a datetime, or seconds since the epoch; divide milliseconds by 1000.",
         ) from None
     return seconds

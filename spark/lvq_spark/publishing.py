@@ -125,9 +125,9 @@ def publish(
         if cut is not None:
             if not count:
                 raise ConfigError(
-                    f'The frame is empty, and vanished="delete" would delete all that {queue.name} holds.',
+                    f'The frame is empty, and vanished="delete" would delete everything in {queue.name}.',
                     options=["vanished"],
-                    hint="If that is meant, delete the keys of a snapshot: publish them with null values.",
+                    hint="If you mean that, delete the keys of a snapshot: publish them with null values.",
                 )
             held = snapshot(df.sparkSession, queue, spec=cut, columns=["key", "headers"], timeout=timeout)
             gone = missing(held, checked).persist()
@@ -153,8 +153,8 @@ def _published(topic: str, writes: Sequence[Row], deletes: Sequence[Row]) -> Pub
     overwritten = [bytes(row.overwritten) for row in deletes if row.overwritten is not None]
     if overwritten:
         logger.warning(
-            "%d keys of %s were deleted in the same moment in which others wrote them, and these values are gone, "
-            "among them those of %s. Write them again, or let nobody else write while keys that vanished are deleted.",
+            "%d keys of %s were deleted just as others wrote them, and these values are gone, among them those of "
+            "%s. Write them again, and let no one else write while vanished keys are deleted.",
             len(overwritten),
             topic,
             ", ".join(map(quoting.quoted, overwritten[:5])),

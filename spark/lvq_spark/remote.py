@@ -27,8 +27,8 @@ def require_classic(what: str, instead: str) -> None:
 
     if is_remote():
         raise ConfigError(
-            f"{what} does not work with Spark Connect: functions for foreachBatch run beside the server, and the "
-            "queue's connection cannot go there.",
+            f"{what} does not work with Spark Connect: functions for foreachBatch run beside the server, where the "
+            "queue's connection cannot go.",
             hint=f"Call {instead} on a schedule, from this session, or stream in a driver with a classic one.",
         )
 

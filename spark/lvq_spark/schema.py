@@ -58,12 +58,12 @@ def check_columns(option: str, names: Sequence[str], there: Collection[str]) -> 
         ConfigError: a name is unknown (the error names the nearest), is given twice, or none is given.
     """
     if isinstance(names, str) or not isinstance(names, Collection):
-        raise ConfigError(f"{option}={names!r} is no list.", options=[option], hint=f"Give a list: [{names!r}].")
+        raise ConfigError(f"{option}={names!r} is not a list.", options=[option], hint=f"Give a list: [{names!r}].")
     lower = {name.lower(): name for name in there}
     for name in names:
         if name not in there:
             near = difflib.get_close_matches(str(name).lower(), lower, 1, 0.5)
-            meant = f"Is it {lower[near[0]]}? " if near else ""
+            meant = f"Did you mean {lower[near[0]]}? " if near else ""
             raise ConfigError(
                 f"There is no column {name}.", options=[option], hint=f"{meant}The columns are {', '.join(there)}."
             )

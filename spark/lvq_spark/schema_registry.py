@@ -70,7 +70,7 @@ class SchemaRegistry:
     def __post_init__(self) -> None:
         address = urllib.parse.urlsplit(str(self.url))
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise ConfigError("The schema registry's url is no http:// or https:// address.", options=["url"])
+            raise ConfigError("The schema registry's url is not an http:// or https:// address.", options=["url"])
         if address.password is not None:
             raise ConfigError(
                 "The schema registry's url holds a password, which would show in logs.",
@@ -129,7 +129,7 @@ class SchemaRegistry:
                 raise ConfigError(
                     f"Version {schema['version']} of {subject} is {kind}, not Avro.",
                     options=["subject"],
-                    hint="Values of JSON Schema and Protobuf need none of the registry's: decode(..., framed=True).",
+                    hint="Decode values of JSON Schema and Protobuf without the registry: decode(..., framed=True).",
                 )
         writers = {index(schema["id"]): self._whole(schema) for schema in found}
         if reader is None:
@@ -171,7 +171,7 @@ class SchemaRegistry:
                 raise ConfigError(f"The schema registry {host} has no {subject}.", options=["subject"]) from None
             kind = AuthenticationFailed if error.code in (401, 403) else TransportError
             raise kind(
-                f"The schema registry {host} refuses with {error.code} {error.reason}.",
+                f"The schema registry {host} refused with {error.code} {error.reason}.",
                 code=f"HTTP_{error.code}",
                 retriable=error.code >= 500 or error.code in _BUSY,
             ) from None
@@ -194,7 +194,7 @@ class SchemaRegistry:
 
     def _no_registry(self) -> TransportError:
         host = urllib.parse.urlsplit(self.url).hostname
-        return TransportError(f"What answers at {host} is no schema registry.", code="_BAD_MSG")
+        return TransportError(f"The server at {host} is not a schema registry.", code="_BAD_MSG")
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json"}

@@ -75,9 +75,9 @@ def local_session(
     session = builder.getOrCreate()
     if connector and jvm_runs and not has_connector(session):
         raise ConfigError(
-            "Spark's JVM was started in this process without the Kafka connector, and cannot load it any more.",
+            "Spark's JVM was started in this process without the Kafka connector, and can no longer load it.",
             options=["connector"],
-            hint="Ask for it where the first session is started, in a new process (in a notebook: restart the kernel).",
+            hint="Request it where the first session starts, in a new process (in a notebook: restart the kernel).",
         )
     return session
 
@@ -89,7 +89,7 @@ def require_frame(df: DataFrame) -> None:
         ConfigError: it is not.
     """
     if not hasattr(df, "sparkSession"):
-        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
+        raise ConfigError(f"df={df!r} is not a DataFrame.", options=["df"])
 
 
 def require_spark(spark: SparkSession) -> None:
@@ -101,11 +101,11 @@ def require_spark(spark: SparkSession) -> None:
     version = getattr(spark, "version", None)
     if not isinstance(version, str):
         raise ConfigError(
-            f"spark={spark!r} is no session.", options=["spark"], hint="lvq_spark.local_session() is one."
+            f"spark={spark!r} is not a session.", options=["spark"], hint="Use lvq_spark.local_session(), for example."
         )
     if tuple(map(int, version.split(".")[:2])) < (4, 1):
         raise ConfigError(
-            f"lvq_spark needs Spark 4.1 or newer, and this is {version}.",
+            f"lvq_spark needs Spark 4.1 or newer, but this is {version}.",
             hint="Use a newer one, with PySpark of the same version.",
         )
 

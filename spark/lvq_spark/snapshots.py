@@ -121,7 +121,7 @@ def snapshot(
     if spec is None:
         spec = pin(queue, start=start, end=end, as_of=as_of, group=group, timeout=timeout)
     else:
-        instance("spec", spec, SnapshotSpec, "Give what `pin` returns.")
+        instance("spec", spec, SnapshotSpec, "Give the result of `pin`.")
         given = {"start": start, "end": end, "as_of": as_of, "group": group}
         if others := [name for name, value in given.items() if value is not None]:
             raise ConfigError(
@@ -129,7 +129,7 @@ def snapshot(
             )
         if spec.topic != queue.definition.topic:
             raise ConfigError(
-                f"The spec is of the topic {spec.topic}, the queue lies on {queue.definition.topic}.",
+                f"The spec is for the topic {spec.topic}, but the queue's topic is {queue.definition.topic}.",
                 options=["spec", "queue"],
             )
     chosen = choose_engine(spark, spec, engine, connector_options)
@@ -161,10 +161,10 @@ def choose_engine(
     Raises:
         ConfigError: ``connector_options`` are given for the Python engine.
     """
-    instance("spec", spec, SnapshotSpec, "Give what `pin` returns.")
+    instance("spec", spec, SnapshotSpec, "Give the result of `pin`.")
     if engine == "python" and connector_options:
         raise ConfigError(
-            "connector_options are given, and engine='python' does without the connector.",
+            "connector_options are given, but engine='python' does not use the connector.",
             options=["engine", "connector_options"],
         )
     if engine != "auto":
@@ -209,8 +209,7 @@ def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
     check_queue(queue)
     if not isinstance(queue.cluster, KafkaCluster):
         raise ConfigError(
-            f"The queue {queue.definition.name} lies on a {type(queue.cluster).__name__}, "
-            "which executors cannot reach.",
+            f"The queue {queue.definition.name} is on a {type(queue.cluster).__name__}, which executors cannot reach.",
             options=["queue"],
             hint="A snapshot needs a queue on a Kafka cluster.",
         )

@@ -41,13 +41,13 @@ __all__ = [
 USAGE, CLUSTER, QUEUE, DATA, TASK, FAULT = 2, 3, 4, 5, 6, 70
 
 EXIT_CODES: Mapping[int, str] = {
-    0: "done; the last line of standard output is JSON that says what",
+    0: "done; the last line of standard output is the result, as JSON",
     USAGE: "a wrong option, configuration, file or table",
     CLUSTER: "the Kafka cluster cannot be reached, refuses, or took too long",
-    QUEUE: "no such queue or topic, or it is not as it has to be",
+    QUEUE: "no such queue or topic, or it is unsuitable",
     DATA: "data that is gone, or that cannot be read or written",
-    TASK: "Spark failed, for another reason",
-    FAULT: "a fault of the job itself",
+    TASK: "Spark failed for another reason",
+    FAULT: "a bug in the job",
 }
 """The meaning of each exit code. Those up to 5 are the same as for the command ``lvq``."""
 
@@ -76,16 +76,16 @@ def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
         description=description,
         epilog=f"examples:\n{shown}\n\nexit codes:\n{codes}",
     )
-    parser.add_argument("queue", help="the queue's name; with --bare that of a topic")
+    parser.add_argument("queue", help="the queue's name or, with --bare, a topic's")
     parser.add_argument("--bare", action="store_true", help="QUEUE is any compacted topic, not a declared queue")
-    parser.add_argument("--key-header", metavar="NAME", help="with --bare: the message header that is the key")
+    parser.add_argument("--key-header", metavar="NAME", help="with --bare: the message header that holds the key")
     parser.add_argument(
         "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="brokers [env: LVQ_BOOTSTRAP_SERVERS]"
     )
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="client properties, name=value per line: the place for passwords [env: LVQ_CONFIG, LVQ_SASL_PASSWORD, "
+        help="client properties, name=value per line; the place for passwords [env: LVQ_CONFIG, LVQ_SASL_PASSWORD, "
         "LVQ_SASL_PASSWORD_FILE, ...]",
     )
     return parser
@@ -97,8 +97,7 @@ def add_refresh_options(parser: argparse.ArgumentParser) -> None:
         "--on-stale",
         choices=["rebuild", "fail"],
         default="rebuild",
-        help="what to do where nothing can be built on the newest version: read the whole log, or fail "
-        "(default: rebuild)",
+        help="what to do if nothing can be built on the newest version: read the whole log, or fail (default: rebuild)",
     )
 
 
@@ -108,7 +107,7 @@ def add_consistency_option(parser: argparse.ArgumentParser) -> None:
         "--consistency",
         choices=["pinned", "atleast"],
         default="pinned",
-        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
+        help="what to do with keys whose record in the cut was compacted away: fail, or take the newer one",
     )
 
 
@@ -122,7 +121,7 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=float,
         default=3600.0,
-        help="how long a version stays after the next one is there: longer than any job reads it (default: 3600)",
+        help="seconds to keep a version after the next one is written; longer than any job reads it (default: 3600)",
     )
 
 

@@ -35,7 +35,7 @@ from lvq_spark.remote import spark_errors
 
 __all__ = ["OURS", "REBUILT", "raised", "task_errors"]
 
-REBUILT = "Refresh the store: it is then rebuilt from the log. An earlier version may be whole."
+REBUILT = "Refresh the store to rebuild it from the log. An earlier version may be intact."
 """The remedy for a damaged file of a store."""
 
 
@@ -66,12 +66,12 @@ def task_errors() -> Iterator[None]:
                 raise found from error
         if gone := _GONE.search(str(error)):
             raise DataLoss(
-                f"{gone[1]} is gone: the version that it belongs to was pruned before it was read.",
-                hint="Read a newer version. Let refresh keep more of them (keep), or keep them for longer (grace).",
+                f"{gone[1]} is gone: its version was pruned before it was read.",
+                hint="Read a newer version. Have refresh keep more of them (keep), or keep them longer (grace).",
             ) from error
         if damaged := _DAMAGED.search(str(error)):
             raise DataLoss(
-                f"{damaged[1]} is damaged, and cannot be read.",
+                f"{damaged[1]} is damaged and cannot be read.",
                 hint=REBUILT,
             ) from error
         if found := java_error(str(error)):

@@ -416,7 +416,7 @@ def test_a_message_that_is_too_large_is_refused_by_the_client_or_the_broker_and_
         "sizes", key_header="name", config=ClientConfig(plain, {"message.max.bytes": 5_000_000})
     )
     with LastValueQueue.open("sizes", bootstrap_servers=plain) as queue:
-        for one, limit in ((queue, "the client takes 1048588"), (patient, "max.message.bytes of the topic 'sizes'")):
+        for one, limit in ((queue, "the client accepts 1048588"), (patient, "max.message.bytes of the topic 'sizes'")):
             with one.producer() as producer:
                 before = producer.put("small", b"1")
                 error = error_of(lambda p=producer: p.put("large", bytes(2_000_000)).result(30), IN_TIME)  # type: ignore[misc]

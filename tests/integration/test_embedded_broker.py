@@ -371,9 +371,9 @@ def test_starting_the_daemon_again_is_harmless_and_starting_it_otherwise_is_refu
     first = start_daemon(port=None, data_dir=tmp_path / "data")
     for port in (None, 0, first.port):
         assert start_daemon(port=port, data_dir=tmp_path / "data") == first
-    with pytest.raises(EmbeddedBrokerError, match=f"already runs on port {first.port}.*stop it first"):
+    with pytest.raises(EmbeddedBrokerError, match=f"already running on port {first.port}.*stop it first"):
         start_daemon(port=first.port + 1, data_dir=tmp_path / "data")
-    with pytest.raises(EmbeddedBrokerError, match="already runs"):
+    with pytest.raises(EmbeddedBrokerError, match="already running"):
         start_daemon(port=None, data_dir=tmp_path / "other")
     stop_daemon()
     assert (tmp_path / "data").is_dir()

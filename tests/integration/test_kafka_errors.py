@@ -40,7 +40,7 @@ class TestNobodyThere:
             cluster.topics.describe("prices", timeout=0.5)
         assert caught.value.retriable
         assert "Connection refused" in str(caught.value)
-        assert "broker runs" in caught.value.hint
+        assert "broker is running" in caught.value.hint
         cluster.close()
 
     def test_the_callers_timeout_is_kept(self) -> None:

@@ -61,7 +61,7 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
         durable = stored(queue)
         assert durable.base == 2
         kept.release()
-        eventually(lambda: "another commit was written over" in caplog.text, 90)  # the broker has taken it
+        eventually(lambda: "another commit overwrote" in caplog.text, 90)  # the broker has taken it
         eventually(lambda: stored(queue).covers(durable), 20)
         deliveries[2].ack(wait=True, timeout=30)
     assert stored(queue).base == 4

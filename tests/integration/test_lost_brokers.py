@@ -57,7 +57,7 @@ def test_where_no_broker_is_everything_says_so_in_time_and_names_the_address(add
         assert error.retriable
         assert f"No answer from {address}" in str(error)
         assert reason in str(error)
-        assert "broker runs" in error.hint
+        assert "broker is running" in error.hint
     assert isinstance(errors[-1], DeliveryFailed)
     assert errors[-1].key == b"IBM"
     assert code == 3
@@ -128,7 +128,7 @@ def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost
         assert isinstance(failure, OSError)
         assert failure.path == disk
         assert str(disk) in str(failure)
-        assert "Make room" in failure.hint
+        assert "Free some space" in failure.hint
         assert 0 < len(stored) < 300
         subprocess.run(["mount", "-o", "remount,size=400m", str(disk)], check=True)
         broker.restart()

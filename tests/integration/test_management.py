@@ -100,14 +100,14 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
         eventually(lambda: len(consumer.stats.partitions) == 2, 30)
         before = claims(queue)
         for change in (queue.purge, lambda: queue.reset("latest"), lambda: queue.expire(1), lambda: queue.move(other)):
-            with pytest.raises(QueueError, match="still at work"):
+            with pytest.raises(QueueError, match="still has active consumers"):
                 change()
 
         def broker_refuses() -> bool:  # unless the consumer has committed since the look, which is refused by us
             snapshot = snapshot_queue(queue.cluster, queue.definition)
             with pytest.raises(QueueError) as caught:
                 store(queue.cluster, snapshot, signed(snapshot, snapshot.maps()))
-            return "still at work" in str(caught.value)
+            return "still has active consumers" in str(caught.value)
 
         eventually(broker_refuses)
         assert claims(queue) == before
@@ -160,7 +160,7 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_cluster: K
     kafka_cluster.topics.delete(queue.topic)
     kafka_cluster.topics.create(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
     eventually(lambda: commits(queue) == {})  # a broker forgets the commits with the topic
-    with pytest.raises(GroupNotFound, match="deleted and created again"):
+    with pytest.raises(GroupNotFound, match="deleted and re-created"):
         queue.stats()
     overwrite(queue, p0=Commit(0, old[0].metadata), p1=Commit(0, old[1].metadata))  # and a late consumer writes them
     with pytest.raises(TopicRecreated):
@@ -197,7 +197,7 @@ def test_a_consumer_that_joins_while_messages_move_ends_the_move_and_none_is_in_
         check(member)
 
     monkeypatch.setattr(_SoleMember, "check", join_before_the_third)
-    with pytest.raises(QueueError, match="still at work") as caught:
+    with pytest.raises(QueueError, match="still has active consumers") as caught:
         queue.move(other)
     joined[0].close()
     assert caught.value.__notes__ == ["100 of 1000 messages had been moved by then."]

@@ -168,7 +168,7 @@ def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
-        with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client takes 1048588"):
+        with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client accepts 1048588"):
             producer.put("IBM", b"v" * 1_048_588)
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 20003 bytes.*max\.message\.bytes") as caught:
             producer.put("IBM", b"v" * 20_000).result(20)

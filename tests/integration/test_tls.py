@@ -89,14 +89,14 @@ REFUSALS: Mapping[str, tuple[Callable[[Brokers], ClientConfig], str, str]] = {
         f"{what} by {version}": (lambda brokers, own=own, name=name: brokers.config(name, own), reason, setting)
         for name, version in VERSIONS.items()
         for what, own, reason, setting in (
-            ("no certificate", None, "wants a certificate of the client", "ssl.certificate.location"),
+            ("no certificate", None, "requires a client certificate", "ssl.certificate.location"),
             ("one of another authority", "foreign", "does not accept the client's certificate", "ssl.truststore"),
             ("an expired one", "expired", "does not accept the client's certificate", "ssl.certificate.location"),
         )
     },
     "a broker's expired one": (
         lambda brokers: brokers.config("OLD"),
-        *("certificate has expired", "ssl.keystore.location renewed"),
+        *("certificate has expired", "Renew the certificate"),
     ),
     "a broker's for another host": (
         lambda brokers: ClientConfig(
@@ -137,7 +137,7 @@ def test_the_shell_and_a_message_that_is_not_stored_say_it_too(brokers: Brokers,
     config = brokers.config("V13")
     code, line = lvq("get", "prices", "IBM", config=config, folder=tmp_path)
     assert code == 3
-    assert "wants a certificate of the client" in line
+    assert "requires a client certificate" in line
     assert "ssl.certificate.location" in line
     queue = queue_of(ClientConfig(config.bootstrap_servers, config.properties | {"delivery.timeout.ms": 1000}))
     error = error_of(lambda: send(queue), IN_TIME)

@@ -186,9 +186,9 @@ class World:
                     assert max(later) > at, f"I9: {key} is said to have left"
                     assert self.filtered
                 elif event.consumed:  # this value, or one that took its place before the browser had read that one
-                    assert at in self.written, f"I7: {key} is said to be consumed, and was not given"
+                    assert at in self.written, f"I7: {key} is said left to consume, and was not given"
                     later = [place for place, (of, _) in self.written.items() if of == key and place >= at]
-                    assert not self.known.isdisjoint(later), f"I7: {key} is said to be consumed"
+                    assert not self.known.isdisjoint(later), f"I7: {key} is said left to consume"
                 else:
                     deletes = [at for at, change in self.written.items() if change == (key, None)]
                     assert max(deletes) > at, f"I7: {key} is said to be deleted"

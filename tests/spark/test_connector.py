@@ -385,7 +385,7 @@ def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
 def test_options_of_the_connector_and_the_python_engine_exclude_each_other(
     spark: SparkSession, make_queue: MakeQueue
 ) -> None:
-    with pytest.raises(ConfigError, match="engine='python' does without") as error:
+    with pytest.raises(ConfigError, match="engine='python' does not use") as error:
         snapshot(spark, make_queue(), engine="python", connector_options={"minPartitions": "2"})
     assert error.value.options == ("engine", "connector_options")
 

@@ -90,7 +90,11 @@ def test_a_snapshot_has_the_columns_that_are_asked_for(
     written = spark.read.parquet(str(tmp_path / "out"))
     assert written.columns == ["offset", "key"]
     assert written.collect() == [(0, b"a")]
-    for columns, message in (("ofset", r"no column ofset\. Is it offset\?"), ("key,key", "twice"), ("", "no column")):
+    for columns, message in (
+        ("ofset", r"no column ofset\. Did you mean offset\?"),
+        ("key,key", "twice"),
+        ("", "no column"),
+    ):
         with pytest.raises(SystemExit) as end:
             run("snapshot", spark, queue, "--output", tmp_path / "never", "--columns", columns)
         assert end.value.code == 2
@@ -110,7 +114,7 @@ def test_a_snapshot_that_would_replace_something_ends_before_anything_is_read(
         assert run("snapshot", spark, queue, option, target)["rows"] == 1
         queue.cluster.topics.delete(queue.topic)  # who asks for it from now on has an error
         with pytest.raises(
-            ConfigError, match=rf"{target} is there already\. --mode overwrite .*, --mode append"
+            ConfigError, match=rf"{target} already exists\. --mode overwrite .*, --mode append"
         ) as error:
             run("snapshot", spark, queue, option, target)
         assert error.value.options == (option,)
@@ -432,7 +436,7 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
         "An error occurred.\n: java.lang.NoSuchFieldError: TASK_ID\n\tat org.apache.spark.sql.kafka010.consumer.K.get"
     )
     code, line = judged(Py4JError(other))
-    assert (code, "TASK_ID. It is of another Spark version: take yours, --packages" in line) == (2, True)
+    assert (code, "TASK_ID. It is for another Spark version: use yours, --packages" in line) == (2, True)
     assert judged(Py4JError(java.format("SerializationException: what is it?"))) == (
         6,
         "org.apache.spark.SparkException: Job aborted.",

@@ -218,12 +218,12 @@ def test_the_connector_reads_no_headers_and_sorts_and_exchanges_no_values(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["key", "ofset"], r"no column ofset\. Is it offset\? The columns are key, value, topic"),
-        (["VALUE"], r"no column VALUE\. Is it value\?"),
+        (["key", "ofset"], r"no column ofset\. Did you mean offset\? The columns are key, value, topic"),
+        (["VALUE"], r"no column VALUE\. Did you mean value\?"),
         (["deleted"], r"no column deleted\. The columns are"),
         (["key", "key"], "columns names a column twice"),
         ([], "columns names no column"),
-        ("key", r"columns='key' is no list\. Give a list: \['key'\]"),
+        ("key", r"columns='key' is not a list\. Give a list: \['key'\]"),
     ],
 )
 def test_wrong_columns_are_refused_before_anything_is_asked(columns: list[str], message: str) -> None:

@@ -120,14 +120,14 @@ def test_a_name_that_is_nearly_right_is_told(name: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(**{wrong: "1"})
     assert error.value.options == (wrong.lower(),)
-    assert error.value.hint == f"Is it {name}?"
+    assert error.value.hint == f"Did you mean {name}?"
 
 
 @pytest.mark.parametrize("name", ["lvq.topic", "lvq.engine", "engine", "lvq.pin", "asOf"])
 def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(**{name: "1"})
-    assert error.value.hint.startswith("There is subscribe, assign, ")
+    assert error.value.hint.startswith("Choose one of subscribe, assign, ")
     assert all(known in error.value.hint for known in OPTIONS)
 
 
@@ -135,16 +135,16 @@ def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
     ("name", "instead"),
     [
         ("subscribePattern", r"Load them one by one"),
-        ("groupIdPrefix", r"Leave it out; .* lvq\.group"),
-        ("kafka.group.id", r"Leave it out; .* lvq\.group"),
-        ("fetchOffset.numRetries", r"Leave it out"),
-        ("fetchOffset.retryIntervalMs", r"Leave it out"),
+        ("groupIdPrefix", r"Omit it; .* lvq\.group"),
+        ("kafka.group.id", r"Omit it; .* lvq\.group"),
+        ("fetchOffset.numRetries", r"Omit it"),
+        ("fetchOffset.retryIntervalMs", r"Omit it"),
         ("topic", r"Use subscribe, or queue"),
         ("path", r"Use subscribe, or queue"),
-        ("lvq.spill", r"lvq\.memoryBytes .*Leave it out"),
-        ("lvq_key", r"the column key holds it already\. lvq\.key"),
+        ("lvq.spill", r"lvq\.memoryBytes .*Omit it"),
+        ("lvq_key", r"the column key already holds it\. lvq\.key"),
         ("minOffsetsPerTrigger", r"Use a trigger with an interval"),
-        ("maxTriggerDelay", r"goes with minOffsetsPerTrigger"),
+        ("maxTriggerDelay", r"belongs to minOffsetsPerTrigger"),
     ],
 )
 @pytest.mark.parametrize("written", [str, str.upper])
@@ -157,17 +157,17 @@ def test_what_others_have_and_makes_no_sense_here_is_refused_with_what_to_do_ins
 
 
 def test_a_client_property_without_its_prefix_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"no option sasl\.username\. .*it is kafka\.sasl\.username"):
+    with pytest.raises(ConfigError, match=r"no option sasl\.username\. .*kafka\.sasl\.username"):
         parse(**{"sasl.username": "me"})
 
 
 @pytest.mark.parametrize(
     ("options", "message", "culprits"),
     [
-        ({"subscribe": "a,b"}, "a read is of one topic", ["subscribe"]),
+        ({"subscribe": "a,b"}, "a read covers one topic", ["subscribe"]),
         ({"subscribe": "t", "assign": '{"t": [0]}'}, "both given", ["subscribe", "assign"]),
         ({"subscribe": "t", "queue": "q"}, "both given", ["subscribe", "queue"]),
-        ({"subscribePattern": "t.*"}, "cannot be set: a read is of one topic", ["subscribePattern"]),
+        ({"subscribePattern": "t.*"}, "cannot be set: a read covers one topic", ["subscribePattern"]),
         ({"subscribe": " "}, "is empty", ["subscribe"]),
         ({"assign": "t"}, "not JSON like", ["assign"]),
         ({"assign": '{"t": [0], "u": [1]}'}, "not JSON like", ["assign"]),
@@ -183,7 +183,7 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ({"startingTimestamp": "9" * 30}, "not a time in milliseconds", ["startingTimestamp"]),
         (
             {"endingOffsetsByTimestamp": '{"t": {"0": 253402300800000}}'},
-            "a time before 1970, or behind 9999",
+            "a time before 1970 or after 9999",
             ["endingOffsetsByTimestamp"],
         ),
         (
@@ -191,8 +191,8 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
             "both given",
             ["endingTimestamp", "endingOffsets"],
         ),
-        ({"includeHeaders": "yes"}, "none of true, false", ["includeHeaders"]),
-        ({"lvq.dedupe": "global"}, "none of partition, none", ["lvq.dedupe"]),
+        ({"includeHeaders": "yes"}, "not one of true, false", ["includeHeaders"]),
+        ({"lvq.dedupe": "global"}, "not one of partition, none", ["lvq.dedupe"]),
         ({"minPartitions": "9"}, "one task must see all records of a key", ["minPartitions", "lvq.dedupe"]),
         ({"maxRecordsPerPartition": "9"}, "all records of a key", ["maxRecordsPerPartition", "lvq.dedupe"]),
         ({"lvq.batchRows": "0"}, "not a whole number above 0", ["lvq.batchRows"]),
@@ -211,13 +211,13 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
             ["lvq.hideConsumed", "startingOffsets"],
         ),
         ({"lvq.keys": '["?"]'}, "JSON list of keys in base64", ["lvq.keys"]),
-        ({"lvq.keys": '["IBM"]'}, r"in base64\. For the keys IBM and MSFT that is IBM,MSFT or", ["lvq.keys"]),
+        ({"lvq.keys": '["IBM"]'}, r"in base64\. For the keys IBM and MSFT, give IBM,MSFT or", ["lvq.keys"]),
         ({"lvq.keys": '{"a": 1}'}, "JSON list of keys in base64", ["lvq.keys"]),
-        ({"lvq.keys": "a,,b"}, "neither keys as text", ["lvq.keys"]),
+        ({"lvq.keys": "a,,b"}, "neither a comma-separated list of keys", ["lvq.keys"]),
         ({"lvq.keys": "[]", "lvq.partitioner": "murmur"}, "murmur", ["lvq.partitioner"]),
         (
             {"lvq.partitioner": "murmur2_random", "lvq.strays": "pass"},
-            r"nothing to say where lvq\.strays is pass",
+            r"no effect if lvq\.strays is pass",
             ["lvq.partitioner", "lvq.strays"],
         ),
         ({"lvq.extraColumns": "colour"}, "names 'colour'", ["lvq.extraColumns"]),
@@ -228,7 +228,7 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ),
         ({"path": "t"}, "a topic is not a path", ["path"]),
         ({"kafka.group.id": "g"}, "no consumer group is joined", ["kafka.group.id"]),
-        ({"minOffsetsPerTrigger": "9"}, "no Python data source", ["minOffsetsPerTrigger"]),
+        ({"minOffsetsPerTrigger": "9"}, "a Python data source", ["minOffsetsPerTrigger"]),
     ],
 )
 def test_what_is_malformed_or_clashes_is_an_error_that_names_it(
@@ -260,7 +260,7 @@ def test_client_properties_that_are_the_sources_own_or_javas_are_refused(name: s
 def test_servers_and_something_to_read_must_be_given() -> None:
     with pytest.raises(ConfigError, match=r"No kafka\.bootstrap\.servers"):
         SourceOptions.parse({"subscribe": "t"})
-    with pytest.raises(ConfigError, match="Nothing says what to read"):
+    with pytest.raises(ConfigError, match="No option says what to read"):
         SourceOptions.parse(SERVERS)
 
 
@@ -302,7 +302,7 @@ def at(**offsets: Any) -> str:
         ),
     ],
 )
-@pytest.mark.filterwarnings("ignore:The cut through t is of")
+@pytest.mark.filterwarnings("ignore:The cut through t is from")
 def test_a_cut_is_what_the_options_say(
     cluster: MemoryCluster, options: dict[str, str], start: dict[int, int], end: dict[int, int]
 ) -> None:
@@ -315,9 +315,9 @@ def test_a_cut_is_what_the_options_say(
     [
         ({"startingOffsets": at(p0=1)}, "lacks partition 1"),
         ({"startingOffsets": at(p0=1, p1=1, p7=1)}, "names partition 7, which is not read"),
-        ({"startingOffsets": '{"u": {"0": 1}}'}, "is of the topic u, and t is read"),
+        ({"startingOffsets": '{"u": {"0": 1}}'}, "is for the topic u, but t is read"),
         ({"assign": '{"t": [5]}'}, "assign names partition 5 of t, which has 2"),
-        ({"startingTimestamp": "99999999999999"}, "Partition 0, 1 of t has no record as young"),
+        ({"startingTimestamp": "99999999999999"}, "Partition 0, 1 of t has no record as new"),
         ({"endingTimestamp": "5"}, r"keeps superseded records for 0 s .*lvq\.asOfPolicy"),
     ],
 )
@@ -330,11 +330,11 @@ def test_options_that_do_not_fit_the_topic_are_an_error(
 
 def test_an_error_about_a_cut_names_the_options_that_said_it(cluster: MemoryCluster) -> None:
     with pytest.raises(
-        ConfigError, match=r"^endingTimestamp cannot be followed\. The cut through t is of 1970"
+        ConfigError, match=r"^endingTimestamp cannot be followed\. The cut through t is from 1970"
     ) as error:
         plan(parse(endingTimestamp="5"), cluster)
     assert error.value.options == ("endingTimestamp",)
-    with pytest.raises(ConfigError, match="start 9 is behind end 6") as error:
+    with pytest.raises(ConfigError, match="start 9 is beyond end 6") as error:
         plan(parse(startingOffsets=at(p0=0, p1=9), endingOffsets="latest"), cluster)
     assert error.value.options == ("startingOffsets", "endingOffsets")
 

@@ -104,7 +104,7 @@ def test_a_snapshot_published_again_is_the_same_queue_headers_included(
     strict = LastValueQueue(queue.topic, key_header="ticker", keyless="refuse", cluster=queue.cluster)
     with pytest.raises(MissingKey, match="1 row has no key"):
         publish(rows, strict, headers="headers")
-    assert written(queue) == 6, "nothing of it"
+    assert written(queue) == 6, "never consumed"
 
 
 def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_without_a_key_stay(
@@ -135,7 +135,7 @@ def test_an_empty_frame_deletes_nothing(frame: Frame, make_queue: MakeQueue) -> 
     queue = make_queue()
     with queue.producer() as producer:
         producer.put("a", b"1")
-    with pytest.raises(ConfigError, match="would delete all that"):
+    with pytest.raises(ConfigError, match="would delete everything in"):
         publish(frame(), queue, vanished="delete")
     assert publish(frame(), queue) == Published()
     assert held(queue) == {"a": b"1"}
@@ -160,7 +160,7 @@ def test_several_rows_of_a_key_are_an_error_that_names_one_and_nothing_is_writte
     frame: Frame, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()
-    with pytest.raises(ConfigError, match=r"1 key has several rows, among them b'a' with 3\. newest=\.\.\. names"):
+    with pytest.raises(ConfigError, match=r"1 key has several rows, among them b'a' with 3\. .*newest=\.\.\."):
         publish(frame(("a", "1"), ("b", "1"), ("a", "2"), ("a", "1")), queue)
     assert written(queue) == 0
 
@@ -242,7 +242,7 @@ def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_writte
     with pytest.raises(MessageTooLarge) as error:
         publish(frame(*rows, schema=schema), queue)
     assert str(error.value).startswith(
-        "2 rows are too large, among them the one of b'larger': it has 3000042 bytes, and the client takes 1048588 "
+        "2 rows are too large, among them the one of b'larger': it has 3000042 bytes, and the client accepts 1048588 "
         "(message.max.bytes)."
     )
     assert error.value.key == b"larger"
@@ -251,7 +251,7 @@ def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_writte
     queue.cluster.topics.alter_config(queue.topic, {"max.message.bytes": "1000000"})
     with pytest.raises(
         MessageTooLarge,
-        match=r"b'large': it has 1048565 bytes, and the topic \S+ takes 1000000 \(max\.message\.bytes\)",
+        match=r"b'large': it has 1048565 bytes, and the topic \S+ accepts 1000000 \(max\.message\.bytes\)",
     ):
         publish(frame(("large", bytes(1_048_488)), schema=schema), queue)
     assert written(queue) == 0
@@ -318,7 +318,7 @@ def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue
         publish(frame(), queue, value="vlaue")
     with pytest.raises(ConfigError, match=r"The column price is double\. Make it text or bytes first, with to_json"):
         publish(frame(schema="key string, price double"), queue, value="price")
-    with pytest.raises(ConfigError, match=r"The column key is double\. Keys are text, bytes"):
+    with pytest.raises(ConfigError, match=r"The column key is double\. Use text, bytes"):
         publish(frame(schema="key double, value string"), queue)
     with pytest.raises(ConfigError, match="vanished must be one of keep, delete, not 'drop'"):
         publish(frame(), queue, vanished="drop")  # type: ignore[arg-type]

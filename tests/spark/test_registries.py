@@ -77,10 +77,10 @@ def test_avro_of_each_version_of_a_subject_becomes_the_newest(
         ({"price": 2.5, "currency": "USD"}, None),
         *[broken] * 2,
     ]
-    assert rows[4] == (None, "does not start as a registry's values do")
+    assert rows[4] == (None, "does not start with a registry's frame")
     assert rows[5] == (
         None,
-        "names the schema 3, which is none of prices-value, or came after its schemas were asked for",
+        "names the schema 3, which is not in prices-value, or was added after its schemas were read",
     )
 
 
@@ -130,13 +130,13 @@ def test_values_of_json_schema_and_protobuf_are_decoded_without_the_frame_of_the
 ) -> None:
     title = {"title": "Price", "type": "object", "properties": {"price": {"type": "number"}}}
     data = written(JSONSerializer(json.dumps(title), client), {"price": 1.5})
-    unframed = "does not start as a registry's values do"
+    unframed = "does not start with a registry's frame"
     rows = kept(spark, [data, data + b"}", data[5:], b"", data[:5]], "json", "price double", framed=True)
     wrong = "is not JSON of its schema"
     assert rows == [({"price": 1.5}, None), (None, wrong), (None, unframed), (None, unframed), (None, wrong)]
     with pytest.raises(ConfigError, match=r"is JSON, not Avro\. .*framed=True"):
         registry.subject("prices-value")
-    with pytest.raises(ConfigError, match=r"Leave framed out, and give SchemaRegistry"):
+    with pytest.raises(ConfigError, match=r"Omit framed, and give SchemaRegistry"):
         kept(spark, [], "avro", price(), framed=True)
 
     file, messages = protobuf("Price", "Quote")
@@ -147,7 +147,7 @@ def test_values_of_json_schema_and_protobuf_are_decoded_without_the_frame_of_the
     monkeypatch.setattr("pyspark.sql.protobuf.functions.from_protobuf", given)
     rows = kept(spark, [first, second, b"\0"], "protobuf", ProtobufMessage("prices.Price", file), framed=True)
     assert messages[0].FromString(bytes(rows[0][0]["data"])).price == 1.5
-    assert [error for _, error in rows] == [None, "is of another message than the first of its schema", unframed]
+    assert [error for _, error in rows] == [None, "is a message other than the first of its schema", unframed]
 
 
 def given(data: Column, *_: object, **__: object) -> Column:
@@ -204,7 +204,7 @@ def test_a_version_that_appears_while_a_stream_runs_is_read_where_each_batch_ask
     finally:
         query.stop()
     assert seen == {"old": {"price": 1.5}, "new": {"price": 2.5, "currency": "USD"}}
-    assert late == [None, "names the schema 2, which is none of prices-value, or came after its schemas were asked for"]
+    assert late == [None, "names the schema 2, which is not in prices-value, or was added after its schemas were read"]
 
 
 def test_a_queue_of_confluents_serializers_holds_their_values(

@@ -478,7 +478,7 @@ def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(cluster:
     cluster.topics.delete("t")
     cluster.topics.create("t", partitions=1, config={"cleanup.policy": "compact"})
     put(cluster, ("b", "1"))
-    with pytest.raises(TopicRecreated, match="deleted and created again"):
+    with pytest.raises(TopicRecreated, match="deleted and re-created"):
         read(cluster, spec, conflate=conflate)
 
 
@@ -531,7 +531,7 @@ def test_a_partition_that_never_reaches_the_end_of_the_cut_is_an_error(
     stuck = cluster.reader("t", {0: 0})
     monkeypatch.setattr(stuck, "poll", lambda timeout: Fetch(RecordBatch(), {}))
     monkeypatch.setattr(cluster, "reader", lambda *_, **__: stuck)
-    with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 1") as error:
+    with pytest.raises(CatchUpTimeout, match="partition 0 is at offset 0 of 1") as error:
         read(cluster, spec, patience=0.0)
     assert [shortfall.partition for shortfall in error.value.shortfalls] == [0]
 
@@ -691,7 +691,7 @@ def test_keys_away_from_home_fail_when_they_are_to() -> None:
     cluster.write("t", away, None, partition=0)
     spec = pin(LastValueQueue("t", key_header=None, cluster=cluster))
     assert len(rows(cluster, spec)) == 2
-    said = r"in partition 0 of t, and its home by the partitioner murmur2_random is 2.*lvq_spark\.snapshot"
+    said = r"in partition 0 of t, but its home by the partitioner murmur2_random is 2.*lvq_spark\.snapshot"
     with pytest.raises(ConfigError, match=said):
         rows(cluster, spec, strays="fail")
 

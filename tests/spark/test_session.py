@@ -102,6 +102,6 @@ def test_a_spark_that_is_too_old_is_refused_by_its_version(begin: Callable[..., 
     """It is before anything is asked: nobody answers there."""
     with (
         closing(KafkaCluster("localhost:1")) as cluster,
-        pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, and this is {re.escape(version)}\."),
+        pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, but this is {re.escape(version)}\."),
     ):
         begin(SimpleNamespace(version=version), LastValueQueue("t", key_header=None, cluster=cluster))

@@ -162,7 +162,7 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
         writer.begin_transaction()
         writer.append(lvq_topic, b"a", b"%s" % end.__name__.encode())
         writer.flush(20)
-        with pytest.warns(UserWarning, match="partition 0 stands at offset .* a transaction that is open"):
+        with pytest.warns(UserWarning, match="partition 0 is at offset .* a transaction open"):
             early = snapshot(spark, queue)
         end(20)
         assert collect(early)[b"a"].value == b"1"
@@ -188,11 +188,11 @@ def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
         writer.append(lvq_topic, key.encode(), b"2")
     writer.flush(20)
     append(queue.cluster, lvq_topic, (a, "3"), (c, "3"))  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match=r"partition 0 .* a transaction that is open .* partition 1 .* that is open"):
+    with pytest.warns(UserWarning, match=r"partition 0 .* a transaction open .* partition 1 .* open since"):
         spec = pin(queue)
     assert spec.end == {0: 1, 1: 1, 2: 2}
     assert [(held.partition, held.blocked) for held in spec.blocked] == [(0, True), (1, True)]
-    with pytest.raises(CatchUpTimeout, match=r"partition 0 .* a transaction that is open"):
+    with pytest.raises(CatchUpTimeout, match=r"partition 0 .* a transaction open"):
         pin(queue, at_rest=0.5)
     writer.commit_transaction(20)
     writer.close()
@@ -480,7 +480,7 @@ def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQue
     assert error.value.options == ("spec", "end")
     with pytest.raises(ConfigError, match="consistency must be one of pinned, atleast, not 'exact'"):
         snapshot(spark, queue, consistency="exact")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="the queue lies on elsewhere"):
+    with pytest.raises(ConfigError, match="the queue's topic is elsewhere"):
         snapshot(spark, LastValueQueue("elsewhere", key_header=None, cluster=queue.cluster), spec=spec)
 
 
@@ -491,7 +491,7 @@ def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, l
 
 def test_a_queue_in_memory_is_refused(memory_cluster: MemoryCluster) -> None:
     memory_cluster.topics.create("t", partitions=1, config={})
-    with pytest.raises(ConfigError, match="lies on a MemoryCluster"):
+    with pytest.raises(ConfigError, match="is on a MemoryCluster"):
         snapshot(None, LastValueQueue("t", key_header=None, cluster=memory_cluster))  # type: ignore[arg-type]
 
 

@@ -371,7 +371,7 @@ def test_a_narrow_schema_gives_its_columns_in_its_order(make_queue: MakeQueue, l
     [
         ("key string", "has no column key string"),
         ("key binary NOT NULL", "has no column key binary NOT NULL"),
-        ("key binary, ofset bigint", r"no column ofset\. Is it offset\?"),
+        ("key binary, ofset bigint", r"no column ofset\. Did you mean offset\?"),
         ("key binary, key binary", "a column twice"),
     ],
 )
@@ -503,7 +503,7 @@ def test_a_topic_created_again_is_not_taken_for_the_one_of_the_cut(
 
 def test_a_wrong_option_is_an_error_of_load(make_queue: MakeQueue, load: Load) -> None:
     make_queue()
-    with pytest.raises(Exception, match=r"has no option startingofset\. Is it startingOffsets\?"):
+    with pytest.raises(Exception, match=r"has no option startingofset\. Did you mean startingOffsets\?"):
         load(startingOfset="earliest")
     with pytest.raises(Exception, match="has no option includeheader"):
         load("key binary", includeHeader="true").collect()
@@ -535,7 +535,7 @@ def test_no_secret_is_in_a_plan_an_error_or_a_repr(
     frame.explain(extended=True)
     shown = frame._jdf.queryExecution().toString() + repr(frame) + str(frame.rdd.toDebugString())
     failing = load(**secrets, startingOffsets=json.dumps({lvq_topic: {"0": 99}}))
-    with pytest.raises(Exception, match="start 99 is behind end") as error:
+    with pytest.raises(Exception, match="start 99 is beyond end") as error:
         failing.collect()
     out, err = capfd.readouterr()
     assert "lvq" in out
@@ -556,7 +556,7 @@ def test_a_spark_without_limits_for_streams_is_an_error(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("pyspark.__version__", "4.1.1")
     source = LvqDataSource({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"})
-    with pytest.raises(ConfigError, match=r"need Spark 4\.2 or newer, and this is 4\.1\.1"):
+    with pytest.raises(ConfigError, match=r"need Spark 4\.2 or newer, but this is 4\.1\.1"):
         source.streamReader(StructType().add("key", "binary"))
 
 

@@ -185,7 +185,7 @@ def test_an_overlay_that_somebody_deletes_is_missed(tmp_path: Path) -> None:
 
     store = Store(Swept(str(tmp_path)))
     version = first(store, CHANGES[0])
-    with pytest.raises(StateError, match="was written, and it is not there"):
+    with pytest.raises(StateError, match="was written, but is missing"):
         above(store, version, CHANGES[1])
 
 

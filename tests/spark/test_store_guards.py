@@ -101,9 +101,9 @@ def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], mem
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"topic_id": "another"}, TopicRecreated, "created again"),
-        ({"end": {0: 3}}, TopicMismatch, "has 2 partitions; when version 7 was made, 1"),
-        ({"end": {0: 3, 1: 6}}, DataLoss, "partition 1 of t ends at offset 5, before offset 6.* cut short"),
+        ({"topic_id": "another"}, TopicRecreated, "re-created"),
+        ({"end": {0: 3}}, TopicMismatch, "has 2 partitions; it had 1 when version 7 was made"),
+        ({"end": {0: 3, 1: 6}}, DataLoss, "partition 1 of t ends at offset 5, but .* up to offset 6.* truncated"),
         ({"key_header": "ticker"}, QueueMismatch, "made with key_header 'ticker', not None"),
         ({"key_mismatch": "fail"}, QueueMismatch, "key_mismatch 'fail', not 'record'"),
         ({"topic": "elsewhere"}, QueueMismatch, "topic 'elsewhere', not 't'"),
@@ -180,7 +180,7 @@ def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_writte
     memory_cluster.write("t", b"k", None, partition=1)
     found = judged(queue, old)
     assert isinstance(found, DataLoss)
-    assert re.search(r"1\d\d s old, and t keeps deletes for 60 s", str(found))
+    assert re.search(r"1\d\d s old, but t keeps deletes for 60 s", str(found))
     young = replace(old, pinned=datetime.now(UTC) - timedelta(seconds=20))
     assert judged(queue, young) is None
     log = log_state(queue, 10.0)
@@ -225,13 +225,13 @@ def test_a_topic_that_was_created_again_is_read_anew_or_refused(
     refresh(spark, queue, path)
     recreate(queue, 1, {"cleanup.policy": "compact"})
     append(queue, ("c", "1"), ("d", "1"), ("e", "1"))
-    with pytest.raises(TopicRecreated, match=r"created again\. Refresh with on_stale='rebuild'"):
+    with pytest.raises(TopicRecreated, match=r"re-created\. Refresh with on_stale='rebuild'"):
         refresh(spark, queue, path, on_stale="fail")
     assert len(versions(spark, path)) == 1
     version = refresh(spark, queue, path)
     (reason,) = version.reasons
     assert (version.kind, version.number) == ("full", 2)
-    assert reason.endswith("it was created again.")
+    assert reason.endswith("it was re-created.")
     assert reason in caplog.text
     assert set(values(collect(read_version(spark, path)))) == {"c", "d", "e"}
     assert versions(spark, path)[-1].reasons == (reason,)
@@ -359,7 +359,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
 
     monkeypatch.setattr("lvq_spark.store.incremental.pin", grown)
     assert refresh(spark, queue, path).partitions == 3
-    with pytest.raises(TopicMismatch, match="has 4 partitions; when version 1 was made, 3"):
+    with pytest.raises(TopicMismatch, match="has 4 partitions; it had 3 when version 1 was made"):
         refresh(spark, queue, path, on_stale="fail")
     version = refresh(spark, queue, path)
     assert (version.kind, version.partitions, len(version.reasons)) == ("full", 5, 1)
@@ -569,7 +569,7 @@ def test_that_old_versions_cannot_be_deleted_does_not_undo_the_new_one(
 
 
 def test_a_queue_in_memory_is_refused(spark: SparkSession, queue: LastValueQueue[Any], tmp_path: Path) -> None:
-    with pytest.raises(LVQError, match="lies on a MemoryCluster"):
+    with pytest.raises(LVQError, match="is on a MemoryCluster"):
         refresh(spark, queue, str(tmp_path))
 
 

@@ -21,7 +21,7 @@ def test_a_session_without_delta_or_iceberg_says_what_it_lacks(
     spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, tmp_path: Path, name: str
 ) -> None:
     queue = LastValueQueue(lvq_topic, key_header=None, cluster=lvq_cluster)
-    with pytest.raises(ConfigError, match="There is no table") as error:
+    with pytest.raises(ConfigError, match="does not exist") as error:
         merge(spark, queue, name.format(tmp_path))
     assert error.value.options == ("table",)
     assert "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog" in error.value.hint

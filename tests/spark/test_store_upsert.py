@@ -254,7 +254,7 @@ def test_a_stream_of_something_else_is_refused(
         (good.drop("headers"), "lacks the column headers.* includeHeaders=true"),
         (good.withColumn("topic", F.lit("other")), "of the topic other, not of"),
         (good.withColumn("key", F.lit(None).cast("binary")), "without a key"),
-        (good.withColumn("offset", F.lit(7).cast("bigint")), "offset 7 .* no transaction has committed"),
+        (good.withColumn("offset", F.lit(7).cast("bigint")), "offset 7 .* not committed yet"),
     ):
         with pytest.raises(ConfigError, match=said):
             run(wrong, 0)

@@ -140,12 +140,12 @@ def test_a_manifest_says_all_there_is_to_say_of_a_version() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"format": 2}, "the format 2, and this library knows 1.* upgrade"),
+        ({"format": 2}, "the format 2, but this library knows 1.* upgrade"),
         ({"format": 2, "end": None}, "the format 2"),
         ({"colour": "blue"}, "unknown fields: colour.* upgrade"),
-        ({"format": None}, "no manifest"),
-        ({"end": 5}, "no manifest"),
-        ({"pinned": "yesterday"}, "no manifest"),
+        ({"format": None}, "not a version's manifest"),
+        ({"end": 5}, "not a version's manifest"),
+        ({"pinned": "yesterday"}, "not a version's manifest"),
     ],
 )
 def test_a_manifest_of_a_newer_library_or_a_damaged_one_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -154,7 +154,7 @@ def test_a_manifest_of_a_newer_library_or_a_damaged_one_is_refused(changes: dict
     with pytest.raises(ConfigError, match=f"^/data/m .*{said}") as error:
         decode(json.dumps({**document, **changes}).encode(), "/data/m")
     assert error.value.options == ("path",)
-    with pytest.raises(ConfigError, match="no manifest"):
+    with pytest.raises(ConfigError, match="not a version's manifest"):
         decode(encode(VERSION)[:-20], "m")
 
 
@@ -263,7 +263,7 @@ def test_a_path_is_text_or_a_path_but_no_url_that_a_path_has_spoilt(spark: Spark
     open_storage(spark, str(tmp_path / "store")).create("here", b"1")
     assert open_storage(spark, tmp_path / "store").read("here") == b"1"
     assert versions(spark, tmp_path / "store") == []
-    for wrong, said in ((Path("s3a://bucket/store"), "s3a:/bucket/store has lost slashes"), (7, "7 is no path")):
+    for wrong, said in ((Path("s3a://bucket/store"), "s3a:/bucket/store has lost slashes"), (7, "7 is not a path")):
         with pytest.raises(ConfigError, match=said) as error:
             open_storage(spark, wrong)  # type: ignore[arg-type]
         assert error.value.options == ("path",)

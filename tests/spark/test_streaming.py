@@ -260,7 +260,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
         assert offsets(end, lvq_topic) == {0: 1}
         assert reader.reportLatestOffset() == {lvq_topic: {"0": 2}}
         [told] = [message for message in caplog.messages if "ends early" in message]
-        assert "partition 0 stands at offset 1 of 2: a transaction that is open since offset 1 hides" in told
+        assert "partition 0 is at offset 1 of 2: a transaction open since offset 1 hides" in told
         assert "kafka-transactions.sh finds it" in told
         caplog.clear()
         once = open_reader()
@@ -307,7 +307,7 @@ def test_offsets_that_are_gone_are_an_error_unless_they_may_be(
     append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
     start = open_reader().initialOffset()
     queue.cluster.logs.delete_before(lvq_topic, {0: 2})
-    with pytest.raises(DataLoss, match=r"stands at offset 0 of partition 0 of .*, which holds 2 to 3"):
+    with pytest.raises(DataLoss, match=r"is at offset 0 of partition 0 of .*, which holds 2 to 3"):
         open_reader().latestOffset(start, everything())
     reader = open_reader(failOnDataLoss="false")
     assert rows(reader, start, reader.latestOffset(start, everything())) == {b"c": b"1"}
@@ -321,7 +321,7 @@ def test_r18_a_checkpoint_of_an_earlier_topic_is_refused(
     start = open_reader().initialOffset()
     queue.cluster.topics.delete(lvq_topic)
     queue.cluster.topics.create(lvq_topic, partitions=1, config={})
-    with pytest.raises(TopicRecreated, match="deleted and created again since the stream's checkpoint"):
+    with pytest.raises(TopicRecreated, match="deleted and re-created since the stream's checkpoint"):
         open_reader().latestOffset(start, everything())
 
 

@@ -139,7 +139,7 @@ def test_r25_what_comes_in_the_moment_between_look_and_delete_is_named(
     assert sorted(key for key, _, _ in looks[1]) == [b"a", b"c"], "deletes are no values"
     told = Row("partition", "end", "vanished", "spared", "overwritten")(None, None, None, None, b"a")
     assert _published("prices", [], [told]).overwritten == 1
-    assert "1 keys of prices were deleted in the same moment in which others wrote them" in caplog.text
+    assert "1 keys of prices were deleted just as others wrote them" in caplog.text
     assert "b'a'" in caplog.text
 
 

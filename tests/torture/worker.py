@@ -147,7 +147,7 @@ class _ToJournal(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = str(record.msg)
-        if text.endswith("has got partitions %s"):
+        if text.endswith("was assigned partitions %s"):
             self._journal.write(Kind.GOT, partitions=self._partitions(record))
         elif text.endswith(tuple(f"has {how} partitions %s" for how in self._GONE)):
             how = next(how for how in self._GONE if how in text)

@@ -171,7 +171,7 @@ def test_options_that_are_wrong_are_named_as_without_asyncio(memory_cluster: Mem
         with pytest.raises(ConfigError, match=r"start must be .* not 'now'"):
             await LastValueQueue.declare_async("others", key_header=None, cluster=memory_cluster, start="now")
         async with queue.view() as view:
-            with pytest.raises(ConfigError, match="does not lie in prices"):
+            with pytest.raises(ConfigError, match="is not in prices"):
                 await view.wait_for_async("others/0/1")
             with pytest.raises(CatchUpTimeout, match=r"within 0\.05 s"):
                 await view.wait_for_async("prices/0/7", 0.05)

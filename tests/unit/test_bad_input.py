@@ -183,7 +183,12 @@ CASES = [
     Case(
         "a second declare that differs in several ways",
         declaring("prices", order="in-place", keyless="refuse"),
-        *(QueueMismatch, LVQError, ["order 'tail' (asked: 'in-place')", "keyless 'pass' (asked: 'refuse')"], "Open it"),
+        *(
+            QueueMismatch,
+            LVQError,
+            ["order 'tail' (requested: 'in-place')", "keyless 'pass' (requested: 'refuse')"],
+            "Open it",
+        ),
         facts={"differences": {"order": ("tail", "in-place"), "keyless": ("pass", "refuse")}},
         shell=["declare", "prices", "-k", "ticker", "--order", "in-place", "--keyless", "refuse"],
         code=4,
@@ -225,7 +230,7 @@ CASES = [
         lambda cluster: (
             LastValueQueue.open("prices", cluster=cluster).producer().send(Message(b"1", {"ticker": "A"}, key="B"))
         ),
-        *(ConfigError, ValueError, ["b'B'", "'ticker'", "b'A'"], "Leave one of them out"),
+        *(ConfigError, ValueError, ["b'B'", "'ticker'", "b'A'"], "Omit one of them"),
         facts={"options": ("key", "ticker")},
     ),
     Case(
@@ -267,9 +272,9 @@ CASES = [
         code=2,
     ),
     Case(
-        "R15: a replay period that is no number of seconds",
+        "R15: a replay period that is not a number of seconds",
         lambda cluster: LastValueQueue.open("prices", cluster=cluster).browser(replay_period="a day"),  # type: ignore[arg-type]
-        *(ConfigError, ValueError, ["replay_period", "'a day'"], "as a number"),
+        *(ConfigError, ValueError, ["replay_period", "'a day'"], "a number"),
         facts={"options": ("replay_period",)},
     ),
     Case(
@@ -281,7 +286,7 @@ CASES = [
     Case(
         "an option of a consumer that is out of range",
         lambda cluster: LastValueQueue.open("prices", cluster=cluster).consumer(max_in_work=0),
-        *(ConfigError, ValueError, ["max_in_work must be", "0"], "At least 1"),
+        *(ConfigError, ValueError, ["max_in_work must be", "0"], "at least 1"),
         facts={"options": ("max_in_work",)},
     ),
     Case(
@@ -678,7 +683,7 @@ def test_a_full_disk_is_said_before_anything_is_started(tmp_path: Path, monkeypa
     assert isinstance(caught.value, OSError)
     assert caught.value.path == home
     assert str(home) in str(caught.value)
-    assert "Make room" in caught.value.hint
+    assert "Free some space" in caught.value.hint
     monkeypatch.setenv("LVQ_CACHE_DIR", str(tmp_path / "cache"))
     code, line = broker_start("--data-dir", str(home))
     assert code == 3

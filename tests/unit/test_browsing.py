@@ -371,7 +371,7 @@ class TestConsumed:
         memory_cluster.groups.delete(queue.definition.group)
         with pytest.raises(QueueNotDeclared, match="lvq repair prices") as caught, queue.browser():
             pass
-        assert caught.value.__notes__ == ["A browser with hide_consumed=False does not ask for what was consumed."]
+        assert caught.value.__notes__ == ["A browser with hide_consumed=False does not look up what was consumed."]
         with queue.browser(hide_consumed=False, follow=False) as browser:
             assert len(list(browser)) == 2
         queue.repair(start="earliest")
@@ -557,7 +557,7 @@ class TestTrouble:
         before_polls(memory_cluster, lambda reader, poll: late.wait(5))
         browser = queue.browser(catch_up_timeout=0.1)
         threading.Timer(0.5, late.set).start()
-        with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 1") as caught:
+        with pytest.raises(CatchUpTimeout, match="partition 0 is at offset 0 of 1") as caught:
             browser.open()
         assert isinstance(caught.value, TimeoutError)
         assert browser.state == "closed"

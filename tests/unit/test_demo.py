@@ -40,7 +40,7 @@ def test_a_check_that_fails_makes_the_tour_end_with_1(stage: Stage) -> None:
     assert isinstance(stage.console.file, io.StringIO)
     shown = stage.console.file.getvalue()
     assert "✗ another one does not" in shown
-    assert "1 of 3 checks do not hold." in shown
+    assert "1 of 3 checks failed." in shown
 
 
 def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
@@ -69,11 +69,11 @@ def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
     given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def snapshot(stage: Stage, queue: object, view: object, session: LateSession) -> None:
-        stage.check(False, "row for row the view")
+        stage.check(False, "row for row the same as the view")
 
     monkeypatch.setattr(demo, "_snapshot", snapshot)
     assert demo.main() == 1
-    assert "✗ row for row the view" in capsys.readouterr().out
+    assert "✗ row for row the same as the view" in capsys.readouterr().out
     assert queues(cluster=given) == []
 
 

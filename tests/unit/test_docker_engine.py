@@ -97,8 +97,8 @@ def test_a_registry_that_swallows_packets_is_given_up_and_the_next_possibility_i
     with caplog.at_level(logging.WARNING, "lvq_kafka.testing"):
         reason = docker_unavailable_reason()
     assert reason is not None
-    assert f"{OFFICIAL_IMAGE} is not here and cannot be pulled (the registry did not answer for 0.2 s)" in reason
-    assert f"{STAND_IN_IMAGE} is not here either" in reason
+    assert f"{OFFICIAL_IMAGE} is missing and cannot be pulled (the registry did not answer for 0.2 s)" in reason
+    assert f"{STAND_IN_IMAGE} is missing as well" in reason
     assert f"the image {OFFICIAL_IMAGE} cannot be pulled: the registry did not answer" in caplog.text
     assert _resolve(None) == ("embedded", None)
     engine.images.add(STAND_IN_IMAGE)

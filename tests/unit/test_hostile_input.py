@@ -137,7 +137,7 @@ def test_the_way_out_that_an_error_names_can_be_pasted_into_a_shell(
 ) -> None:
     poison(cluster, name, b"{")
     queues(cluster=cluster)
-    command = caplog.text.partition("Take it out (")[2].partition("), and")[0]
+    command = caplog.text.partition("Remove it (")[2].partition("), and")[0]
     told = subprocess.run(
         ["bash", "-c", f"lvq() {{ printf '%s\\0' \"$@\"; }}; {command}"], capture_output=True, check=True
     ).stdout

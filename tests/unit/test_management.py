@@ -388,7 +388,7 @@ class TestConsumersAtWork:
         with queue.consumer() as consumer:
             eventually(lambda: consumer.stats.partitions)
             before = claims(queue)
-            with pytest.raises(QueueError, match=r"still at work\..*Close them first"):
+            with pytest.raises(QueueError, match=r"still has active consumers\..*Close them first"):
                 change(queue)
             assert claims(queue) == before
         change(queue)
@@ -406,7 +406,7 @@ class TestConsumersAtWork:
         member = memory_cluster.member("lvq.prices", "prices", _Nobody())
         before = commits(queue)
         if change is not CHANGES["move"]:  # which would share the partitions, and wait for all of them
-            with pytest.raises(QueueError, match="still at work"):
+            with pytest.raises(QueueError, match="still has active consumers"):
                 change(queue)
         assert commits(queue) == before
         member.close()

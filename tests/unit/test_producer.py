@@ -370,7 +370,7 @@ def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_
 
     with pytest.raises(ZeroDivisionError) as caught:
         put_and_fail()
-    assert caught.value.__notes__ == ["Besides, the producer of 'prices' reports: Not stored."]
+    assert caught.value.__notes__ == ["The producer of 'prices' also reports: Not stored."]
 
 
 def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_still_be_stored(
@@ -383,7 +383,7 @@ def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_
             producer.flush(0.01)
         assert isinstance(caught.value, TimeoutError)
         for ask in (receipt.result, receipt.exception):
-            with pytest.raises(OutcomeUnknown, match=r"within 0\.01 s.*may yet be stored"):
+            with pytest.raises(OutcomeUnknown, match=r"within 0\.01 s.*may still be stored"):
                 ask(0.01)
         assert not receipt.done()
         cluster.reconnect()

@@ -436,7 +436,7 @@ class TestDelete:
         put(queue, a="1")
         with queue.consumer() as consumer:
             assert consumer.acquire(30) is not None
-            with pytest.raises(QueueError, match="still at work") as caught:
+            with pytest.raises(QueueError, match="still has active consumers") as caught:
                 queue.drop()
             assert "Close them first" in caught.value.hint
         queue.drop()

@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_raised_skipped_or_given_raw(
     for key, value in ((b"a", b"1"), (b"bad", b"{")):
         memory_cluster.write("numbers", key, value)
     if policy == "ignore":
-        with pytest.raises(ConfigError, match="undecodable='ignore' is no policy"):
+        with pytest.raises(ConfigError, match="undecodable='ignore' is not a policy"):
             getattr(queue, kind)(undecodable=policy)
         return
     with getattr(queue, kind)(undecodable=policy) as reader:

@@ -138,7 +138,7 @@ class TestReading:
         writer = memory_cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append(REGISTRY_TOPIC, b"hidden", b"{}")
-        with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 1 of 2") as caught:
+        with pytest.raises(CatchUpTimeout, match="partition 0 is at offset 1 of 2") as caught:
             Registry(memory_cluster, timeout=0.1).all()
         assert caught.value.shortfalls[0].target == 2
         assert "transaction" in caught.value.hint

@@ -40,7 +40,7 @@ def test_a_view_that_is_left_behind_ends_and_says_so(
     with left_behind():
         del view
     eventually(lambda: at_work() == [])
-    assert "a reader of prices is closed, since nobody can use it any more" in caplog.text
+    assert "closing a reader of prices, which was dropped without being closed" in caplog.text
 
 
 def test_a_browser_that_is_left_behind_ends_too(queue: LastValueQueue[str]) -> None:

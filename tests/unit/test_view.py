@@ -150,7 +150,7 @@ def test_a_position_that_is_none_of_this_topic_is_an_error(queue: LastValueQueue
 
 
 def test_a_position_that_does_not_come_times_out_and_says_what_is_missing(queue: LastValueQueue[str]) -> None:
-    with queue.view() as view, pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 8") as caught:
+    with queue.view() as view, pytest.raises(CatchUpTimeout, match="partition 0 is at offset 0 of 8") as caught:
         view.wait_for(Position("prices", 0, 7), timeout=0.05)
     assert caught.value.shortfalls[0].target == 8
     assert not caught.value.shortfalls[0].blocked, "there is no transaction to blame"
@@ -302,7 +302,7 @@ def test_g5_an_open_transaction_is_named_and_waited_for(
     writer.append("prices", b"b", b"b1")
     memory_cluster.write("prices", b"c", b"c1")
     view = queue.view(catch_up_timeout=0.1)
-    with pytest.raises(CatchUpTimeout, match="transaction that is open since offset 0"), view:
+    with pytest.raises(CatchUpTimeout, match="transaction open since offset 0"), view:
         pass
     assert view.state == "closed"
 

@@ -30,14 +30,14 @@ def broker() -> None:
 
 
 @broker.command("start", cls=Command, examples=["lvq broker start", "lvq broker start --port 9093 --data-dir ./data"])
-@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 is any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 picks a free one.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep its data here.  [default: a temporary place, gone when it stops]",
+    help="Keep its data here.  [default: a temporary directory, deleted when it stops]",
 )
-@click.option("--heap", default="512m", show_default=True, metavar="SIZE", help="Memory of the Java heap.")
-@timeout_option(60.0, "How long its start may take.")
+@click.option("--heap", default="512m", show_default=True, metavar="SIZE", help="Size of the Java heap.")
+@timeout_option(60.0, "Time limit for the start.")
 @output_options
 @click.pass_obj
 def start(invocation: Invocation, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
@@ -105,7 +105,7 @@ def _status_text(status: BrokerStatus, how: str, *, running: bool) -> Renderable
 
     text = Text.assemble(("✓ ", "bold green"), f"Kafka {how} at ", (status.bootstrap_servers, "bold cyan"))
     if running:
-        kept = "gone when it stops" if status.temporary else "kept"
+        kept = "deleted when it stops" if status.temporary else "kept"
         text.append(
             f"\n  data in {status.data_dir}, {kept}\n  log in {status.log_path}\n"
             f"  process {status.pid}, since {clock(status.started_at)}",

@@ -51,27 +51,27 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
     ],
 )
 @click.argument("queue")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.  [default: never]")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages.  [default: never]")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="End when none has come for so long.  [default: never]",
+    help="Stop when none has arrived for this long.  [default: never]",
 )
-@click.option("--exec", "run", metavar="COMMAND", help="Run a shell command for each message, instead of writing it.")
+@click.option("--exec", "run", metavar="COMMAND", help="Run a shell command for each message instead of writing it.")
 @click.option(
     "--on-failure",
     type=click.Choice(["stop", "retry", "reject"]),
     default="stop",
     show_default=True,
-    help="When COMMAND fails: end; try again, with a newer value if there is one; or reject the message.",
+    help="When COMMAND fails: stop; retry, with a newer value if there is one; or reject the message.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How many COMMANDs may run at a time; of a key never more than one.",
+    help="How many COMMANDs may run at once; never more than one per key.",
 )
 @click.option(
     "--max-deliveries",
@@ -129,7 +129,7 @@ def consume(
         lock_timeout=lock_timeout,
     ) as consumer:
         team = _Team(consumer, handle, workers, count, timeout)
-        invocation.out.note("waiting for messages; Ctrl-C ends")
+        invocation.out.note("waiting for messages; Ctrl-C stops")
         try:
             team.run()
         finally:
@@ -137,7 +137,7 @@ def consume(
     if isinstance(handle, _Printer):
         complain_of_unread(handle.unread, form)
     if team.done < (count or 1):
-        raise Complaint(f"no {'further ' if team.done else ''}message came within {timeout:g} s.", NOTHING)
+        raise Complaint(f"no {'further ' if team.done else ''}message arrived within {timeout:g} s.", NOTHING)
 
 
 class _Team:
@@ -230,17 +230,17 @@ class _Runner:
                 status = _CANNOT_RUN  # its key or headers do not fit into an environment, and never will
                 what = f"the command for the message at {delivery.position} could not be run: {error.strerror}"
             else:
-                what = f"the command ended with {status} for {brief(delivery.key)} at {delivery.position}"
+                what = f"the command exited with {status} for {brief(delivery.key)} at {delivery.position}"
             if status in _INTERRUPTED:
                 raise KeyboardInterrupt
             rejected = status != 0 and self._give_up(delivery, what)
         if status == 0:
             return delivery.state is not State.LOST  # otherwise another consumer or worker has it
         if self._on_failure == "stop":
-            now = "was rejected, after its last delivery" if rejected else "is still in the queue"
+            now = "was rejected after its last delivery" if rejected else "is still in the queue"
             raise Complaint(f"{what}; the message {now}.", COMMAND_FAILED)
         if not rejected:
-            print_problem(f"{what}; it is tried again", warning=True)
+            print_problem(f"{what}; retrying", warning=True)
             threading.Event().wait(_RETRY_PAUSE)
         return rejected
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["expire", "move", "purge", "reclaim", "reset"]
 
-_key_option = click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only of this key. Repeatable.")
-_reading = timeout_option(60.0, "How long reading the queue may take.")
+_key_option = click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
+_reading = timeout_option(60.0, "Time limit for reading the queue.")
 
 
 @command("purge", examples=["lvq purge prices", "lvq purge prices --key IBM --key MSFT --yes"])
@@ -48,7 +48,11 @@ def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: boo
 @command("expire", examples=["lvq expire prices --older-than 86400 --yes"])
 @click.argument("queue")
 @click.option(
-    "--older-than", type=click.FloatRange(min=0), required=True, metavar="SECONDS", help="What arrived before that."
+    "--older-than",
+    type=click.FloatRange(min=0),
+    required=True,
+    metavar="SECONDS",
+    help="Only messages older than this.",
 )
 @yes_option
 @_reading
@@ -58,7 +62,7 @@ def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, 
     The topic is not changed. No consumer may be running.
     """
     opened = invocation.open(QueueChoice(queue))
-    confirm(_sure(f"what is older than {older_than:,g} s", queue), yes=yes, if_not="Nothing was expired.")
+    confirm(_sure(f"messages older than {older_than:,g} s", queue), yes=yes, if_not="Nothing was expired.")
     change = _working(invocation, opened, lambda: opened.expire(older_than, timeout=timeout))
     _print_change(invocation.out, "expired", queue, change, change.messages or 0)
 
@@ -79,7 +83,7 @@ def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, 
     metavar="PARTITION=OFFSET",
     multiple=True,
     callback=offsets_by_partition,
-    help="Or an offset for a partition. Repeatable; the other partitions stay where they are.",
+    help="Or one partition's offset. Repeatable; other partitions keep their position.",
 )
 @yes_option
 def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict[int, int], yes: bool) -> None:
@@ -92,14 +96,14 @@ def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict
         raise click.UsageError("Give --to, or --offset for some partitions.")
     opened = invocation.open(QueueChoice(queue))
     confirm(
-        f"Let {queue} go on {in_words(offsets or to)}? What it has consumed since comes again.",
+        f"Continue {queue} {in_words(offsets or to)}? Messages consumed since then are delivered again.",
         yes=yes,
         if_not="Nothing was reset.",
     )
     change = opened.reset(offsets or to or "earliest")
     if invocation.out.person:
         bases = ", ".join(f"{partition}: {one.base:,}" for partition, one in sorted(change.after.items()))
-        invocation.out.done(f"{queue} goes on at {bases}")
+        invocation.out.done(f"{queue} continues at {bases}")
     else:
         invocation.out.row({"reset": queue, "offsets": _bases(change)})
 
@@ -108,7 +112,9 @@ def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict
 @click.argument("queue")
 @click.argument("destination")
 @_key_option
-@click.option("--not-atomic", is_flag=True, help="Without transactions: on a failure, a message can be in both.")
+@click.option(
+    "--not-atomic", is_flag=True, help="Without transactions: after a failure, a message can be in both queues."
+)
 @yes_option
 @_reading
 def move(
@@ -160,7 +166,7 @@ def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
         outcome = opened.reclaim()
     if invocation.out.person:
         told = f"{count(outcome.offsets, 'offset')} of {opened.topic} deleted"
-        invocation.out.done(told if outcome.offsets else f"there is nothing to delete from {opened.topic}")
+        invocation.out.done(told if outcome.offsets else f"nothing to delete from {opened.topic}")
     else:
         starts = {str(partition): start for partition, start in sorted(outcome.after.items())}
         invocation.out.row({"reclaimed": opened.topic, "offsets": outcome.offsets, "starts": starts})
@@ -172,7 +178,7 @@ def _working(invocation: Invocation, queue: LastValueQueue[Any], work: Callable[
 
 
 def _sure(what: str, queue: str) -> str:
-    return f"Count {what} in {queue} as consumed?"
+    return f"Mark {what} in {queue} as consumed?"
 
 
 def _bases(change: Change) -> dict[str, int]:
@@ -184,9 +190,9 @@ def _print_change(out: Output, verb: str, queue: str, change: Change, messages: 
         row = {verb: queue, "messages": messages, "without_room": change.without_room, "offsets": _bases(change)}
         out.row(row)
         return
-    out.done(f"{count(messages, 'message')} of {queue} {'counts' if messages == 1 else 'count'} as consumed")
+    out.done(f"{count(messages, 'message')} of {queue} marked as consumed")
     if change.without_room:
         out.note(
-            f"There is no room for {count(change.without_room, 'message')} more, which lie too far apart; "
-            "do it again when more has been consumed."
+            f"No room for {count(change.without_room, 'message')} more: they lie too far apart. Repeat when more has "
+            "been consumed."
         )

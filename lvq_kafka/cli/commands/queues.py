@@ -39,38 +39,42 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
 )
 @click.argument("name")
 @click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
-@click.option("--record-key", is_flag=True, help="The record key itself is the key; instead of --key-header.")
-@click.option("--topic", metavar="TOPIC", help="The topic it lies on.  [default: NAME]")
+@click.option("--record-key", is_flag=True, help="Use the record key as the key, instead of --key-header.")
+@click.option("--topic", metavar="TOPIC", help="Its topic.  [default: NAME]")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     help="Where a new value goes; in-place lasts until compaction.  [default: tail]",
 )
 @click.option(
-    "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="Messages without the header.  [default: pass]"
+    "--keyless",
+    type=click.Choice(get_args(KeylessPolicy)),
+    help="What to do with messages without the header.  [default: pass]",
 )
 @click.option(
     "--key-mismatch",
     type=click.Choice(get_args(KeyMismatchPolicy)),
-    help="What counts when header and record key disagree.  [default: record]",
+    help="The winner when header and record key disagree.  [default: record]",
 )
-@click.option("--non-destructive", is_flag=True, help="To be browsed and viewed, never consumed.")
+@click.option("--non-destructive", is_flag=True, help="Allow browsing and viewing, never consuming.")
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),
     default="earliest",
     show_default=True,
-    help="Whether a new queue holds what its topic holds already.",
+    help="Whether a new queue includes the messages already in its topic.",
 )
 @click.option(
     "--on-mismatch",
     type=click.Choice(get_args(OnMismatch)),
     default="raise",
     show_default=True,
-    help="What to do about an existing topic with settings that break a queue.",
+    help="What to do if an existing topic's settings would break a queue.",
 )
-@click.option("--partitions", type=click.IntRange(min=1), help="Of a new topic.  [default: 1]")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="Of a new topic.  [default: the cluster's]")
+@click.option("--partitions", type=click.IntRange(min=1), help="Partitions of a new topic.  [default: 1]")
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), help="Replicas of a new topic.  [default: the cluster's]"
+)
 @click.option(
     "--topic-config", metavar="NAME=VALUE", multiple=True, callback=pair, help="A setting of a new topic. Repeatable."
 )
@@ -81,7 +85,7 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
     metavar="NAME=VALUE",
     multiple=True,
     callback=pair,
-    help="An option of the queue by its name here, in Qpid, Artemis or Broker-J. Repeatable.",
+    help="A queue option by its name here or in Qpid, Artemis or Broker-J. Repeatable.",
 )
 def declare(
     invocation: Invocation,
@@ -141,9 +145,9 @@ def _definition(
             raise click.UsageError("Name the header that holds the key: --key-header HEADER, or --record-key.")
         return QueueDefinition.from_options(name, {**given, **dict(options)}, topic=topic)
     if "key-header" in given:
-        raise click.UsageError("--record-key and --key-header exclude each other.")
+        raise click.UsageError("--record-key and --key-header are mutually exclusive.")
     if options:
-        raise click.UsageError("--record-key and -o exclude each other; use the options with two hyphens.")
+        raise click.UsageError("--record-key and -o are mutually exclusive; use the long options.")
     named: dict[str, Any] = {option.replace("-", "_"): value for option, value in given.items()}
     return QueueDefinition(name=name, topic=topic or name, key_header=None, **named)
 
@@ -171,7 +175,7 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
     if declaration.created_queue:
         how = "declared"
     else:
-        how = "is there" if declaration.findings or declaration.reconciled else "is there, just so"
+        how = "is there" if declaration.findings or declaration.reconciled else "exists and matches"
     lines.append("✓ ", "bold green").append(definition.name, "bold cyan").append(f" {how}: {_key(definition)}")
     if definition.non_destructive:
         lines.append(", never consumed")
@@ -242,6 +246,8 @@ def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> N
     confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
     queue.drop(delete_topic=with_topic)
     if invocation.out.person:
-        invocation.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
+        invocation.out.note(
+            f"{name} was deleted{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}."
+        )
     else:
         invocation.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})

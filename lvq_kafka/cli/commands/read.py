@@ -17,7 +17,7 @@ from lvq_kafka.reading.browser import Browser
 
 __all__ = ["browse", "get", "read_timeout", "write_events"]
 
-read_timeout = timeout_option(60.0, "How long reading what the queue holds may take.")
+read_timeout = timeout_option(60.0, "Time limit for reading the queue.")
 
 
 @command(
@@ -26,7 +26,7 @@ read_timeout = timeout_option(60.0, "How long reading what the queue holds may t
 )
 @queue_argument
 @click.argument("keys", nargs=-1, required=True)
-@click.option("--raw", is_flag=True, help="The bare value; of several keys each on a line of its own.")
+@click.option("--raw", is_flag=True, help="Print bare values, one per line.")
 @format_option
 @read_timeout
 def get(
@@ -75,7 +75,7 @@ def _raw(entry: Entry[Any]) -> bytes:
         return value.encode()
     except UnicodeEncodeError:
         raise Complaint(
-            f"The value of {brief(entry.key)} has half a surrogate pair, which UTF-8 cannot write. Leave out --raw.",
+            f"The value of {brief(entry.key)} has an unpaired surrogate, which UTF-8 cannot encode. Omit --raw.",
             BAD_DATA,
         ) from None
 
@@ -113,8 +113,8 @@ def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
     ],
 )
 @queue_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with updates as they come, until Ctrl-C.")
-@click.option("--updates-only", is_flag=True, help="Leave out the values of now; follow.")
+@click.option("-f", "--follow", is_flag=True, help="Follow updates until Ctrl-C.")
+@click.option("--updates-only", is_flag=True, help="Skip the current values and follow updates.")
 @click.option(
     "--replay", type=click.FloatRange(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS."
 )
@@ -126,9 +126,9 @@ def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
     metavar="NAME[=VALUE]",
     multiple=True,
     callback=_filters,
-    help="Only messages with this header. Repeatable: all have to fit.",
+    help="Only messages with this header. Repeatable; all must match.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also what the queue's consumers have consumed.")
+@click.option("--all", "everything", is_flag=True, help="Include messages that consumers have consumed.")
 @format_option
 @read_timeout
 def browse(
@@ -151,7 +151,7 @@ def browse(
     value is removed, its event is "deleted" or "consumed"; or "left", if it has a new value that --header excludes.
     """
     if updates_only and replay:
-        raise click.UsageError("--updates-only leaves out the values that --replay is about.")
+        raise click.UsageError("--updates-only skips the values that --replay selects.")
     queue = invocation.open(choice, form)
     following = follow or updates_only
     with invocation.browser(
@@ -188,6 +188,6 @@ def write_events(out: Output, browser: Browser[Any], form: Format, key_header: s
             unread += is_unread(event.value, form)
         elif isinstance(event, EndOfDump):
             for shortfall in event.blocked:
-                print_problem(f"not all is visible: {shortfall}", warning=True)
-            out.note(f"{count(values, 'value')}{'; updates follow, Ctrl-C ends' if following else ''}")
+                print_problem(f"some records are not visible: {shortfall}", warning=True)
+            out.note(f"{count(values, 'value')}{'; following updates, Ctrl-C stops' if following else ''}")
     return unread

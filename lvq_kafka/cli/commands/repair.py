@@ -24,8 +24,10 @@ __all__ = ["damage_row", "repair"]
     examples=["lvq repair prices", "lvq repair prices --apply", "lvq repair prices --start earliest --apply"],
 )
 @click.argument("queue")
-@click.option("--start", callback=point, metavar="WHERE", help="Where to begin if it is lost what was consumed.")
-@click.option("--apply", is_flag=True, help="Do it, and do not only show it.")
+@click.option(
+    "--start", callback=point, metavar="WHERE", help="Where to start if the record of what was consumed is lost."
+)
+@click.option("--apply", is_flag=True, help="Make the repairs instead of only showing them.")
 def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bool) -> None:
     """Show what is wrong with a queue's commits, and repair it.
 
@@ -52,8 +54,8 @@ def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bo
         )
     wrong = len(outcome.left if apply else outcome.found)
     if wrong:
-        hint = "--start says where to begin" if outcome.left else "--apply mends it"
-        raise Complaint(f"{count(wrong, 'thing')} wrong with {queue}; {hint}.", WRONG_QUEUE)
+        hint = "give --start" if outcome.left else "--apply repairs it"
+        raise Complaint(f"{count(wrong, 'problem')} with {queue}; {hint}.", WRONG_QUEUE)
 
 
 def damage_row(damage: Damage) -> dict[str, Any]:
@@ -78,10 +80,10 @@ def _show_repair(
     open_kinds = {damage.kind for damage in left}
     for damage in found:
         mended = applied and damage.kind not in open_kinds
-        lines.append("✓ mended: " if mended else "✗ ", "bold green" if mended else "bold red")
+        lines.append("✓ repaired: " if mended else "✗ ", "bold green" if mended else "bold red")
         lines.append(f"{printable(str(damage))}\n")
     if offsets:
         bases = ", ".join(f"{partition}: {base}" for partition, base in offsets.items())
-        lines.append(f"{'it goes on at' if applied else 'with --apply it would go on at'} {bases}\n", "dim")
+        lines.append(f"{'continues at' if applied else 'with --apply it would continue at'} {bases}\n", "dim")
     lines.rstrip()
     out.say(lines)

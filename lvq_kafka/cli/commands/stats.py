@@ -75,7 +75,7 @@ class QueueReport:
 
 @command("stats", examples=["lvq stats prices", "lvq stats prices | jq '.partitions[].waiting'"])
 @queue_argument
-@timeout_option(60.0, "How long reading what the queue holds may take.")
+@timeout_option(60.0, "Time limit for reading the queue.")
 def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> None:
     """Show what a queue holds and whether it is healthy.
 
@@ -84,7 +84,7 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
     """
     queue = invocation.open(choice)
     group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
-    with invocation.out.waiting(lambda: f"looking at {queue.name}"):
+    with invocation.out.waiting(lambda: f"reading {queue.name}"):
         found = _examine(queue, group, timeout)
     if invocation.out.person:
         partitions, left_out = _partitions(found.partitions, invocation.out.console.width, consumable=group is not None)
@@ -136,7 +136,7 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
     finally:
         view.close()
     if found.state not in ("caught-up", "blocked"):
-        found.problems.append(f"Reading it has not come to an end within {timeout:g} s ({found.state}).")
+        found.problems.append(f"Reading it did not finish within {timeout:g} s ({found.state}).")
     starts, ends, stable = (
         cluster.logs.start_offsets(topic),
         cluster.logs.end_offsets(topic),
@@ -200,7 +200,7 @@ def _picture(
     key = "the record key" if definition.key_header is None else f"the header {brief(definition.key_header)}"
     holds = count(found.values, "value")
     if found.stats is not None:
-        holds += f", {found.stats.depth:,} to be consumed"
+        holds += f", {found.stats.depth:,} left to consume"
     told = Text.assemble(
         (definition.name, "bold cyan"),
         ("  holds ", ""),
@@ -221,7 +221,7 @@ def _picture(
         for text in texts:
             remarks.append(f"{mark} ", style).append(f"{printable(text)}\n")
     if not remarks:
-        remarks = Text.assemble(("✓ ", "bold green"), "its topic is as a last value queue wants it")
+        remarks = Text.assemble(("✓ ", "bold green"), "its topic's settings suit a last value queue")
     remarks.rstrip()
     return Group(told, partitions, remarks)
 
@@ -231,13 +231,13 @@ def _waiting(stats: QueueStats) -> str:
     from lvq_kafka.cli.table import clock
 
     if stats.members is None:
-        told = ["consumers at work are not to be seen"]
+        told = ["active consumers cannot be seen"]
     else:
-        told = [f"{count(stats.members, 'consumer')} at work" if stats.members else "no consumer at work"]
+        told = [f"{count(stats.members, 'active consumer')}" if stats.members else "no active consumer"]
     if stats.oldest is not None:
-        told.append(f"the oldest message is of {clock(stats.oldest)}")
+        told.append(f"the oldest message is from {clock(stats.oldest)}")
     if stats.attempted:
-        told.append(f"{stats.attempted:,} handed out before: in work, or back")
+        told.append(f"{stats.attempted:,} handed out before: in work or returned")
     if stats.redelivered:
         told.append(f"redelivered {stats.redelivered:,} times")
     return "; ".join(told)
@@ -248,40 +248,42 @@ def _tally(stats: QueueStats) -> str:
     tally = stats.tally
     told = [("replaced", tally.replaced), ("deleted", tally.deleted), ("consumed", tally.consumed)]
     became = [f"{number:,} {'was' if number == 1 else 'were'} {what}" for what, number in told if number]
-    became.append(f"{stats.depth:,} {'is' if stats.depth == 1 else 'are'} to be consumed")
+    became.append(f"{stats.depth:,} {'is' if stats.depth == 1 else 'are'} left to consume")
     return f"of the newest {count(tally.added, 'value')} {', '.join(became)}"
 
 
 def _remarks(found: QueueReport) -> list[str]:
     told = [str(finding) for finding in found.findings if finding.severity == "warning"]
-    told += [f"not all is visible: {shortfall}" for shortfall in found.blocked]
+    told += [f"some records are not visible: {shortfall}" for shortfall in found.blocked]
     told += [f"not checked: {what}" for what in found.unchecked]
     if found.stats is not None and found.stats.pending:
-        told.append("an open transaction holds what was consumed: what it settles counts as to be consumed")
+        told.append("an open transaction is consuming: messages that it settles still count as left to consume")
     if found.stats is not None:
         told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
     if found.split_keys:
         told.append(
-            f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): "
-            "writers disagree on the home"
+            f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): writers "
+            "disagree on the home partition"
         )
     if found.mismatched:
-        told.append(f"{count(found.mismatched, 'record')} whose key header is not the record key, or cannot be read")
+        told.append(
+            f"{count(found.mismatched, 'record')} whose key header differs from the record key or cannot be read"
+        )
     if found.unkeyed:
-        told.append(f"{count(found.unkeyed, 'record')} without a record key, which count for nothing")
+        told.append(f"{count(found.unkeyed, 'record')} without a record key, which are ignored")
     return told
 
 
 def _crowded(one: PartitionStats, limit: int) -> str:
     return (
-        f"the commit text of partition {one.partition} is full ({one.text:,} of {limit:,} characters): acks are not "
-        f"stored, and come again after a crash, until lower messages are settled. {one.attempted:,} that were handed "
-        f"out before are not. {CROWDED_REMEDY}"
+        f"the commit text of partition {one.partition} is full ({one.text:,} of {limit:,} characters): until lower "
+        f"messages are settled, acks are not stored, and their messages come again after a crash. {one.attempted:,} "
+        f"that were handed out before are not settled. {CROWDED_REMEDY}"
     )
 
 
 _GIVES_WAY = ("START", "LAG", "END", "CONSUMED", "VALUES")
-_LAG = "LAG counts offsets from CONSUMED to END, replaced values among them; TO CONSUME counts messages.\n"
+_LAG = "LAG counts offsets from CONSUMED to END, including replaced values; TO CONSUME counts messages.\n"
 
 
 def _partitions(partitions: list[PartitionReport], width: int, *, consumable: bool) -> tuple[RenderableType, list[str]]:

@@ -23,10 +23,10 @@ __all__ = ["watch"]
     type=click.Choice(["key", "recent"]),
     default="key",
     show_default=True,
-    help="Which values come first on the board.",
+    help="Sort order of the board.",
 )
 @format_option
-@timeout_option(60.0, "How long reading what the queue holds may take.")
+@timeout_option(60.0, "Time limit for reading the queue.")
 def watch(
     invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], sort: str, form: Format, timeout: float
 ) -> None:

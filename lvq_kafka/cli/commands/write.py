@@ -35,7 +35,7 @@ from_option = click.option(
     "source",
     metavar="FILE",
     type=click.File("rb"),
-    help="Take messages from JSON lines, as browse and export write them; - is stdin.",
+    help="Read messages from JSON lines, as written by browse and export; - is stdin.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report positions.")
 

@@ -62,7 +62,7 @@ def check_plan(load: Callable[[], DataFrame]) -> None:
         if wrong or isinstance(error, IllegalArgumentException):
             reason = wrong[1] if wrong else text.splitlines()[0]
             raise ConfigError(
-                f"Spark's Kafka connector refuses its options: {reason}", options=["connector_options"]
+                f"Spark's Kafka connector rejects its options: {reason}", options=["connector_options"]
             ) from error
         raise
 

@@ -79,8 +79,7 @@ def require_connector(spark: SparkSession) -> None:
         there = has_connector(spark)
     except Exception as error:
         raise ConfigError(
-            f"The Kafka connector that this Spark {spark.version} session has cannot be loaded: "
-            f"{str(error).splitlines()[0]}",
+            f"The Kafka connector of this Spark {spark.version} session cannot be loaded: {str(error).splitlines()[0]}",
             options=["engine"],
             hint=hint,
         ) from error

@@ -47,9 +47,9 @@ def check_spark(version: str) -> None:
     """
     if ".".join(version.split(".")[:2]) not in SPARKS:
         raise ConfigError(
-            f"This is Spark {version}, and the connector that lvq_spark brings is for {SPARKS[0]} to {SPARKS[-1]}.",
+            f"This is Spark {version}, but the connector bundled with lvq_spark is for {SPARKS[0]} to {SPARKS[-1]}.",
             options=["connector"],
-            hint="Leave connector out, and let Spark fetch its own, with config={'spark.jars.packages': "
+            hint="Omit connector, and let Spark fetch its own with config={'spark.jars.packages': "
             f"'org.apache.spark:spark-sql-kafka-0-10_2.13:{version}'}}.",
         )
 
@@ -69,7 +69,7 @@ def connector_jars(progress: Progress | None = None) -> list[Path]:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit with a message if the jars are not available."""
     parser = argparse.ArgumentParser(prog="python -m lvq_spark.connector.connector_jars", description=__doc__)
-    parser.add_argument("--relock", action="store_true", help="fetch them anew and rewrite the lock")
+    parser.add_argument("--relock", action="store_true", help="fetch them again and rewrite the lock")
     options = parser.parse_args(arguments)
     try:
         if options.relock:

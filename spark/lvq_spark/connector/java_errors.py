@@ -49,12 +49,12 @@ _KINDS = (
     _kind(
         r"\.((?:Topic|Group|Cluster)AuthorizationException: .*)",
         partial(Unauthorized, code=""),
-        "Ask for an ACL that allows to read it, or use another user.",
+        "Ask for an ACL that allows reading it, or use another user.",
     ),
     _kind(
         r"\.((?:SaslAuthentication|SslAuthentication|UnsupportedSaslMechanism|IllegalSaslState)Exception: .*)",
         partial(AuthenticationFailed, code=""),
-        "Check the properties of security in connector_options, or those of the queue's client where these have none.",
+        "Check the security properties in connector_options or, if it has none, those of the queue's client.",
     ),
     _kind(
         r"\.(UnknownTopicOrPartitionException: .*)",
@@ -69,11 +69,11 @@ _KINDS = (
     _kind(
         r"java\.lang\.((?:NoSuchFieldError|NoSuchMethodError|NoClassDefFoundError): [^\n]*)(?=[^:]*sql\.kafka010)",
         partial(ConfigError, options=["engine"]),
-        "It is of another Spark version: take yours, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:...",
+        "It is for another Spark version: use yours, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:...",
     ),
     _kind(
         r"org\.apache\.kafka\.common\.errors\.((?:Timeout|Disconnect|BrokerNotAvailable)Exception: .*)",
         partial(BrokerUnavailable, code="", retriable=True),
-        "Check that the brokers run, and that the executors reach the addresses that they advertise.",
+        "Check that the brokers run, and that the executors can reach the addresses that they advertise.",
     ),
 )

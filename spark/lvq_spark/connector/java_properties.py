@@ -113,7 +113,7 @@ def _sasl(given: Mapping[str, str], found: dict[str, str]) -> None:
         }
         found.setdefault("sasl.kerberos.service.name", "kafka")
     else:
-        raise _untranslated("sasl.mechanism", f"{mechanism} is set up in another way in Java")
+        raise _untranslated("sasl.mechanism", f"{mechanism} is configured differently in Java")
     quoted = (f'{name}="{_escaped(value)}"' for name, value in arguments.items())
     found["sasl.jaas.config"] = f"{module} required {' '.join(quoted)};"
 

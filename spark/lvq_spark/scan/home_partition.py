@@ -66,20 +66,20 @@ def check_homes(
     [home] = home_partitions(binary([key]), partitions, partitioner).tolist()
     fits = [other for other in _HASHES if not len(_away(there, partition, partitions, other))]
     raise ConfigError(
-        f"The key {quoted(key)} lies in partition {partition} of {topic}, and its home by the partitioner "
-        f"{partitioner} is {home}: it may have a value there, too.",
+        f"The key {quoted(key)} lies in partition {partition} of {topic}, but its home by the partitioner "
+        f"{partitioner} is {home}: it may have a value there as well.",
         options=["lvq.strays", "lvq.partitioner"],
         hint=_FITS.format(n=len(there), name=fits[0]) if fits else _FITS_NOT,
     )
 
 
 _FITS = (
-    "All {n} keys looked at lie where {name} puts them: if every writer of the topic has always used that partitioner, "
+    "All {n} keys checked lie where {name} puts them: if every writer of the topic has always used that partitioner, "
     "set lvq.partitioner to {name}. Otherwise read with lvq_spark.snapshot, which needs no partitioner."
 )
 _FITS_NOT = (
-    "Read with lvq_spark.snapshot, which merges what several partitions hold of a key, or set lvq.strays to pass if "
-    "every writer of the topic puts a key into one and the same partition."
+    "Read with lvq_spark.snapshot, which merges a key's values from several partitions, or set lvq.strays to pass if "
+    "every writer of the topic puts a key into the same partition."
 )
 
 

@@ -147,7 +147,7 @@ def _polled(
                 raise DataLoss(
                     f"The log of partition {partition} of {topic} ends at offset {log_end}, before offset {end}, up to "
                     "which it was to be read.",
-                    hint="It was truncated, or the topic is another one by now: take a new cut.",
+                    hint="It was truncated, or the topic was replaced: take a new cut.",
                 )
             return fetch
 
@@ -167,9 +167,9 @@ def raise_halted(topic: str, stuck: list[Shortfall], trouble: TransportError | N
         CatchUpTimeout: otherwise.
     """
     raise trouble or CatchUpTimeout(
-        f"Reading {topic} has come to a halt: {describe(stuck)}.",
+        f"Reading {topic} has stalled: {describe(stuck)}.",
         shortfalls=stuck,
-        hint="Check that the partition's leader is there.",
+        hint="Check that the partition's leader is up.",
     )
 
 
@@ -191,12 +191,12 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
     if since is None or ended - since <= spec.delete_retention:
         return
     raise DataLoss(
-        f"Reading partition {partition} of {spec.topic} took {ended - since:.1f} s"
-        f"{' since the cut was pinned' if began is None else ''}, and the topic keeps deletes for "
-        f"{spec.delete_retention:g} s (delete.retention.ms): some may have gone before they were read, and what they "
-        "delete had not.",
-        hint="Pin a new cut. If reading takes this long, raise delete.retention.ms, give Spark more cores or the topic "
-        "more partitions.",
+        f"Reading partition {partition} of {spec.topic} took {ended - since:.1f} "
+        f"s{' since the cut was pinned' if began is None else ''}, but the topic keeps deletes for "
+        f"{spec.delete_retention:g} s (delete.retention.ms): some may have been removed before they were read, but "
+        "not the values that they delete.",
+        hint="Pin a new cut. If reading takes this long, raise delete.retention.ms, or give Spark more cores or the "
+        "topic more partitions.",
     )
 
 
@@ -221,10 +221,9 @@ def check_changes(cluster: Cluster, spec: SnapshotSpec, partition: int, ended: f
     if young <= spec.start[partition]:
         return
     raise DataLoss(
-        f"The stream has not kept up with partition {partition} of {spec.topic} for {ended - spec.pinned:.0f} s, and "
-        f"the topic keeps deletes for {retention:g} s (delete.retention.ms): there may be keys whose delete it has "
-        "missed.",
-        hint="Start anew with another checkpoint and an empty target, or take that with failOnDataLoss=false.",
+        f"The stream has not kept up with partition {partition} of {spec.topic} for {ended - spec.pinned:.0f} s, but "
+        f"the topic keeps deletes for {retention:g} s (delete.retention.ms): it may have missed the delete of a key.",
+        hint="Start over with another checkpoint and an empty target, or accept that with failOnDataLoss=false.",
     )
 
 

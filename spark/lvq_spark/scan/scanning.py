@@ -192,7 +192,7 @@ class Scan:
             row = keys.index(None)
             position = Position(self.spec.topic, batch.partitions[row], batch.offsets[row])
             raise KeyMismatch(
-                f"The record at {position} has no key, and keyless records are to fail.",
+                f"The record at {position} has no key, and the policy for keyless records is to fail.",
                 position=position,
                 hint="Pass or drop them, or write to the topic through a queue, which gives every record a key.",
             )
@@ -260,12 +260,12 @@ def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None])
     """
     among = min(key for key in keys if key is not None)
     return DataLoss(
-        f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records behind the cut at offset "
+        f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records after the cut at offset "
         f"{spec.end[partition]} and none before it, among them {quoted(among)}. If they are not new, compaction has "
         "removed the record that belongs to the cut.",
         hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, or read with "
-        "consistency='atleast'. A DataFrame of the format lvq and a view USING lvq keep the cut of their first query; "
-        "a table has one for each: CREATE TABLE ... USING lvq.",
+        "consistency='atleast'. A DataFrame of the format lvq and a view USING lvq keep the cut of their first "
+        "query; a table takes one for each query: CREATE TABLE ... USING lvq.",
     )
 
 

@@ -85,11 +85,11 @@ class Spill:
             # Not `gettempdir`, which fails if the system has none.
             directory = Path(self._directory or tempfile.tempdir or os.environ.get("TMPDIR", os.curdir))
             raise SpillFailed(
-                f"A temporary file in {directory} could not be {done}: {error.strerror}. It is for the records that a "
-                f"task has no memory for, and holds {sum(self._blocks):,} bytes of them.",
+                f"A temporary file in {directory} could not be {done}: {error.strerror}. It is for records that "
+                f"exceed a task's memory, and holds {sum(self._blocks):,} bytes of them.",
                 path=directory,
-                hint="Make room there, set spark.local.dir to a directory on another disk, raise lvq.memoryBytes, or "
-                "give the topic more partitions.",
+                hint="Free some space there, set spark.local.dir to a directory on another disk, raise "
+                "lvq.memoryBytes, or give the topic more partitions.",
             ) from error
 
 

@@ -33,7 +33,7 @@ __all__ = ["LvqDataSource", "LvqReader", "check_schema", "lvq_source", "rows"]
 
 _OPTIONAL = ("headers", "deleted")
 
-_ONLY_STREAMS = "it is for streams. What a batch reads is said by startingOffsets and endingOffsets."
+_ONLY_STREAMS = "it is for streams. For a batch, set startingOffsets and endingOffsets."
 
 
 class LvqDataSource(DataSource):
@@ -126,7 +126,7 @@ class LvqDataSource(DataSource):
         """
         if tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2):
             raise ConfigError(
-                f"Streams of the format lvq need Spark 4.2 or newer, and this is {pyspark.__version__}.",
+                f"Streams of the format lvq need Spark 4.2 or newer, but this is {pyspark.__version__}.",
                 hint="Read batches, or upgrade Spark.",
             )
         from lvq_spark.source.streaming import LvqStreamReader  # needs what older versions lack
@@ -138,7 +138,7 @@ class LvqDataSource(DataSource):
         options = merged(kept(schema), self.options)
         if not options and not self._defaults:
             raise ConfigError(
-                "There is not one option: of a table that was created with columns of its own Spark tells none.",
+                "There are no options: Spark passes none of those of a table created with columns of its own.",
                 options=["schema"],
                 hint="Create it without columns: CREATE TABLE prices USING lvq OPTIONS (...).",
             )
@@ -170,9 +170,9 @@ def lvq_source(defaults: Mapping[str, str], options: Mapping[str, str]) -> LvqDa
 
 def _no_writing() -> ConfigError:
     return ConfigError(
-        "The format lvq does not write: its tasks could not tell that a key has several rows, nor which one counts.",
+        "The format lvq does not write: its tasks could not tell whether a key has several rows, nor which one counts.",
         options=["format"],
-        hint="lvq_spark.publish(frame, queue) writes a DataFrame once all of it was checked; a stream does so with "
+        hint="lvq_spark.publish(frame, queue) writes a DataFrame once all of it has been checked; for a stream use "
         "writeStream.foreachBatch(lambda rows, _: lvq_spark.publish(rows, queue)).",
     )
 

@@ -60,9 +60,9 @@ def keeping(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
     secret = [name for name in options if is_secret(name.removeprefix("kafka."))]
     if secret:
         raise ConfigError(
-            f"The table would keep {secret[0]} where all can see it who read the table.",
+            f"The table would show {secret[0]} to everyone who can read the table.",
             options=secret,
-            hint=f'Give it to the session, register(spark, {{"{secret[0]}": ...}}), and leave it out of the table.',
+            hint=f'Give it to the session, register(spark, {{"{secret[0]}": ...}}), and omit it from the table.',
         )
     fields = [StructField(name, _OF_WORD[TYPES[name]]) for name in columns]
     fields[0].metadata = {_KEPT: dict(options)}

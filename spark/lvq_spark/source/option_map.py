@@ -79,7 +79,7 @@ class OptionMap:
         words = {str(word).lower(): word for word in choices}
         said = self.text(name, str(default))
         if said.lower() not in words:
-            raise ConfigError(f"{name} is {said!r}, and none of {', '.join(map(str, choices))}.", options=[name])
+            raise ConfigError(f"{name} is {said!r}, not one of {', '.join(map(str, choices))}.", options=[name])
         return words[said.lower()]
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -112,14 +112,14 @@ def merged(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str,
 
 def _meant(name: str, known: Mapping[str, str]) -> str:
     if name in COMMON | CONSUMER_ONLY:
-        return f"As a property of the Kafka client it is kafka.{name}."
+        return f"Give it as a property of the Kafka client: kafka.{name}."
     said = name.removeprefix(_OURS)  # a prefix that would make any two of our names look alike
     alike = {other: name.startswith(_OURS) == other.startswith(_OURS) for other in known}
     for first in (True, False):
         names = {other.removeprefix(_OURS): known[other] for other in known if alike[other] is first}
         if near := difflib.get_close_matches(said, names, 1, 0.6):
-            return f"Is it {names[near[0]]}?"
-    return f"There is {', '.join(known.values())}; and kafka.* for properties of the Kafka client."
+            return f"Did you mean {names[near[0]]}?"
+    return f"Choose one of {', '.join(known.values())}; or kafka.* for properties of the Kafka client."
 
 
 def _bytes(said: str) -> int:

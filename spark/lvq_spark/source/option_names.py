@@ -30,21 +30,21 @@ OPTIONS = (
 )
 """Every option name, except ``kafka.`` plus a client property."""
 
-_NO_GROUP = "no consumer group is joined. Leave it out; for what a group has not consumed there is lvq.group."
-_RETRIED = "what fails for the moment is asked again for as long as the question may take. Leave it out."
+_NO_GROUP = "no consumer group is joined. Omit it; to read what a group has not consumed, use lvq.group."
+_RETRIED = "transient failures are retried until the request times out. Omit it."
 REFUSED = {
-    "subscribePattern": "a read is of one topic, and queues of several topics have nothing in common to conflate. "
+    "subscribePattern": "a read covers one topic, and queues of several topics have nothing in common to conflate. "
     "Load them one by one.",
     "groupIdPrefix": _NO_GROUP,
     "kafka.group.id": _NO_GROUP,
     "fetchOffset.numRetries": _RETRIED,
     "fetchOffset.retryIntervalMs": _RETRIED,
-    "minOffsetsPerTrigger": "Spark asks no Python data source to wait for more. Use a trigger with an interval.",
-    "maxTriggerDelay": "it goes with minOffsetsPerTrigger.",
+    "minOffsetsPerTrigger": "Spark never has a Python data source wait for more. Use a trigger with an interval.",
+    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger.",
     "path": "a topic is not a path. Use subscribe, or queue for a declared queue.",
     "topic": "it is for writing, which lvq_spark.publish does. Use subscribe, or queue for a declared queue.",
-    "lvq.spill": "what is more than lvq.memoryBytes goes to a temporary file by itself. Leave it out.",
-    "lvq_key": "the column key holds it already. lvq.key says what that is.",
+    "lvq.spill": "anything beyond lvq.memoryBytes goes to a temporary file by itself. Omit it.",
+    "lvq_key": "the column key already holds it. lvq.key says what that is.",
 }
 """Options known from elsewhere, above all from Spark's Kafka connector, that are refused.
 

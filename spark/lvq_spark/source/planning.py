@@ -154,7 +154,7 @@ def _group(options: SourceOptions, queue: LastValueQueue[bytes]) -> str | None:
         return options.group
     if queue.definition.non_destructive:
         raise ConfigError(
-            f"The queue {queue.name} was declared with non_destructive=True, so nothing of it is ever consumed.",
+            f"The queue {queue.name} was declared with non_destructive=True, so it is never consumed.",
             options=["lvq.hideConsumed"],
             hint="Leave it out.",
         )

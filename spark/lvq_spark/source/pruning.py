@@ -22,9 +22,9 @@ def homes(
     """
     if key_mismatch == "header":
         raise ConfigError(
-            "lvq.partitioner tells where record keys lie, and here a header is the key.",
+            "lvq.partitioner says where record keys lie, but here a header is the key.",
             options=["lvq.partitioner", "lvq.keyMismatch"],
-            hint="Leave lvq.partitioner out: all partitions are read for the keys then.",
+            hint="Omit lvq.partitioner: all partitions are then read for the keys.",
         )
     if partitioner == "consistent_random" and b"" in keys:  # to librdkafka an empty key is none, and lies anywhere
         return set(range(partitions))

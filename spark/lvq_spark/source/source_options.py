@@ -156,7 +156,7 @@ def _client(given: OptionMap) -> ClientConfig:
         return ClientConfig(servers, properties)
     except ConfigError as error:
         named = [f"kafka.{name}" for name in error.options]
-        raise ConfigError(f"Of the options that begin with kafka.: {error}", options=named) from None
+        raise ConfigError(f"Among the options that begin with kafka.: {error}", options=named) from None
 
 
 def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] | None]:
@@ -164,7 +164,7 @@ def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] 
     option = given.one_of("subscribe", "assign", *QUEUE)
     if option is None:
         raise ConfigError(
-            "Nothing says what to read.",
+            "No option says what to read.",
             options=["subscribe", "assign", "queue"],
             hint='Name a topic, option("subscribe", "prices"), or a declared queue, option("queue", "prices").',
         )
@@ -174,7 +174,7 @@ def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] 
         return topic, None, partitions
     if "," in said:
         raise ConfigError(
-            f"{option} is {said!r}, and a read is of one topic.", options=[option], hint="Load them one by one."
+            f"{option} is {said!r}, but a read covers one topic.", options=[option], hint="Load them one by one."
         )
     return (said, None, None) if option == "subscribe" else (None, said, None)
 
@@ -226,7 +226,7 @@ def _check_clashes(given: OptionMap, key_header: str | None) -> None:
     hides = given.one_of("lvq.group", "lvq.hideConsumed")
     if hides == "lvq.group" or given.boolean("lvq.hideConsumed", False):
         for name in START:
-            _clash(given, str(hides), name, "What a group has not consumed starts where the group stands.")
+            _clash(given, str(hides), name, "A read with a group starts at the group's position.")
     if given.choice("lvq.dedupe", ("partition", "none"), "partition") == "partition":
         for name in SPLITS:
             if given.has(name):
@@ -257,7 +257,7 @@ def _extra_columns(given: OptionMap) -> tuple[str, ...]:
     for name in names:
         if name not in EXTRA:
             raise ConfigError(
-                f"lvq.extraColumns names {name!r}; there is {', '.join(EXTRA)}.",
+                f"lvq.extraColumns names {name!r}, not one of {', '.join(EXTRA)}.",
                 options=["lvq.extraColumns"],
                 hint="The column key has what lvq.key says, and headers come with includeHeaders=true.",
             )
@@ -281,9 +281,9 @@ def _keys(given: OptionMap) -> frozenset[bytes] | None:
         return frozenset(base64.b64decode(key, validate=True) for key in _texts(read_json(said)))
     except ValueError:
         raise ConfigError(
-            "lvq.keys is neither keys as text, with commas between them, nor a JSON list of keys in base64.",
+            "lvq.keys is neither a comma-separated list of keys as text nor a JSON list of keys in base64.",
             options=["lvq.keys"],
-            hint='For the keys IBM and MSFT that is IBM,MSFT or ["SUJN", "TVNGVA=="]. What has a comma, a quote or a '
+            hint='For the keys IBM and MSFT, give IBM,MSFT or ["SUJN", "TVNGVA=="]. What has a comma, a quote or a '
             "bracket in it needs base64.",
         ) from None
 
@@ -293,9 +293,9 @@ def _partitioner(given: OptionMap) -> Partitioner | None:
         return None
     if not given.has("lvq.keys") and given.choice("lvq.strays", get_args(Strays), "fail") == "pass":
         raise ConfigError(
-            "lvq.partitioner has nothing to say where lvq.strays is pass and there are no lvq.keys to look for.",
+            "lvq.partitioner has no effect if lvq.strays is pass and there are no lvq.keys.",
             options=["lvq.partitioner", "lvq.strays"],
-            hint="Leave one of them out.",
+            hint="Omit one of them.",
         )
     return given.choice("lvq.partitioner", get_args(Partitioner), JAVA)
 

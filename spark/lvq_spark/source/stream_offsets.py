@@ -46,9 +46,9 @@ class StreamOffset:
         beside = {TOPIC_ID, _CAUGHT_UP}
         if len(said) != 1 + len(beside) or not beside < said.keys():
             raise ConfigError(
-                f"The checkpoint is of another source: {json.dumps(said)}.",
+                f"The checkpoint belongs to another source: {json.dumps(said)}.",
                 options=["checkpointLocation"],
-                hint="Give the query a checkpoint of its own. What Spark's Kafka connector has noted can be its "
+                hint="Give the query a checkpoint of its own. Offsets noted by Spark's Kafka connector can be its "
                 "startingOffsets.",
             )
         [topic] = said.keys() - beside
@@ -63,15 +63,15 @@ class StreamOffset:
         """
         if self.topic != topic:
             raise TopicRecreated(
-                f"The checkpoint is of the topic {self.topic}, and {topic} is read.",
+                f"The checkpoint belongs to the topic {self.topic}, but {topic} is read.",
                 topic=topic,
                 hint="Give the query a checkpoint of its own.",
             )
         if self.topic_id != topic_id:
             raise TopicRecreated(
-                f"The topic {topic} was deleted and created again since the stream's checkpoint was written.",
+                f"The topic {topic} was deleted and re-created since the stream's checkpoint was written.",
                 topic=topic,
-                hint="Start anew with another checkpoint and an empty target.",
+                hint="Start over with another checkpoint and an empty target.",
             )
 
 

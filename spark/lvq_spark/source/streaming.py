@@ -35,11 +35,11 @@ SELDOM = 60.0
 """Minimum time in seconds between batches without a record, since each costs a job."""
 
 _ENDLESS = "a stream has no end; it stops when the query is stopped, or with trigger(availableNow=True)."
-_OPEN = "a stream takes what comes, and a group goes on consuming beside it."
+_OPEN = "a stream takes what comes, while the group keeps consuming."
 _REFUSED = {
     **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "lvq.asOfPolicy"), _ENDLESS),
-    **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what it has left."),
-    "lvq.consistency": "what compaction takes from a batch comes with a later one, so that no key is lost.",
+    **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what is left."),
+    "lvq.consistency": "records that compaction takes from a batch come with a later one, so no key is lost.",
 }
 
 
@@ -204,7 +204,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _warn(self, hidden: Sequence[Shortfall]) -> None:
         if hidden:
             logger.warning(
-                "The stream of %s ends early: %s. Commit or abort it, or wait for its time-out; kafka-transactions.sh "
+                "The stream of %s ends early: %s. Commit or abort it, or wait for its timeout; kafka-transactions.sh "
                 "finds it.",
                 self._topic,
                 describe(hidden),
@@ -220,9 +220,9 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition, offset in starts.items():
             if not lowest[partition] <= offset <= highest[partition]:
                 raise DataLoss(
-                    f"The stream stands at offset {offset} of partition {partition} of {topic}, "
-                    f"which holds {lowest[partition]} to {highest[partition]}.",
-                    hint="Start anew with another checkpoint, or pass over what is gone with failOnDataLoss=false.",
+                    f"The stream is at offset {offset} of partition {partition} of {topic}, which holds "
+                    f"{lowest[partition]} to {highest[partition]}.",
+                    hint="Start over with another checkpoint, or skip the missing records with failOnDataLoss=false.",
                 )
         return starts
 

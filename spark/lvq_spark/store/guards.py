@@ -151,7 +151,7 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
         )
     if base.topic_id != log.topic_id:
         return TopicRecreated(
-            f"The topic {topic} is not the one that version {base.number} was read from: it was created again.",
+            f"The topic {topic} is not the one that version {base.number} was read from: it was re-created.",
             topic=topic,
             hint=AGAIN,
         )
@@ -171,7 +171,8 @@ def resized(base: Version, partitions: int) -> LVQError | None:
     if base.partitions == partitions:
         return None
     return TopicMismatch(
-        f"The topic {base.topic} has {partitions} partitions; when version {base.number} was made, {base.partitions}.",
+        f"The topic {base.topic} has {partitions} partitions; it had {base.partitions} when version {base.number} "
+        "was made.",
         topic=base.topic,
         settings={"partitions": (str(base.partitions), str(partitions))},
         hint=AGAIN,
@@ -183,14 +184,14 @@ def _lost(base: Version, log: LogState) -> LVQError | None:
         where = f"partition {partition} of {log.topic}"
         if log.end[partition] < end:
             return DataLoss(
-                f"The log of {where} ends at offset {log.end[partition]}, before offset {end}, up to which version "
-                f"{base.number} was read: it was cut short.",
+                f"The log of {where} ends at offset {log.end[partition]}, but version {base.number} was read up to "
+                f"offset {end}: it was truncated.",
                 hint=AGAIN,
             )
         if log.start[partition] > end:
             return DataLoss(
-                f"The log of {where} starts at offset {log.start[partition]}, behind offset {end}, up to which version "
-                f"{base.number} was read: what lay between is gone.",
+                f"The log of {where} starts at offset {log.start[partition]}, but version {base.number} was read up "
+                f"to offset {end}: the records between are gone.",
                 hint=AGAIN,
             )
     return None
@@ -213,7 +214,7 @@ def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, tim
     except DataLoss as error:
         said = str(error).removesuffix(error.hint).rstrip()
         return DataLoss(
-            f"The log of {log.topic} has lost records that version {base.number} was read from, and others have taken "
+            f"The log of {log.topic} has lost records that version {base.number} was read from, and others now have "
             f"their offsets. {said}",
             hint=AGAIN,
         )
@@ -230,7 +231,7 @@ def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
     if age <= log.retention:
         return None
     return DataLoss(
-        f"Version {base.number} is {age:.0f} s old, and {log.topic} keeps deletes for {log.retention:g} s "
+        f"Version {base.number} is {age:.0f} s old, but {log.topic} keeps deletes for {log.retention:g} s "
         "(delete.retention.ms): some since then may be gone.",
         hint=f"{AGAIN} Refresh more often, or raise delete.retention.ms.",
     )
@@ -245,8 +246,8 @@ def overdue(log: LogState, work: str) -> LVQError | None:
     if spent <= log.retention:
         return None
     return DataLoss(
-        f"Reading {log.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
-        "(delete.retention.ms): some of the cut may have been gone before they were read.",
+        f"Reading {log.topic} took {spent:.1f} s, but it keeps deletes for {log.retention:g} s "
+        "(delete.retention.ms): some in the cut may have been removed before they were read.",
         hint=f"Raise delete.retention.ms above what a {work} takes, or give Spark more cores.",
     )
 

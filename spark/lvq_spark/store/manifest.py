@@ -159,7 +159,7 @@ def decode(content: bytes, where: str) -> Version:
         raise _unreadable(where)
     unknown = sorted(document.keys() - Version.__dataclass_fields__.keys())
     if written > _FORMAT or unknown:
-        what = f"has the format {written}, and this library knows {_FORMAT}"
+        what = f"has the format {written}, but this library knows {_FORMAT}"
         if written <= _FORMAT:
             what = f"has unknown fields: {', '.join(unknown)}"
         raise ConfigError(f"{where} {what}.", options=["path"], hint="A newer lvq-kafka wrote it: upgrade.")
@@ -180,7 +180,7 @@ def decode(content: bytes, where: str) -> Version:
 
 def _unreadable(where: str) -> ConfigError:
     return ConfigError(
-        f"{where} is no manifest of a version, or damaged.",
+        f"{where} is not a version's manifest, or is damaged.",
         options=["path"],
-        hint="Restore it, or keep the store elsewhere.",
+        hint="Restore it, or put the store elsewhere.",
     )

@@ -76,7 +76,7 @@ class MergedTable:
                 columns = self._spark.table(self.name).schema
         except (PySparkException, Py4JJavaError) as error:  # the latter where a class is missing
             raise ConfigError(
-                f"There is no table {self.name} to merge into, and it cannot be created: {_first_line(error)}",
+                f"The table {self.name} does not exist and cannot be created: {_first_line(error)}",
                 options=["table"],
                 hint=_SETTINGS,
             ) from error
@@ -88,17 +88,16 @@ class MergedTable:
         asked = {field.name: field.dataType.simpleString() for field in self._spark.createDataFrame([], STORED).schema}
         if any(name not in there or there[name].dataType.simpleString() != kind for name, kind in asked.items()):
             raise ConfigError(
-                f"{self.name} is another table: it has the columns {', '.join(there)}.",
+                f"{self.name} is not a queue's table: it has the columns {', '.join(there)}.",
                 options=["table"],
-                hint=f"A queue's table has these, and may have more: {STORED}.",
+                hint=f"A queue's table needs at least these columns: {STORED}.",
             )
         filled = [field.name for field in columns if not field.nullable and field.name not in _FILLED]
         if filled:
             raise ConfigError(
-                f"{self.name} has columns that are NOT NULL, and not every row has a value for them: "
-                f"{', '.join(filled)}.",
+                f"{self.name} has NOT NULL columns that not every row has a value for: {', '.join(filled)}.",
                 options=["table"],
-                hint=f"Of a queue's table only {', '.join(_FILLED)} may be NOT NULL.",
+                hint=f"In a queue's table, only {', '.join(_FILLED)} may be NOT NULL.",
             )
 
     def check_isolation(self) -> None:
@@ -112,11 +111,11 @@ class MergedTable:
         properties = {row[0]: row[1] for row in self._spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
         if str(properties.get(_ISOLATION, _SERIALIZABLE)).lower() != _SERIALIZABLE:
             raise ConfigError(
-                f"{self.name} has no rows yet, and {_ISOLATION}={properties[_ISOLATION]}: of two first merges at once "
-                "both would succeed, and every row would be there twice.",
+                f"{self.name} has no rows yet, and {_ISOLATION}={properties[_ISOLATION]}: two first merges at once "
+                "would both succeed, and every row would be there twice.",
                 options=["table"],
-                hint=f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{_ISOLATION}'='{_SERIALIZABLE}'). It may be changed "
-                "back when the first merge is done.",
+                hint=f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{_ISOLATION}'='{_SERIALIZABLE}'). It may be "
+                "changed back after the first merge.",
             )
 
     def _format(self) -> str:
@@ -135,7 +134,7 @@ class MergedTable:
             if known in made_by.lower():
                 return known
         raise ConfigError(
-            f"There is no table {self.name}, and the catalog {catalog} is neither Delta's nor Iceberg's.",
+            f"The table {self.name} does not exist, and the catalog {catalog} is neither Delta's nor Iceberg's.",
             options=["table"],
             hint=f"Create it empty, with these columns: {STORED}. {_SETTINGS}",
         )
@@ -155,11 +154,11 @@ class MergedTable:
             return state
         if found or not table.isEmpty():
             raise ConfigError(
-                f"{self.name} has rows, and {'more than one state' if found else 'no state'}: it is no queue's table, "
-                "or somebody has changed it.",
+                f"{self.name} has rows, and {'more than one state' if found else 'no state'}: it is not a queue's "
+                "table, or someone has changed it.",
                 options=["table"],
-                hint="Name another table, or restore an earlier version of this one. Without rows, as DELETE FROM "
-                f"{self.name} leaves it, it is merged with the whole log.",
+                hint="Name another table, or restore an earlier version of this one. Emptied by DELETE FROM "
+                f"{self.name}, it is merged with the whole log.",
             )
         return None
 
@@ -180,8 +179,8 @@ class MergedTable:
         if self.state() != base:
             return None  # another merge changed it, and this one's commit will notice
         return DataLoss(
-            f"Others than merges have changed {self.name}: it has {there.rows} rows for readers and {there.kept} "
-            f"others, and merge {left.number} left {left.rows} and {left.kept}"
+            f"Something other than a merge changed {self.name}: it has {there.rows} rows for readers and "
+            f"{there.kept} others, and merge {left.number} left {left.rows} and {left.kept}"
             + (", of other records." if there[:2] == (left.rows, left.kept) else "."),
             hint=AGAIN,
         )
@@ -227,7 +226,7 @@ class MergedTable:
         """Return whether the table has changed, so that another attempt may succeed."""
         state = self.state()
         if state != base or _OVERTAKEN.search(str(error)):
-            logger.info("Another writer of %s was faster than merge %d.", self.name, version.number)
+            logger.info("Another writer of %s committed before merge %d.", self.name, version.number)
             return True
         return False
 

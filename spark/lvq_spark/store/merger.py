@@ -71,8 +71,8 @@ class Merger(IncrementalUpdate):
             if done is not None:
                 return done
         raise OutcomeUnknown(
-            f"Others have merged into {self._table.name} in between {ATTEMPTS} times in a row.",
-            hint="One merge at a time is enough: merge less often, or from fewer places.",
+            f"Others merged into {self._table.name} first, {ATTEMPTS} times in a row.",
+            hint="Run one merge at a time: merge less often, or from fewer places.",
         )
 
     def stay_fresh(self) -> None:
@@ -101,7 +101,7 @@ class Merger(IncrementalUpdate):
             raise ConfigError(
                 f"The cut at {dict(spec.end)} lies before that of {self._table.name}, {dict(base.end)}.",
                 options=["end"],
-                hint="A table only goes on: leave end out, or read an earlier version of it.",
+                hint="A table never goes back: omit end, or read an earlier version of it.",
             )
         return base if base.cut == cut_id(spec) and not quiet(base, cut.log) else None
 

@@ -112,7 +112,7 @@ class Refresher(IncrementalUpdate):
         self.store = Store(open_storage(spark, path))
         self.builder = Builder(spark, queue, config, self.store, consistency)
         self.keep, self.grace = keep, grace
-        super().__init__(queue, on_stale, timeout, f"{self.store.storage.root} is read anew")
+        super().__init__(queue, on_stale, timeout, f"{self.store.storage.root} is rebuilt from the log")
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None) -> Version:
         """See `refresh`."""
@@ -121,8 +121,8 @@ class Refresher(IncrementalUpdate):
             if version is not None:
                 return version
         raise OutcomeUnknown(
-            f"Others have written the next version of {self.store.storage.root} {ATTEMPTS} times in a row.",
-            hint="One refresh at a time is enough: refresh less often, or from fewer places.",
+            f"Others wrote the next version of {self.store.storage.root} first, {ATTEMPTS} times in a row.",
+            hint="Run one refresh at a time: refresh less often, or from fewer places.",
         )
 
     def commit(self, version: Version) -> bool:
@@ -130,7 +130,7 @@ class Refresher(IncrementalUpdate):
         where = self.store.storage.root
         if not self.store.commit(version):
             self.store.discard(version)
-            logger.info("Another writer of %s was faster with version %d.", where, version.number)
+            logger.info("Another writer of %s wrote version %d first.", where, version.number)
             return False
         said = (version.number, where, version.kind, version.rows, version.records_read)
         logger.info("Version %d of %s: %s, %d rows, %d offsets read.", *said)
@@ -178,7 +178,7 @@ class Refresher(IncrementalUpdate):
                 raise ConfigError(
                     f"The cut at {dict(spec.end)} lies before that of version {base.number}, {dict(base.end)}.",
                     options=["end"],
-                    hint="A store only goes on. Leave end out to refresh up to now.",
+                    hint="A store never goes back: omit end to refresh up to now.",
                 )
         elif base.cut == cut_id(spec) and not quiet(base, cut.log):
             found = base

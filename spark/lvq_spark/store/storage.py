@@ -93,7 +93,9 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
     globs = sorted(set("{}[]*?\\") & set(path))
     if globs:
         raise ConfigError(
-            f"The path {path!r} has a {globs[0]} in it.", options=["path"], hint="Spark would take it for a pattern."
+            f"The path {path!r} contains a {globs[0]}.",
+            options=["path"],
+            hint="Choose a path that Spark does not take for a pattern.",
         )
     scheme = urlsplit(path).scheme
     jvm: Any = getattr(spark, "_jvm", None) if not is_connect(spark) else None
@@ -101,7 +103,7 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
         if scheme == "file":
             return LocalStorage(unquote(urlsplit(path).path))
         raise ConfigError(
-            f"A session of Spark Connect does not tell where {path} lies.",
+            f"A Spark Connect session does not reveal where {path} is.",
             options=["path"],
             hint="Use a classic session, in the driver; or a path that starts with file:.",
         )
@@ -196,7 +198,8 @@ class LocalStorage:
                     raise ConfigError(
                         f"The file system of {self._path} has no hard links.",
                         options=["path"],
-                        hint="Without them two refreshes could both believe that theirs is the next version.",
+                        hint="Use one that has: without them, two refreshes could both take theirs for the next "
+                        "version.",
                     ) from error
                 raise
         finally:
@@ -227,7 +230,7 @@ def _text(path: str | os.PathLike[str]) -> str:
     if isinstance(given, str):
         return given
     if not isinstance(given, os.PathLike):
-        raise ConfigError(f"{given!r} is no path.", options=["path"], hint="Give text, or a pathlib.Path.")
+        raise ConfigError(f"{given!r} is not a path.", options=["path"], hint="Give text, or a pathlib.Path.")
     text: str = os.fspath(given)
     if urlsplit(text).scheme:
         raise ConfigError(f"The path {text} has lost slashes as a Path.", options=["path"], hint="Give a URL as text.")

@@ -136,7 +136,7 @@ def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
         raise ConfigError(
             f"The stream lacks the column {', '.join(missing)}.",
             options=["batch"],
-            hint="Give it as the source does, before anything is selected; headers come with includeHeaders=true.",
+            hint="Pass the source's rows before selecting columns; headers come with includeHeaders=true.",
         )
     if definition.key_header is not None and definition.key_mismatch != "record":
         said, fails = _said(str(definition.key_header)), definition.key_mismatch == "fail"
@@ -181,8 +181,8 @@ class _Upsert:
                 if to_come is not None:
                     return to_come
         raise OutcomeUnknown(
-            f"Others have written the next version of {self.refresher.store.storage.root} {ATTEMPTS} times in a row.",
-            hint="One writer at a time is enough.",
+            f"Others wrote the next version of {self.refresher.store.storage.root} first, {ATTEMPTS} times in a row.",
+            hint="Run one writer at a time.",
         )
 
     def _stay_fresh(self) -> None:
@@ -236,7 +236,7 @@ class _Upsert:
             with task_errors(), rest as delta:
                 version = self._built_upon(base, delta, end, log)
         except DataLoss as error:  # `problem` does not verify all of a large store
-            logger.warning("What the stream has brought cannot be worked in, and is read from the log: %s", error)
+            logger.warning("The stream's records cannot be merged, and are read from the log instead: %s", error)
             return refresher.bring_up_to_date().end
         return to_come if refresher.commit(version) else None
 
@@ -254,8 +254,8 @@ class _Upsert:
         for partition, offset in beyond.items():
             if partition in self.since:
                 logger.warning(
-                    "%s was restored, or is another one: version %d ends before offset %d of partition %d, up to "
-                    "where the stream has brought all. What it lacks is read from the log.",
+                    "%s was restored or replaced: version %d ends before offset %d of partition %d, up to which the "
+                    "stream has delivered everything. The rest is read from the log.",
                     *(self.refresher.store.storage.root, base.number, offset, partition),
                 )
                 break
@@ -265,8 +265,8 @@ class _Upsert:
         for partition, (_, end) in sorted(ranges.items()):
             if end > log.end.get(partition, 0):
                 raise ConfigError(
-                    f"The stream has offset {end - 1} of partition {partition} of {log.topic}, which no transaction "
-                    f"has committed yet: the last stable offset is {log.end.get(partition, 0)}.",
+                    f"The stream has offset {end - 1} of partition {partition} of {log.topic}, which is not "
+                    f"committed yet: the last stable offset is {log.end.get(partition, 0)}.",
                     options=["kafka.isolation.level"],
                     hint="Set kafka.isolation.level to read_committed at the stream's source.",
                 )

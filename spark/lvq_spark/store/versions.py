@@ -94,7 +94,7 @@ class Store:
             raise ConfigError(
                 f"{self.storage.root} holds {table or 'something else'}: {', '.join(others[:3])}.",
                 options=["path"],
-                hint="A store has its own Parquet files. Give it a directory to itself.",
+                hint="A store has Parquet files of its own. Give it a directory to itself.",
             )
 
     def sealed(self, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
@@ -109,7 +109,7 @@ class Store:
             if file.name not in there:
                 return f"{self.storage.root}/{file.name} is missing"
             if there[file.name] != file.bytes:
-                return f"{self.storage.root}/{file.name} has {there[file.name]} bytes, and had {file.bytes}"
+                return f"{self.storage.root}/{file.name} has {there[file.name]} bytes, but had {file.bytes}"
         return self.changed(version, BUILT_UPON, larger=True)
 
     def changed(self, version: Version, room: int, *, larger: bool = False) -> str:
@@ -125,7 +125,7 @@ class Store:
                 continue
             room -= file.bytes
             if self._changed(file):
-                return f"{self.storage.root}/{file.name} is not what was written: its checksum is another one"
+                return f"{self.storage.root}/{file.name} is not what was written: its checksum differs"
         return ""
 
     def _changed(self, file: DataFile) -> bool:
@@ -221,7 +221,7 @@ def read_version(
     if version is not None:
         at_least_one(version=version)
     if as_of is not None:
-        instance("as_of", as_of, datetime, "Give a moment with a time zone.")
+        instance("as_of", as_of, datetime, "Give a time with a time zone.")
     if as_of is not None and as_of.tzinfo is None:
         raise ConfigError(f"as_of={as_of} has no time zone.", options=["as_of"], hint="datetime.now(timezone.utc) has.")
     if version is not None:

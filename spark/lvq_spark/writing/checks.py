@@ -59,7 +59,7 @@ def check_rows(
     if found.keyless:
         raise MissingKey(
             f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null, or the headers say so).",
-            hint="A row names the value that it replaces. Leave such rows out.",
+            hint="A row names the value that it replaces. Omit such rows.",
         )
     if found.several:
         which = "rows" if newest is None else f"rows that are the newest by {newest}"
@@ -67,14 +67,14 @@ def check_rows(
             f"{_many(found.several, 'key has', 'keys have')} several {which}, "
             f"among them {quoting.quoted(bytes(found.example.key))} with {found.example.n}.",
             options=["key"] if newest is None else ["newest"],
-            hint="newest=... names a column that says which of them counts." if newest is None else "",
+            hint="Name a column that decides which of them counts: newest=..." if newest is None else "",
         )
     if found.clashes:
         raise ConfigError(
             f"{_many(found.clashes, 'row has', 'rows have')} a header {key_header!r} that disagrees with the key, "
             f"among them the one of {quoting.quoted(bytes(found.clashing))}.",
             options=["key", "headers"],
-            hint="The header is set from the key: leave it out.",
+            hint="The header is set from the key: omit it.",
         )
     if found.nameless:
         raise ConfigError(
@@ -114,12 +114,12 @@ def _check_sizes(rows: DataFrame, limits: SizeLimits, key_header: str | None, on
         return
     key, size = bytes(found.worst.key), found.worst.size
     if found.worst.oversize > 0:
-        takes = f"the client takes {limits.client} (message.max.bytes)"
+        takes = f"the client accepts {limits.client} (message.max.bytes)"
     else:
-        takes = f"the topic {limits.name} takes {limits.topic} (max.message.bytes)"
+        takes = f"the topic {limits.name} accepts {limits.topic} (max.message.bytes)"
     raise MessageTooLarge(
         f"{_many(found.oversizes, one, more)} too large, {'' if found.oversizes == 1 else 'among them '}the one of "
-        f"{quoting.quoted(key)}: it has {size} bytes, and {takes}. Nothing has been written.",
+        f"{quoting.quoted(key)}: it has {size} bytes, and {takes}. Nothing was written.",
         key=key,
         code="MSG_SIZE_TOO_LARGE",
         hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",

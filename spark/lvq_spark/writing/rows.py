@@ -12,7 +12,7 @@ from lvq_spark.schema import quoted
 
 __all__ = ["HEADERS_WANTED", "missing", "newest_rows", "unkeyed"]
 
-HEADERS_WANTED = "Headers are an array of structs of key (text) and value (text or bytes)."
+HEADERS_WANTED = "Give headers as an array of structs of key (text) and value (text or bytes)."
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 _KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
@@ -29,7 +29,7 @@ def newest_rows(df: DataFrame, key: str, value: str, headers: str | None, newest
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    keys = _column(df, "key", key, _KEY_TYPES, "Keys are text, bytes, integers or booleans: cast it to string.")
+    keys = _column(df, "key", key, _KEY_TYPES, "Use text, bytes, integers or booleans as keys: cast it to string.")
     if df.schema[key].dataType.simpleString() != "binary":
         keys = keys.cast("string").cast("binary")  # the same bytes as from `encode_key`
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")

@@ -29,9 +29,7 @@ class TestOpenTransactions:
             at, end = held.partition, held.offset + 2
 
             view = queue.view(catch_up_timeout=1.0)
-            reason = (
-                f"partition {at} stands at offset {held.offset} of {end}: a transaction .* since offset {held.offset}"
-            )
+            reason = f"partition {at} is at offset {held.offset} of {end}: a transaction .* since offset {held.offset}"
             with pytest.raises(CatchUpTimeout, match=reason) as caught, view:
                 pytest.fail("it holds neither what is in the transaction nor what follows")
             (shortfall,) = caught.value.shortfalls
@@ -74,7 +72,7 @@ class TestOpenTransactions:
             with hanging.transaction(30):
                 hanging.put("a", "1").result(20)
                 put(queue, b="1")
-                with pytest.raises(CatchUpTimeout, match="transaction that is open since offset 0") as caught:
+                with pytest.raises(CatchUpTimeout, match="transaction open since offset 0") as caught:
                     view.barrier(1.5)
                 assert [block.blocked for block in caught.value.shortfalls] == [True]
                 assert [block.stable for block in view.blocked_by] == [0]
@@ -184,7 +182,7 @@ class TestConsumers:
         with queue.producer(transactional_id=queue.name) as hanging, hanging.transaction(30):
             held = hanging.put("b", "1").result(20)
             put(queue, c="1")
-            said = f"open since offset {held.offset} hides what follows in partition 0"
+            said = f"open since offset {held.offset} has hidden later records in partition 0"
             eventually(lambda: said in second.stats.trouble, 30)
         assert second.acquire(30) is not None
         eventually(lambda: second.stats.trouble == "", 30)

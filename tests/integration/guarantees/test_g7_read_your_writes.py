@@ -86,7 +86,7 @@ def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
         kafka_cluster.topics.delete(queue.topic)
         kafka_cluster.topics.create(queue.topic, partitions=1, config=COMPACTED)
         put(queue, a="new", d="new")
-        with pytest.raises(CatchUpTimeout, match="created anew"):
+        with pytest.raises(CatchUpTimeout, match="re-created"):
             view.barrier(0.5)
         log.release()
         view.barrier(30)

@@ -192,7 +192,7 @@ class History:
         if version == self._state:
             assert not self._altered
             return "nothing is new"
-        found = any("Others than merges" in reason for reason in version.reasons)
+        found = any("Something other than a merge" in reason for reason in version.reasons)
         assert version.kind == "full" if self._altered else not found, version
         self._altered = False
         self.counts[f"{version.kind} merge"] += 1

@@ -276,7 +276,7 @@ def test_a_topic_that_was_created_again_is_merged_as_a_whole_or_an_error(
     version = merge(spark, queue, table)
     assert (version.number, version.kind, version.rows) == (2, "full", 2)
     assert version.topic_id != first.topic_id
-    assert "created again" in version.reasons[0]
+    assert "re-created" in version.reasons[0]
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
     assert roles(spark, table) == {"current": 2, "state": 1}
 
@@ -289,7 +289,7 @@ def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
     using = "iceberg" if table.startswith("ice") else "delta"
     other = f"ice.db.other_{lvq_topic.replace('-', '_')}" if using == "iceberg" else f"delta.`{tmp_path}/other`"
     spark.sql(f"CREATE TABLE {other} (name string) USING {using}")
-    with pytest.raises(ConfigError, match=r"is another table: it has the columns name\.") as error:
+    with pytest.raises(ConfigError, match=r"is not a queue's table: it has the columns name\.") as error:
         merge(spark, queue, other)
     assert error.value.options == ("table",)
     spark.sql(f"CREATE TABLE {table} ({STORED}) USING {using} PARTITIONED BY (partition)")

@@ -32,7 +32,7 @@ def test_consume_ends_with_1_when_the_timeout_came_first(prices: Run) -> None:
     ran = prices("consume", "prices", "--count", "3", "--timeout", "0.2")
     assert ran.code == 1
     assert len(ran.rows) == 2
-    assert "no further message came" in ran.stderr
+    assert "no further message arrived" in ran.stderr
     ran = prices("consume", "prices", "--timeout", "0.2")
     assert ran.code == 1
     assert ran.stdout == b""
@@ -60,7 +60,7 @@ def test_consume_writes_values_that_it_cannot_read_and_ends_with_5(prices: Run) 
 def test_a_person_sees_a_table_and_how_many_there_were(prices: Run) -> None:
     ran = prices("consume", "prices", "--count", "2", person=True)
     assert [line.split()[0] for line in ran.text.splitlines()] == ["KEY", "IBM", "MSFT"]
-    assert ran.stderr == "waiting for messages; Ctrl-C ends\n2 messages consumed\n"
+    assert ran.stderr == "waiting for messages; Ctrl-C stops\n2 messages consumed\n"
 
 
 def test_a_command_gets_each_message_and_takes_it_by_ending_with_0(prices: Run, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_message_whose_command_fails_can_be_removed(prices: Run) -> None:
     ran = prices("consume", "prices", "--exec", "exit 3", "--on-failure", "reject", "--count", "2")
     assert ran.code == 0
     assert [line.split(":")[1] for line in ran.stderr.splitlines()] == [" warning", " warning"]
-    assert ran.stderr.count("the command ended with 3") == 2
+    assert ran.stderr.count("the command exited with 3") == 2
     assert left(prices) == []
 
 
@@ -113,7 +113,7 @@ def test_a_message_whose_command_fails_can_be_tried_again(
     flag = tmp_path / "flag"
     ran = prices("consume", "prices", "--count", "1", "--on-failure", "retry", "--exec", f"rm {flag} || ! touch {flag}")
     assert ran.code == 0
-    assert "tried again" in ran.stderr
+    assert "retrying" in ran.stderr
     assert left(prices) == ["MSFT"]
 
 
@@ -230,7 +230,7 @@ def test_a_message_is_tried_as_often_as_said_and_then_rejected(
 def test_deliveries_are_counted_over_runs(prices: Run) -> None:
     arguments = ("consume", "prices", "--exec", "exit 1", "--max-deliveries", "2")
     assert "IBM at prices/0/0; the message is still in the queue" in prices(*arguments).stderr
-    assert "IBM at prices/0/0; the message was rejected, after its last delivery" in prices(*arguments).stderr
+    assert "IBM at prices/0/0; the message was rejected after its last delivery" in prices(*arguments).stderr
     assert left(prices) == ["MSFT"]
 
 

@@ -39,13 +39,13 @@ class TestPurge:
         assert prices("purge", "prices", "-k", "IBM", "-k", "nobody", "--yes").row["messages"] == 1
         assert waiting(prices) == 1
         text = prices("purge", "prices", "-k", "MSFT", "--yes", person=True).text
-        assert text == "✓ 1 message of prices counts as consumed\n"
+        assert text == "✓ 1 message of prices marked as consumed\n"
 
     def test_what_has_no_room_is_told_to_a_person_too(self, prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("lvq_kafka.managing.management.MOST_TEXT", 1)
         ran = prices("purge", "prices", "-k", "MSFT", "--yes", person=True)
-        assert ran.text == "✓ 0 messages of prices count as consumed\n"
-        assert "no room for 1 message more" in ran.stderr
+        assert ran.text == "✓ 0 messages of prices marked as consumed\n"
+        assert "No room for 1 message more" in ran.stderr
 
 
 def test_expire(prices: Run, memory_cluster: MemoryCluster) -> None:
@@ -99,7 +99,7 @@ class TestReset:
         assert waiting(prices) == 2
 
     def test_a_person_reads_where_it_goes_on(self, prices: Run) -> None:
-        assert prices("reset", "prices", "--to", "latest", "-y", person=True).text == "✓ prices goes on at 0: 2\n"
+        assert prices("reset", "prices", "--to", "latest", "-y", person=True).text == "✓ prices continues at 0: 2\n"
 
 
 class TestRepair:
@@ -117,12 +117,12 @@ class TestRepair:
             {"0": 0, "1": 0},
             False,
         )
-        assert ran.stderr == "lvq: 1 thing wrong with prices; --apply mends it.\n"
+        assert ran.stderr == "lvq: 1 problem with prices; --apply repairs it.\n"
         text = prices("repair", "prices", person=True).text
-        assert "✗ The topic 'prices' was given partition 1" in text
-        assert "with --apply it would go on at 0: 0, 1: 0" in text
+        assert "✗ The topic 'prices' gained partition 1" in text
+        assert "with --apply it would continue at 0: 0, 1: 0" in text
         text = prices("repair", "prices", "--apply", person=True).text
-        assert "✓ mended: The topic 'prices' was given partition 1" in text
+        assert "✓ repaired: The topic 'prices' gained partition 1" in text
         assert prices("repair", "prices").code == 0
 
     def test_a_start_that_only_a_person_can_know_has_to_be_given(
@@ -132,7 +132,7 @@ class TestRepair:
         ran = prices("repair", "prices", "--apply")
         assert ran.code == 4
         assert (ran.row["left"][0]["kind"], ran.row["left"][0]["needs_start"]) == ("group-gone", True)
-        assert ran.stderr == "lvq: 1 thing wrong with prices; --start says where to begin.\n"
+        assert ran.stderr == "lvq: 1 problem with prices; give --start.\n"
         ran = prices("repair", "prices", "--start", "earliest", "--apply")
         assert (ran.code, ran.row["applied"]) == (0, True)
         assert waiting(prices) == 2

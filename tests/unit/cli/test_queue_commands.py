@@ -56,8 +56,8 @@ def test_the_record_key_can_be_the_key(run: Run) -> None:
         (["q", "-k", "id", "-o", "qpid.priorities=10"], "cannot be combined"),
         (["q", "-k", "id", "-o", "ordre=tail"], "Did you mean order"),
         (["q", "-k", "id", "--order", "tail", "-o", "order=tail"], "both given"),
-        (["q", "-k", "id", "--record-key"], "exclude each other"),
-        (["q", "--record-key", "-o", "order=tail"], "exclude each other"),
+        (["q", "-k", "id", "--record-key"], "mutually exclusive"),
+        (["q", "--record-key", "-o", "order=tail"], "mutually exclusive"),
         (["q", "-k", "id", "--order", "random"], "tail"),
         (["q", "-k", "id", "--partitions", "0"], "partitions"),
         (["bad name", "-k", "id"], "cannot be the name"),
@@ -100,7 +100,7 @@ def test_a_person_reads_sentences(run: Run) -> None:
     text = run("declare", "prices", "-k", "ticker", person=True).text
     assert "✓ prices declared: the header ticker is the key" in text
     assert "✓ topic prices created with 1 partition" in text
-    assert "is there, just so" in run("declare", "prices", "-k", "ticker", person=True).text
+    assert "exists and matches" in run("declare", "prices", "-k", "ticker", person=True).text
 
 
 def test_a_number_of_partitions_that_is_not_so_is_told(run: Run) -> None:
@@ -111,7 +111,7 @@ def test_a_number_of_partitions_that_is_not_so_is_told(run: Run) -> None:
     assert told == [("partitions", "3", "1"), ("replication_factor", "2", "1")]
     assert ran.stderr.startswith("lvq: warning: topic prices: partitions is 1, not 3: an existing topic keeps")
     assert "✓ prices is there: " in run("declare", "prices", "-k", "ticker", "--partitions", "3", person=True).text
-    assert "just so" in run("declare", "prices", "-k", "ticker", "--partitions", "1", person=True).text
+    assert "and matches" in run("declare", "prices", "-k", "ticker", "--partitions", "1", person=True).text
     run("declare", "many", "-k", "ticker", "--partitions", "3")
     assert run("declare", "many", "-k", "ticker").row["findings"] == [], "nothing was asked for"
 
@@ -182,4 +182,4 @@ def test_the_list_of_queues_fits_a_narrow_terminal(run: Run, monkeypatch: pytest
     assert [row.split()[0] for row in rows] == ["positions", "prices"], "a row for each, whole names"
     assert all(len(line) <= width for line in (head, *rows))
     assert ("WITHOUT KEY" in head) == (width == 100)
-    assert ("left out for want of room: ORDER" in ran.stderr) == (width < 100)
+    assert ("hidden for lack of space: ORDER" in ran.stderr) == (width < 100)

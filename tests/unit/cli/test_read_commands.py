@@ -50,9 +50,7 @@ def test_a_bare_value_that_utf_8_cannot_write_ends_with_5(prices: Run) -> None:
     prices("put", "prices", "half", '"\\ud800"')
     ran = prices("get", "prices", "half", "--raw", "--format", "json")
     assert (ran.code, ran.stdout) == (5, b"")
-    assert ran.stderr == (
-        "lvq: The value of half has half a surrogate pair, which UTF-8 cannot write. Leave out --raw.\n"
-    )
+    assert ran.stderr == ("lvq: The value of half has an unpaired surrogate, which UTF-8 cannot encode. Omit --raw.\n")
     assert prices("get", "prices", "half", "--format", "json").row["value"] == "\ud800"
 
 
@@ -83,7 +81,7 @@ def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(
     assert "lvq declare nope" in ran.stderr
     assert "`lvq queues`" in ran.stderr
     assert prices("get", "pricse", "IBM").stderr == (
-        "lvq: No queue pricse is declared. Did you mean prices? `lvq queues` lists all that are.\n"
+        "lvq: No queue pricse is declared. Did you mean prices? `lvq queues` lists all queues.\n"
     )
     assert "declare a queue" in prices("get", "--bare", "nope", "IBM").stderr
     memory_cluster.fail_next("logs.start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
@@ -145,7 +143,7 @@ def test_browse_replays_what_is_young_enough(prices: Run) -> None:
     assert prices("browse", "prices", "--replay", "-1").code == 2
     both = prices("browse", "prices", "--replay", "60", "--updates-only")
     assert both.code == 2
-    assert "--updates-only leaves out the values that --replay is about" in both.stderr
+    assert "--updates-only skips the values that --replay selects" in both.stderr
 
 
 def test_browse_goes_on_behind_values_that_it_cannot_read(prices: Run) -> None:

@@ -78,7 +78,7 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryC
     assert row["crowded"] == [0]
     text = " ".join(prices("stats", "prices", person=True).text.split())
     assert "the commit text of partition 0 is full (" in text
-    assert "of 4,095 characters): acks are not stored" in text
+    assert "of 4,095 characters): until lower messages are settled, acks are not stored" in text
     assert "max_deliveries" in text
 
 
@@ -89,8 +89,8 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
         assert delivery is not None
         eventually(lambda: prices("stats", "prices").row["attempted"] == 1)
         text = prices("stats", "prices", person=True).text
-        assert "1 consumer at work; the oldest message is of " in text
-        assert "1 handed out before: in work, or back" in text
+        assert "1 active consumer; the oldest message is from " in text
+        assert "1 handed out before: in work or returned" in text
 
 
 def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
@@ -102,7 +102,7 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCl
     assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1}
     assert (row["waiting"], row["redelivered"]) == (2, 0)
     text = prices("stats", "prices", person=True).text
-    assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are to be consumed" in text
+    assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are left to consume" in text
 
 
 def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_cluster: MemoryCluster) -> None:
@@ -129,7 +129,7 @@ def test_softer_findings_and_strange_records_are_told_and_are_no_problem(
     text = prices("stats", "--bare", "prices", "--key-header", "ticker", person=True).text
     assert "! message.timestamp.type is CreateTime" in text
     assert "1 key in several partitions (IBM)" in text
-    assert "1 record whose key header is not the record key" in text
+    assert "1 record whose key header differs from the record key" in text
 
 
 def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: MemoryCluster) -> None:
@@ -139,7 +139,7 @@ def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: Memory
     row = prices("stats", "prices").row
     assert row["state"] == "blocked"
     assert row["blocked"] == [{"partition": 0, "open_since": 2, "target": 3}]
-    assert "! not all is visible" in prices("stats", "prices", person=True).text
+    assert "! some records are not visible" in prices("stats", "prices", person=True).text
     writer.abort_transaction()
 
 
@@ -152,16 +152,16 @@ def test_what_this_user_may_not_see_is_told(prices: Run, memory_cluster: MemoryC
 
 def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
     lines = prices("stats", "prices", person=True).text.splitlines()
-    assert lines[0] == "prices  holds 2 values, 2 to be consumed"
+    assert lines[0] == "prices  holds 2 values, 2 left to consume"
     assert "the header ticker" in lines[1]
     assert "group lvq.prices" in lines[2]
-    assert lines[3].startswith("no consumer at work; the oldest message is of ")
-    assert lines[4] == "of the newest 2 values 2 are to be consumed"
+    assert lines[3].startswith("no active consumer; the oldest message is from ")
+    assert lines[4] == "of the newest 2 values 2 are left to consume"
     assert lines[6].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
     assert lines[7].split() == ["0", "0", "2", "2", "0", "2", "2"]
     assert lines[8].startswith("LAG counts offsets from CONSUMED to END")
     assert lines[9] == ""
-    assert lines[10] == "✓ its topic is as a last value queue wants it"
+    assert lines[10] == "✓ its topic's settings suit a last value queue"
 
 
 @pytest.mark.parametrize("width", [30, 45])
@@ -173,4 +173,4 @@ def test_the_partitions_fit_a_narrow_terminal(prices: Run, monkeypatch: pytest.M
     assert "TO CONSUME" in lines[at]
     assert len(lines[at + 1].split()) == len(lines[at].replace("TO CONSUME", "TO_CONSUME").split())
     assert max(map(len, lines)) <= width
-    assert "left out for want of room: START" in ran.stderr
+    assert "hidden for lack of space: START" in ran.stderr

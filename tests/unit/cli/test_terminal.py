@@ -41,7 +41,7 @@ def test_the_board_fits_the_terminal() -> None:
 
 def test_a_terminal_that_cannot_go_back_gets_the_changes_line_by_line() -> None:
     with lvq("watch", "prices", kind="dumb") as screen:
-        screen.read_until(r"KEY +VALUE.*IBM +118\.50.*2 values; updates follow.*MSFT +4\d\d\.00.*MSFT +4")
+        screen.read_until(r"KEY +VALUE.*IBM +118\.50.*2 values; following updates.*MSFT +4\d\d\.00.*MSFT +4")
         assert screen.interrupt() == 130
     assert "\x1b" not in screen.raw
 
@@ -49,7 +49,7 @@ def test_a_terminal_that_cannot_go_back_gets_the_changes_line_by_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (["browse", "prices", "--follow"], ["KEY.*IBM.*2 values; updates follow.*MSFT +4"]),
+        (["browse", "prices", "--follow"], ["KEY.*IBM.*2 values; following updates.*MSFT +4"]),
         (["browse", "prices", "--updates-only"], ["MSFT.*MSFT"]),
         (["consume", "prices"], ["IBM.*MSFT.*MSFT"]),
         (["watch", "prices", "--json"], ['"event": "end-of-dump".*"key": "MSFT"']),
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_what_goes_on_without_a_complaint(arguments: list[str], show
 
 def test_one_who_consumes_is_told_what_is_waited_for_and_at_the_end_how_many_there_were() -> None:
     with lvq("consume", "prices") as screen:
-        screen.read_until("waiting for messages; Ctrl-C ends.*IBM.*MSFT")
+        screen.read_until("waiting for messages; Ctrl-C stops.*IBM.*MSFT")
         assert screen.interrupt() == 130
         rows = len(re.findall(r"^(?:IBM|MSFT) ", screen.text, re.MULTILINE))
         told = re.search(r"(\d+) messages? consumed\s*$", screen.text)

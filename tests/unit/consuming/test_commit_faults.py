@@ -310,7 +310,7 @@ def test_a_commit_that_was_written_over_ours_is_put_right(
         world._state.groups[GROUP].store(TOPIC, old)
         eventually(lambda: world.committed_offsets() == {0: 1})
         assert world.committed_map().base == 1
-        assert "was written over that of queue q, partition 0" in caplog.text
+        assert "overwrote that of queue q, partition 0" in caplog.text
         world.send(("b", "b"))
         assert values_of([take(consumer)]) == ["b"]
 

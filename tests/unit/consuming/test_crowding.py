@@ -91,7 +91,7 @@ def test_beyond_the_room_messages_go_on_and_it_is_said_what_is_in_the_way(caplog
         assert stats.gated == 0
         assert stats.commit_text <= stats.text_limit == 1000
         lowest = min(set(range(12_000)) - set(map(int, healthy)))
-        assert "runs of acked messages are not stored, and come again after a crash" in stats.trouble
+        assert "runs of acked messages are not stored and come again after a crash" in stats.trouble
         assert f"the lowest is offset {lowest}, delayed" in stats.trouble
         assert "offset.metadata.max.bytes" in stats.trouble
         eventually(lambda: sum("commit text" in record.message for record in caplog.records) == 1)
@@ -157,4 +157,4 @@ def test_a_transaction_is_never_given_what_it_could_not_commit() -> None:
                     delivery.release(delay=3600.0)
         assert 50 < rounds < 1000
         assert consumer.stats.gated > 0
-        assert "since a transaction could not commit them" in consumer.stats.trouble
+        assert "because a transaction could not commit them" in consumer.stats.trouble

@@ -373,7 +373,7 @@ def test_a_dead_letter_topic_that_is_missing_is_said_at_once(world: World) -> No
 
 
 def test_the_topic_of_the_queue_cannot_take_its_dead_letters(world: World) -> None:
-    with pytest.raises(ConfigError, match="the topic of the queue itself"), consuming(world, dead_letters=TOPIC):
+    with pytest.raises(ConfigError, match="the queue's own topic"), consuming(world, dead_letters=TOPIC):
         pass
 
 

@@ -172,7 +172,7 @@ def test_i13_a_claim_from_before_the_partition_was_lost_and_regained_is_not_comm
         def lose_and_join_again() -> None:
             world.expel(world.members[0])
             eventually(lambda: consumer.stats.lost == 1)
-            eventually(lambda: "commits for partition 0" in consumer.stats.trouble)
+            eventually(lambda: "committing for partition 0" in consumer.stats.trouble)
 
         def work() -> None:
             with consumer.transaction(producer) as tx:

@@ -128,7 +128,7 @@ def test_g5_an_open_transaction_that_hides_what_follows_is_told_of_by_partition_
     watched.see(end=103)
     assert watched.wait(4) == ""
     watched.see(end=140)
-    assert "a transaction that is open since offset 100 hides what follows in partition 0, for 5 s" in watched.wait(1)
+    assert "a transaction open since offset 100 has hidden later records in partition 0 for 5 s" in watched.wait(1)
     assert "kafka-transactions.sh" in watched.trouble
     assert watched.wait(10) == ""
     assert "for 15 s" in watched.trouble
@@ -149,7 +149,7 @@ def test_g5_a_partition_that_is_not_read_on_is_told_of(watched: Watched) -> None
     watched.assign()
     watched.see(end=120, stable=120)
     assert watched.wait(9) == ""
-    assert "partition 0 is not read on: it stands at offset 100 of 120" in watched.wait(1)
+    assert "reading partition 0 makes no progress: it has been at offset 100 of 120" in watched.wait(1)
 
 
 def test_a_trouble_with_the_cluster_goes_before_what_follows_from_it(watched: Watched) -> None:
@@ -217,7 +217,7 @@ def test_g5_a_consumer_behind_an_open_transaction_says_so_until_it_is_decided(wo
         writer.begin_transaction()
         writer.append(TOPIC, b"b", b"b1")
         world.send(("c", "c1"))
-        eventually(lambda: "open since offset 1 hides what follows in partition 0" in consumer.stats.trouble)
+        eventually(lambda: "open since offset 1 has hidden later records in partition 0" in consumer.stats.trouble)
         writer.commit_transaction()
         assert {take(consumer).value, take(consumer).value} == {"b1", "c1"}
         eventually(lambda: consumer.stats.trouble == "")

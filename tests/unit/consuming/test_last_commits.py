@@ -146,7 +146,7 @@ def test_a_last_commit_that_is_not_stored_is_said(world: World, caplog: pytest.L
         settlement = take(consumer).ack()
         world.fail_next("commit", NOT_NOW, times=100)
         consumer.close()
-    assert "partition 0: what was settled since the last commit may be delivered again" in caplog.text
+    assert "partition 0: it is not known whether its last commit was stored" in caplog.text
     with pytest.raises(LockLost):
         settlement.result(10)
 

@@ -34,7 +34,7 @@ def test_g11_after_a_lost_connection_it_is_looked_more_than_once_and_written_aga
             eventually(lambda: world.committed_map().covers(durable), 20)
         third.ack(wait=True, timeout=10)
     assert world.committed_offsets() == {0: 3}
-    assert "another commit was written over" in caplog.text
+    assert "another commit overwrote" in caplog.text
 
 
 def test_what_is_acked_after_a_lost_connection_is_durable_when_the_group_has_been_asked(world: World) -> None:

@@ -346,6 +346,6 @@ def test_a_callback_that_holds_the_consumer_up_is_told_of_with_the_remedy(
         eventually(lambda: len(elapsed) == 2)
         with consumer._shared._changed:
             second.ack().add_done_callback(lambda future: elapsed.append(1.5))
-        eventually(lambda: "a callback of a settlement took 1.5 s" in caplog.text)
+        eventually(lambda: "a settlement callback took 1.5 s" in caplog.text)
         assert "another thread" in caplog.text
-        assert caplog.text.count("a callback of a settlement") == 1
+        assert caplog.text.count("a settlement callback") == 1

@@ -36,7 +36,7 @@ def test_one_that_is_left_behind_leaves_the_group_and_says_so(world: World, capl
         del consumer
     eventually(lambda: world.groups.member_count(GROUP) == 0)
     eventually(lambda: not thread.is_alive())
-    assert "nobody has closed it: one that was opened at" in caplog.text
+    assert "which was dropped without being closed: one that was opened at" in caplog.text
     with consuming(world) as another:
         assert take(another).value == "b", "what was acked is committed"
 
@@ -163,6 +163,6 @@ def test_a_second_consumer_of_one_partition_is_told_so_and_which_one_here_has_it
             second._thread._monitor.hasten()
             eventually(lambda: "the topic one partition" in second.stats.trouble, 20)
             assert "In this process there is one that was opened at " in second.stats.trouble
-            assert "close what nobody uses" in second.stats.trouble
+            assert "close any that are not in use" in second.stats.trouble
             assert first.stats.trouble == ""
     assert caplog.text.count("has no partition") == 1

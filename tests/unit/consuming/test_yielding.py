@@ -116,7 +116,7 @@ def test_its_partitions_go_to_others_and_it_joins_again_when_a_transaction_begin
             eventually(lambda: sorted(halves.texts("out")) == ["a0!", "a1!"])
             assert is_away(first)
             assert "its coordinator is away" in first.stats.trouble
-            assert "go on trying" in first.stats.trouble
+            assert "keep trying" in first.stats.trouble
             share(second)
         with working(first, one):
             share(first, second)

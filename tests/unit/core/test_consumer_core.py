@@ -196,7 +196,7 @@ def test_there_is_one_transaction_at_a_time() -> None:
     one = Core()
     one.core.check_transaction()
     one.core.open_transaction()
-    with pytest.raises(StateError, match="open already"):
+    with pytest.raises(StateError, match="already has an open transaction"):
         one.core.check_transaction()
     with pytest.raises(StateError):
         one.core.open_transaction()

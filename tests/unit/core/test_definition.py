@@ -47,7 +47,7 @@ def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
         ({"version": 2}, "version 2"),
         ({"ttl": 5}, "unknown fields ttl"),
         ({"name": "other"}, "names another queue"),
-        ({"order": "random"}, "no choice for order"),
+        ({"order": "random"}, "not a valid order"),
     ],
 )
 def test_an_unknown_stored_form_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -280,7 +280,7 @@ def test_refused_steps_on_partitions_change_nothing() -> None:
     queue.take()
     ledger = queue.ledger
     before = facts(ledger)
-    with pytest.raises(StateError, match="Partition 0 is assigned already"):
+    with pytest.raises(StateError, match="Partition 0 is already assigned"):
         ledger.assign(0, CommitMap(7), 9)
     with pytest.raises(StateError, match="partition 3"):
         ledger.revoke([0, 3])

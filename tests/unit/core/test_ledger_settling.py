@@ -80,7 +80,7 @@ def test_a_holder_whose_time_is_over_has_lost_the_message_and_it_comes_again() -
     assert (held.state, queue.ledger.in_work, queue.base) == (State.LOST, 0, 0)
     again = queue.take()
     assert (again.value, again.deliveries) == (b"a1", 2)
-    with pytest.raises(LockLost, match="the time to settle it was over"):
+    with pytest.raises(LockLost, match="its lock timed out"):
         queue.ledger.ack(held)
     queue.ledger.ack(again)
 

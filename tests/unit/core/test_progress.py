@@ -30,10 +30,10 @@ def test_a_shortfall_at_the_last_stable_offset_is_blocked_by_a_transaction() -> 
     assert blocked == Shortfall(0, 4, 9, 4)
     assert blocked.blocked
     assert not behind.blocked
-    assert "transaction that is open since offset 4" in describe([blocked, behind])
+    assert "transaction open since offset 4" in describe([blocked, behind])
 
 
 def test_without_a_stable_offset_nothing_is_called_blocked() -> None:
     (shortfall,) = Progress({}).shortfalls({0: 3})
     assert not shortfall.blocked
-    assert str(shortfall) == "partition 0 stands at offset 0 of 3"
+    assert str(shortfall) == "partition 0 is at offset 0 of 3"

@@ -154,7 +154,7 @@ def test_a_mirror_is_given_by_an_ivy_settings_file(
     settings = tmp_path / "mirror.xml"
     monkeypatch.setenv("LVQ_IVY_SETTINGS", str(settings))
     fake_ivy.delivers()
-    with pytest.raises(EmbeddedBrokerError, match="no such file"):
+    with pytest.raises(EmbeddedBrokerError, match="does not exist"):
         ensure_jars()
     settings.write_text("<ivysettings/>")
     ensure_jars()

@@ -11,7 +11,7 @@ from lvq_kafka.errors import ConfigError
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_is_none_is_named(port: int) -> None:
-    with pytest.raises(ConfigError, match=f"port={port} is no port") as caught:
+    with pytest.raises(ConfigError, match=f"port={port} is not a port") as caught:
         EmbeddedBroker(port=port)
     assert caught.value.options == ("port",)
 
@@ -21,5 +21,5 @@ def test_port_0_is_any_that_is_free() -> None:
 
 
 def test_a_listener_cannot_have_the_name_of_one_of_the_brokers_own() -> None:
-    with pytest.raises(ConfigError, match="No listener can be named controller"):
+    with pytest.raises(ConfigError, match="already has a listener named controller"):
         EmbeddedBroker(listeners={"controller": Listener.sasl({"alice": "secret"})})

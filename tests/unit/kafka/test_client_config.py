@@ -148,7 +148,7 @@ def test_a_line_that_is_no_property_is_refused_with_its_number_and_without_its_t
 
 def test_a_property_that_is_set_twice_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "client.properties", "bootstrap.servers=a:1\nclient.id=x\nclient.id=y\n")
-    with pytest.raises(ConfigError, match=r"line 3 sets client\.id a second time"):
+    with pytest.raises(ConfigError, match=r"line 3 sets client\.id twice"):
         ClientConfig.from_file(path)
 
 

@@ -101,7 +101,7 @@ def test_an_unreachable_cluster_is_named_with_its_servers_and_what_the_client_sa
         (
             "a:1/1: Receive failed: Invalid response size 1213486160 (0..100000000): increase receive.message.max.bytes"
             " (after 0ms in state APIVERSION_QUERY)",
-            "a:1/1: What answers there does not speak Kafka's protocol.",
+            "a:1/1: The server there does not speak Kafka's protocol.",
         ),
     ],
 )
@@ -201,7 +201,7 @@ class TestHealth:
             (116, None, "Give it one in ssl.certificate.location"),
             (46, "ssl.certificate.location", "ssl.truststore.location"),
             (48, "ssl.keystore.location", "the one in ssl.keystore.location"),
-            (45, "ssl.certificate.pem", "a new one issued for ssl.certificate.pem"),
+            (45, "ssl.certificate.pem", "a new certificate for ssl.certificate.pem"),
             (70, None, "ssl.enabled.protocols"),
         ],
     )

@@ -19,7 +19,7 @@ def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to
         cluster.groups._metadata.describe = lambda topic, deadline: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
         with (
             cluster.groups._decided._of("g").lock,
-            pytest.raises(BrokerUnavailable, match="others still wait") as caught,
+            pytest.raises(BrokerUnavailable, match="earlier requests are still waiting") as caught,
         ):
             cluster.groups.committed("g", "t", timeout=0.05)
         assert caught.value.retriable

@@ -191,7 +191,7 @@ def test_a_callback_may_send_and_wait_but_not_flush(writer: KafkaWriter, mock: M
 def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, mock: MockCluster) -> None:
     mock.down()
     receipt = writer.append("t", b"k", b"v")
-    with pytest.raises(OutcomeUnknown, match=r"0\.05 s.*may yet be stored") as caught:
+    with pytest.raises(OutcomeUnknown, match=r"0\.05 s.*may still be stored") as caught:
         receipt.result(0.05)
     assert isinstance(caught.value, TimeoutError)
     with pytest.raises(OutcomeUnknown):
@@ -328,7 +328,7 @@ def test_the_topics_refusal_of_a_size_names_key_and_size(writer: KafkaWriter, mo
 
 def test_the_clients_refusal_of_a_size_names_key_size_and_limit(open_writer: OpenWriter) -> None:
     writer = open_writer(message_max_bytes=2000)
-    with pytest.raises(MessageTooLarge, match=r"'IBM' has 3009 bytes; the client takes 2000\."):
+    with pytest.raises(MessageTooLarge, match=r"'IBM' has 3009 bytes; the client accepts 2000\."):
         writer.append("t", b"IBM", b"v" * 3000, [("ticker", b"")])
     assert writer.append("t", b"IBM", b"v").result(10)
 
@@ -367,7 +367,9 @@ def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, 
     for _ in range(10):
         writer.append("t", b"k", b"v")
     # The client counts an error that it has yet to tell of, too.
-    with pytest.raises(TransportError, match=r"No room in the local buffer for 0\.05 s.*1\d messages wait") as caught:
+    with pytest.raises(
+        TransportError, match=r"The local buffer has been full for 0\.05 s.*1\d messages are waiting"
+    ) as caught:
         writer.append("t", b"k", b"v")
     assert caught.value.code == "_QUEUE_FULL"
     assert caught.value.retriable
@@ -524,7 +526,7 @@ def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_b
     with pytest.raises(BrokerUnavailable):
         getattr(writer, f"{ending}_transaction")(0.3)
     if ending == "commit":
-        with pytest.raises(TransportError, match="its commit is on its way"):
+        with pytest.raises(TransportError, match="its commit is in flight"):
             writer.abort_transaction(5)
     with pytest.raises(BrokerUnavailable) as caught:
         writer.begin_transaction(1.0)
@@ -600,7 +602,7 @@ def test_a_system_error_of_the_client_is_an_error_of_the_call(
             raise SystemError("<built-in method> returned a result with an exception set")
 
     monkeypatch.setattr(writer._transactions, "_client", Broken())
-    with pytest.raises(TransportError, match="Cannot begin a transaction: the client broke off") as caught:
+    with pytest.raises(TransportError, match="Cannot begin a transaction: the client gave up") as caught:
         writer.begin_transaction()
     assert (caught.value.code, type(caught.value.__cause__)) == ("_FAIL", SystemError)
     monkeypatch.undo()

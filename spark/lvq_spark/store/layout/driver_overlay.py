@@ -165,7 +165,7 @@ def _write(store: Store, name: str, table: pa.Table) -> DataFile:
     folder, size = name.rpartition("/")[0], len(content)
     if [entry.bytes for entry in store.storage.files(folder) if entry.name == name] != [size]:
         raise StateError(
-            f"{store.storage.root}/{name} was written, and it is not there.",
-            hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
+            f"{store.storage.root}/{name} was written, but is missing.",
+            hint="Another refresh may have taken it for an abandoned one: set grace longer than a refresh takes.",
         )
     return DataFile(name, size, overlay=True, crc32=zlib.crc32(content))

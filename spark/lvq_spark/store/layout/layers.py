@@ -146,7 +146,7 @@ def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, ov
     found = read(spark, store, files).count()
     if found != counts["all"]:
         raise StateError(
-            f"{counts['all']} records were written to {store.storage.root}/{folder}, and {found} are there.",
-            hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
+            f"{counts['all']} records were written to {store.storage.root}/{folder}, but {found} are there.",
+            hint="Another refresh may have taken it for an abandoned one: set grace longer than a refresh takes.",
         )
     return Written(store.sealed(files), counts["current"], counts["all"] - counts["current"])
