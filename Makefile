@@ -1,5 +1,5 @@
 # Every command sets up what it needs: a virtual environment in .venv, filled from requirements.lock.
-# All that has to be there is Python 3.11 or newer, make, and (for Spark) a Java 17 or newer.
+# It needs only Python 3.11 or newer, make, and (for Spark) Java 17 or newer.
 SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := 0.13.9
@@ -43,7 +43,7 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test-%: export PYTHONDONTWRITEBYTECODE =
 test-%: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
-test: lint docs test-fast test-protocol test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
+test: lint docs test-fast test-protocol test-embedded test-docker ## Run everything; the Docker tests if an engine can be reached
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
@@ -58,23 +58,23 @@ test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests o
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
-prove: $(READY) ## Let the simulator try to break the consume protocol, and hostile input whatever reads it; some minutes long
+prove: $(READY) ## Try to break the consume protocol with the simulator, and readers with hostile input; takes minutes
 	@$(BIN)/python -m tests.simulator
 	@LVQ_FUZZ=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
-prove-lakehouse: $(READY) java ## Merge random histories into Delta and Iceberg tables for SECONDS=300; SEED=n begins with that one
+prove-lakehouse: $(READY) java ## Merge random histories into Delta and Iceberg tables for SECONDS=300; SEED=n starts with that seed
 	@$(BIN)/python -m tests.spark.lakehouse --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge what came of it; SEED=n deals the same cards, NODES=3
+torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge the outcome; SEED=n deals the same cards, NODES=3 starts three brokers
 	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
 
-lint: $(READY) ## Check style and types
+lint: $(READY) ## Check style, types and prose
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m tests.typed
 
-format: $(READY) ## Format the code and fix what can be fixed by itself
+format: $(READY) ## Format the code and apply the automatic fixes
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
@@ -83,7 +83,7 @@ docs: $(READY) ## Build the documentation into site/; a broken link or an unread
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "built site/index.html; to search the pages, too: $(BIN)/python -m http.server --directory site"
 
-bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bootstrap consume" for some of it
+bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bootstrap consume" runs some of it
 	@$(BIN)/python -m tests.benchmarks $(PARTS)
 
 bench-spark: $(READY) java ## Compare Spark's usual recipes for the latest value of each key with ours
@@ -93,5 +93,5 @@ lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	    --no-annotate --no-header pyproject.toml -o requirements.lock
 
-clean: ## Remove the environment and what tools left behind
+clean: ## Remove the environment and all that tools have written
 	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

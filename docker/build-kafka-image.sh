@@ -16,7 +16,7 @@ require_engine
 { read -r java && mapfile -t jars; } < <("$PYTHON" -c '
 from lvq_kafka.embedded import ensure_jars, find_java
 print(find_java().executable, *ensure_jars(), sep="\n")') ||
-  die "no Java or no Kafka jars (the reason is above); $PYTHON has to be a Python with lvq-kafka[embedded] installed"
+  die "no Java or no Kafka jars (the reason is above); $PYTHON must be a Python with lvq-kafka[embedded] installed"
 java_home=$("$java" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.home = //p')
 version=$(printf '%s\n' "${jars[@]}" | sed -n 's#.*/kafka_[0-9.]*-\([0-9.]*\)\.jar$#\1#p')
 [ -n "$version" ] || die "the broker's own jar is not among those of lvq_kafka.embedded"

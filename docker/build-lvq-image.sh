@@ -33,7 +33,7 @@ build_python() { # build_python NAME
   if [ "$(docker image inspect -f '{{index .Config.Labels "lvq-kafka.inputs"}}' "$1" 2>/dev/null)" = "$inputs" ]; then
     return
   fi
-  say "$OFFICIAL cannot be had here; building a base from $prefix"
+  say "$OFFICIAL cannot be pulled here; building a base from $prefix"
   context=$(mktemp -d)
   # shellcheck disable=SC2064  # this directory, not a later one
   trap "rm -rf '$context'" EXIT
@@ -57,7 +57,7 @@ build_python() { # build_python NAME
 require_engine
 base=${LVQ_PYTHON_IMAGE:-$OFFICIAL}
 if ! have_image "$base"; then
-  [ -z "${LVQ_PYTHON_IMAGE-}" ] || die "the image $base (LVQ_PYTHON_IMAGE) is not here and cannot be pulled"
+  [ -z "${LVQ_PYTHON_IMAGE-}" ] || die "the image $base (LVQ_PYTHON_IMAGE) is missing and cannot be pulled"
   base=lvq-kafka/python:$("$PYTHON" -c 'import platform; print(platform.python_version())')
   build_python "$base"
 fi

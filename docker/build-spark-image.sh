@@ -53,7 +53,7 @@ build_base() { # build_base NAME
   if [ "$(docker image inspect -f '{{index .Config.Labels "lvq-kafka.inputs"}}' "$1" 2>/dev/null)" = "$inputs" ]; then
     return
   fi
-  say "$OFFICIAL cannot be had here; building a base from $prefix and $java_home"
+  say "$OFFICIAL cannot be pulled here; building a base from $prefix and $java_home"
   context=$(mktemp -d)
   # shellcheck disable=SC2064  # this directory, not a later one
   trap "rm -rf '$context'" EXIT
@@ -89,7 +89,7 @@ build_base() { # build_base NAME
 require_engine
 base=${LVQ_PYTHON_IMAGE:-$OFFICIAL}
 if ! have_image "$base"; then
-  [ -z "${LVQ_PYTHON_IMAGE-}" ] || die "the image $base (LVQ_PYTHON_IMAGE) is not here and cannot be pulled"
+  [ -z "${LVQ_PYTHON_IMAGE-}" ] || die "the image $base (LVQ_PYTHON_IMAGE) is missing and cannot be pulled"
   base=lvq-kafka/spark-base:$("$PYTHON" -c 'import pyspark; print(pyspark.__version__)')
   build_base "$base"
 fi

@@ -42,7 +42,7 @@ apt_install() {
 
 # require_engine: the client talks to the engine that answers, be it the private one.
 require_engine() {
-  command -v docker >/dev/null || die "there is no docker command here; docker/engine.sh up gives you one, and an engine"
+  command -v docker >/dev/null || die "there is no docker command here; docker/engine.sh up installs one, and an engine"
   eval "$(docker/engine.sh env)"
   limit 10 docker version >/dev/null 2>&1 || die "no Docker engine answers; docker/engine.sh up starts one"
 }

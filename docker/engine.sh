@@ -62,7 +62,7 @@ sweep_remains() {
   rm -rf "$RUN"
 }
 
-# Own session: Ctrl-C on the tests must not stop the engine. No inherited descriptors: a caller's pipe or lock must not
+# A session of its own: Ctrl-C on the tests must not stop the engine. No inherited descriptors: a caller's pipe or lock must not
 # live as long as the engine does.
 launch() {
   mkdir -p "$RUN" "$DATA"
@@ -98,11 +98,11 @@ start_private() {
 up() {
   local version
   if version=$(version_of); then
-    say "using the Docker engine that is here ($version)"
+    say "using the running Docker engine ($version)"
   elif version=$(version_of "$SOCKET"); then
     say "the private Docker engine is up ($version)"
   else
-    [ "$(uname -s)" = Linux ] || die "no Docker engine answers. Start Docker Desktop (or whatever gives you one here)."
+    [ "$(uname -s)" = Linux ] || die "no Docker engine answers. Start Docker Desktop, or another engine."
     [ "$(id -u)" = 0 ] || die "no Docker engine answers, and only root can start one. Start Docker, or run this as root."
     mkdir -p "${RUN%/*}"
     exec 9>"$RUN.lock"

@@ -44,6 +44,6 @@ elif command -v apk >/dev/null; then
   say "installing Java with apk"
   as_root apk add --quiet openjdk21-jre-headless >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; die "apk could not install Java. $advice"; }
 else
-  die "Java $WANTED or newer is missing, and there is no package manager here that this script knows. $advice"
+  die "Java $WANTED or newer is missing, and this script knows no package manager on this machine. $advice"
 fi
-has_java || die "Java was installed, but what runs is still older than $WANTED. $advice"
+has_java || die "Java was installed, but the one that runs is still older than $WANTED. $advice"

@@ -1,5 +1,5 @@
 # Sourced by the build scripts: a root file system from this machine's own files, for images that have to be built
-# where no image registry can be reached. Linux only, and needs nothing but Debian's busybox-static.
+# where no image registry can be reached. Linux only; needs only Debian's busybox-static.
 # shellcheck shell=bash
 
 # rootfs_begin DIR: directories, a shell, the usual commands, and the user that the image runs as.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the integration tests on Kafka in Docker:  docker/run-tests.sh PYTEST [ARGUMENT...]
 #
-# Without an engine it says so and succeeds, except with CI=true: then an engine is prepared, and has to be there.
+# Without an engine it says so and succeeds, except with CI=true: then an engine is prepared, and required.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . docker/common.sh

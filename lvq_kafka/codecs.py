@@ -114,7 +114,7 @@ def serializers(
     """Return a codec for confluent-kafka's serializers, including Schema Registry's.
 
     They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
-    What a deserializer accepts is up to that deserializer: Avro's (confluent-kafka 2.16) ignores bytes after a value.
+    A deserializer decides what it accepts: Avro's (confluent-kafka 2.16) ignores bytes after a value.
     A program that only reads or only writes may omit the other one.
 
     Raises:

@@ -29,7 +29,7 @@ def read_to_end(
     timeout: float = math.inf,
     patience: float = math.inf,
 ) -> Iterator[Fetch]:
-    """Yield fetches, and advance ``progress`` past each before it is yielded, until it reaches ``ends``.
+    """Yield fetches until ``progress``, advanced before each, reaches ``ends``.
 
     Retriable errors are waited out: the reader continues by itself once the cluster is back. Fetches without records
     are yielded, too. The last fetches may go beyond the ends. If these move, call this again with the same progress.

@@ -1,6 +1,6 @@
 """A cable between a Kafka client and its broker that can be cut, and that can keep a frame back.
 
-Cut, nothing arrives, and neither side is told. A frame that is kept arrives when it is released, over the connection
+Cut, nothing arrives, and neither side notices. A frame that is kept arrives when it is released, over the connection
 that it was sent on: as after a box in between that has reset the client's side of it, and whose buffer is sent later.
 """
 
@@ -45,7 +45,7 @@ class Trap:
 class Cable:
     """Leads to one broker of this machine. In its answers the port is changed, so that the client comes this way again.
 
-    What is sent while it is cut arrives when it is mended, as far as somebody still waits for it.
+    Frames sent while it is cut arrive when it is mended, as far as somebody still waits for them.
     """
 
     def __init__(self, servers: str) -> None:

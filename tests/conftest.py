@@ -1,4 +1,4 @@
-"""What all tests share: what follows from the fixtures of a test, and the rule that CI skips nothing."""
+"""Rules for all tests: marks that follow from a test's fixtures, and that CI skips nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY_FIXTURE = {
     "protocol": {"new_queue"},
     "spark": {"spark"},
 }
-"""Which fixtures make a test what it is. The markers cannot lie: nobody sets them by hand."""
+"""The fixtures that decide a test's marks. The marks cannot lie: nobody sets them by hand."""
 
 BY_PLACE = {
     "protocol": (
@@ -60,7 +60,7 @@ TOGETHER = (
 IN_DOCKER_TOO = ("tests/integration/test_kafka_cluster_contract.py",)
 """Tests that run on Kafka in Docker, too: of all that the library asks of a cluster.
 
-The image holds the very Kafka that the embedded broker runs. What it does differently is how clients get there.
+The image holds the very Kafka that the embedded broker runs. Only the way that clients get there differs.
 """
 
 LONGEST = (
@@ -76,7 +76,7 @@ LONGEST = (
 
 
 def _group(nodeid: str) -> str:
-    """What a test stays together with; by itself it is a group of its own."""
+    """Return what a test stays together with; by itself it is a group of its own."""
     return next((group for group in TOGETHER if group in nodeid), nodeid)
 
 
@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _proves_something(item: pytest.Item) -> bool:
-    """Whether a test belongs to this run, which may be on the embedded broker, on Kafka in Docker, or on neither.
+    """Return whether a test belongs to this run, on the embedded broker, on Kafka in Docker, or on neither.
 
     The tests of Docker itself belong to the run on Docker, and those of `IN_DOCKER_TOO`. The others would do the same
     there as in the run before.

@@ -14,7 +14,7 @@ __all__ = ["FakeBroker"]
 
 _METADATA, _METADATA_VERSION = 3, 4
 _API_VERSIONS, _UNSUPPORTED_VERSION = 18, 35
-_OTHERS = (0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 32)  # what it says it could do besides
+_OTHERS = (0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 32)  # other requests that it claims to support
 _LEADER_NOT_AVAILABLE = 5
 _NULL_TEXT = struct.pack(">h", -1)
 
@@ -85,7 +85,7 @@ def _topic(name: bytes) -> bytes:
 
 
 def _api_versions(version: int) -> bytes:
-    """In the oldest form, which any client that is told of an unsupported version understands."""
+    """Answer in the oldest form, which any client that hears of an unsupported version understands."""
     known = [
         (_API_VERSIONS, 0, 0),
         (_METADATA, _METADATA_VERSION, _METADATA_VERSION),

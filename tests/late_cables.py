@@ -60,7 +60,7 @@ class SlowCable(Cable):
 
 
 class HoldingCable(Cable):
-    """Keeps produce requests while it is told to, and all that comes after them on their connections."""
+    """Keeps produce requests while `hold` is in effect, and all that comes after them on their connections."""
 
     def __init__(self, servers: str) -> None:
         self._holding = self._refusing = False
@@ -70,7 +70,7 @@ class HoldingCable(Cable):
 
     @property
     def held(self) -> int:
-        """How many requests are kept."""
+        """Return how many requests are kept."""
         return sum(map(len, self._held.values()))
 
     def hold(self) -> None:

@@ -82,7 +82,7 @@ class ThreeNodes:
             eventually(self._is_whole, _START, every=0.1)
 
     def data_of(self, node: int) -> Path:
-        """Where a node keeps its logs."""
+        """Return where a node keeps its logs."""
         return self._brokers[node].data_dir / "data"
 
     def leader(self, topic: str, partition: int = 0) -> int:
@@ -158,7 +158,7 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
 
 
 def _make_one_cluster(home: Path) -> None:
-    """Prepare the nodes' storage. What `EmbeddedBroker` prepares by itself is a cluster for each."""
+    """Prepare the nodes' storage. `EmbeddedBroker` alone would prepare a cluster for each."""
     storage = Jvm(find_java(), ensure_jars(None), "256m").storage
     cluster = new_id()
     for node in NODES:

@@ -34,7 +34,7 @@ __all__ = [
 
 @runtime_checkable
 class Cluster(Protocol):
-    """A cluster: its topics, their logs and its groups, and what reads and writes them. Thread-safe."""
+    """A cluster: its topics, logs and groups, with their readers and writers. Thread-safe."""
 
     topics: Topics
     logs: Logs

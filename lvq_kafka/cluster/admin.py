@@ -97,7 +97,7 @@ class Topics(Protocol):
 
 
 class Logs(Protocol):
-    """The logs of a topic's partitions: where they start and end, and what they have lost. Thread-safe."""
+    """The logs of a topic's partitions: starts, ends and lost records. Thread-safe."""
 
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
         """Return the log start offset of each partition.

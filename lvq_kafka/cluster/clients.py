@@ -1,4 +1,4 @@
-"""The port to what reads from a cluster and writes to it: readers, group members and writers."""
+"""The port to a cluster's clients: readers, group members and writers."""
 
 from __future__ import annotations
 

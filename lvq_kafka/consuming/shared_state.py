@@ -49,7 +49,7 @@ class SharedState:
     A single property of `core` may be read without the lock where a slightly older value does no harm.
 
     Args:
-        clock: returns the seconds by which lock time-outs, delays and silence are judged.
+        clock: returns the seconds by which lock timeouts, delays and silence are judged.
     """
 
     def __init__(

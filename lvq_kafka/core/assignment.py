@@ -13,7 +13,7 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """What a ledger knows of its partitions. Nothing here changes them.
+    """A read-only view of a ledger's partitions.
 
     Args:
         partitions: the ledger's partitions, by number.

@@ -58,7 +58,7 @@ class Trouble(StrEnum):
     NO_ANSWER = "no answer"
     """The cluster does not answer the thread that reads."""
     GONE = "gone"
-    """What was read, or was due next, is no longer in the log: the reader has to start over."""
+    """Records read, or due next, are no longer in the log: the reader must start over."""
     NO_METADATA = "no metadata"
     """The cluster does not answer the thread that observes the topic."""
 
@@ -99,7 +99,7 @@ TRANSITIONS: Mapping[ReadEvent, Transition] = MappingProxyType(
         ReadEvent.OBSERVE: Transition({}, frozenset({Trouble.NO_ANSWER, Trouble.NO_METADATA})),
     }
 )
-"""What each event makes of the stage and of the troubles."""
+"""The effect of each event on the stage and on the troubles."""
 
 
 @dataclass(frozen=True, slots=True)

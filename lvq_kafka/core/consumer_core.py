@@ -49,7 +49,7 @@ _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
 class Outcome(NamedTuple, Generic[W]):
-    """What has become of those who wait, since the last one."""
+    """The outcomes for waiters since the last one."""
 
     ready: Sequence[W]
     """Waiters whose message is durably settled."""
@@ -134,7 +134,7 @@ class ConsumerCore(Generic[W]):
 
     @property
     def obstacle(self) -> str:
-        """What keeps the consumer from making progress, and what helps; empty if all is well."""
+        """The obstacle to the consumer's progress, and its remedy; empty if all is well."""
         return self.yielding.reason or str(self.obstacles) or self.crowding
 
     def is_urgent(self, now: float) -> bool:

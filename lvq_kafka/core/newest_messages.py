@@ -41,7 +41,7 @@ class NewestMessages(Generic[K]):
         return self._gather(list(self.entries.values()))
 
     def drain(self, rows: int) -> Iterator[tuple[RecordBatch, list[K]]]:
-        """Remove the messages, and yield them in offset order with their keys, at most ``rows`` at a time.
+        """Remove and yield the messages with their keys, in offset order, ``rows`` at a time.
 
         Each is released as it is yielded. Otherwise all of them would grow as their columns are read, and Python's
         cyclic collector would walk them and what becomes of them.

@@ -1,4 +1,4 @@
-"""What keeps a consumer from making progress, in words for people."""
+"""Obstacles to a consumer's progress, in words for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Doing = Literal["reading", "committing", "transacting"]
 
 
 class Obstacles:
-    """What currently fails, and what is wrong although nothing fails.
+    """The current failures, and the problems that are none.
 
     Activities are tracked separately: incoming messages do not prove that commits are stored.
     """

@@ -177,7 +177,7 @@ class PartitionCommits(Generic[W]):
         for count in self._counts:
             count.done = True
         self._counts.clear()
-        # What is stored is still true, so it serves callers that only want to know whether the group accepts commits.
+        # The stored commit is still true: it serves callers that only want to know whether the group accepts commits.
         # It may be too large by now: the group reports that only to its members.
         again = replace(self.durable, sequence=following(self._sequence))
         fits = self._stored < self._wanted and text_size(again) <= capacity.limit

@@ -410,7 +410,7 @@ class PartitionLedger:
         return [item for item in self.held.values() if item.reserved]
 
     def end_locks(self) -> list[Item]:
-        """End all locks, and return the messages that were in work. What is done stays claimed."""
+        """End all locks, and return the messages that were in work. Done offsets stay claimed."""
         lost = list(self.held.values())
         for item in lost:
             item.state = _ON_REVOKE[item.state]

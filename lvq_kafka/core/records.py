@@ -182,7 +182,7 @@ def runs(partitions: Sequence[int]) -> list[tuple[int, Rows]]:
 
 
 def rows_by_partition(partitions: Sequence[int]) -> Collection[tuple[int, Rows | list[int]]]:
-    """Return the rows of each partition, once, as `runs` does; or all as lists, if some are not adjacent."""
+    """Return each partition's rows as `runs` does, or all as lists if some are apart."""
     starts = _starts(partitions)
     if len(starts) <= 1 or len({partitions[start] for start in starts}) == len(starts):
         return _slices(partitions, starts)

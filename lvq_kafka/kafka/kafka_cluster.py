@@ -59,7 +59,7 @@ class KafkaCluster(Bound, Cluster):
         late: bool = False,
         decided: bool = True,
     ) -> LogReader:
-        """Return a reader that starts at these positions, as `lvq_kafka.cluster.Cluster.reader` says.
+        """Return a reader from these positions; see `lvq_kafka.cluster.Cluster.reader`.
 
         In addition, ``decided=False`` returns the records of open and aborted transactions, too.
         """

@@ -120,9 +120,9 @@ class KafkaLogs(Logs):
     def _ends(
         self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool, partitions: int | None
     ) -> dict[int, LogEnd]:
-        """Return each partition's offset for an `OffsetSpec`, with its leader epoch, both from the same answer.
+        """Return each partition's offset for an `OffsetSpec`, with its leader epoch.
 
-        ``partitions`` is their number, where it is known; if there are fewer, the topic is described.
+        Both come from one answer. ``partitions`` is their number, if known; if there are fewer, the topic is described.
         """
         deadline = time.monotonic() + timeout
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED

@@ -75,7 +75,7 @@ class MemberClient(LeftBehind):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client can be called."""
+        """True if the client can be called."""
         return self._consumer is not None
 
     def get(self) -> Consumer:

@@ -1,4 +1,4 @@
-"""The partitions that its group assigns to a member: where reading starts, and when it ends."""
+"""A member's assigned partitions: where reading starts, and when it ends."""
 
 from __future__ import annotations
 

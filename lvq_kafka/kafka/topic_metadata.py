@@ -1,4 +1,4 @@
-"""What brokers say about topics, while some of them lag behind the others."""
+"""Brokers' answers about topics, while some of them lag behind."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TopicMetadata:
         self._created[topic] = time.monotonic()
 
     def deleting(self, topic: str) -> None:
-        """Record that the topic is about to be deleted: a broker that does not know it may be right."""
+        """Record that the topic is being deleted: a broker that does not know it may be right."""
         self._created.pop(topic, None)
 
     def deleted(self, topic: str) -> None:
@@ -115,7 +115,7 @@ class TopicMetadata:
     def ask_leaders(
         self, topic: str, question: Callable[[int], T], deadline: float, partitions: int | None = None
     ) -> T:
-        """Ask a question that only certain brokers can answer: partition leaders, or a group's coordinator.
+        """Ask a question that only partition leaders or a group's coordinator can answer.
 
         ``question`` takes the number of partitions: ``partitions`` if given, otherwise the described number. Before
         each retry the topic is described again: the client keeps asking the broker it takes for the leader until a

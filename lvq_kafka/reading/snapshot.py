@@ -18,7 +18,7 @@ __all__ = ["CurrentValues", "Snapshot"]
 
 
 class TableSource(Protocol):
-    """Where decoded reads get their table."""
+    """The source of the table of decoded reads."""
 
     @property
     def lock(self) -> AbstractContextManager[object]:

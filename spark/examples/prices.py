@@ -36,7 +36,7 @@ with queue.producer() as producer:
     for tick in ticks:
         producer.put(f"{tick.ticker} {tick.date[:7]}", {"date": tick.date, "close": float(tick.close)})
 
-# %% Read: one row for each key, whatever the log still holds besides
+# %% Read: one row for each key, whatever else the log still holds
 latest = spark.read.format("lvq").option("kafka.bootstrap.servers", servers).option("queue", "closes").load()
 closes = lvq_spark.decode(latest, "json", schema="date date, close double").select(
     F.split_part(F.col("key").cast("string"), F.lit(" "), F.lit(1)).alias("ticker"), "value.date", "value.close"

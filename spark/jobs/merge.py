@@ -1,4 +1,4 @@
-"""Bring a Delta or Iceberg table up to date: a snapshot of a queue, into which only what is new is merged."""
+"""Bring a Delta or Iceberg table up to date with a queue, merging only what is new."""
 
 from __future__ import annotations
 

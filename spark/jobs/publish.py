@@ -1,4 +1,4 @@
-"""Publish files, a table or the rows of a query into a queue: each row is the new value of its key."""
+"""Publish files, a table or a query's rows into a queue: each row is its key's new value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring a store up to date: a snapshot of a queue in versions, each made of the one before and what is new."""
+"""Bring a store up to date: versions of a snapshot, each built from the one before."""
 
 from __future__ import annotations
 

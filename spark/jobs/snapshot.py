@@ -1,4 +1,4 @@
-"""Write the current values of a queue to files or a table, one row for each key, all of one cut through its log."""
+"""Write the current values of a queue, from one cut, to files or a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep a store up to date from a stream of the queue: a new version every so often, or one for all there is now."""
+"""Keep a store up to date from a stream of the queue or, with --once, up to now."""
 
 from __future__ import annotations
 

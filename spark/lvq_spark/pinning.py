@@ -42,7 +42,7 @@ class SnapshotSpec:
         compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``); infinite if
             it is not compacted.
         blocked: partitions where an open transaction hides records written after ``end``.
-        done: the commit maps of a consumer group by partition, if the records it has done are to be left out.
+        done: the commit maps of a consumer group by partition, to leave out the records it has done.
         timestamp_type: 0 for producer timestamps, 1 for append times, -1 if unknown.
         delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); infinite if it is not
             compacted, or if another part of the program makes sure that none is missed.

@@ -25,7 +25,7 @@ _LONGEST = 64 << 20
 """The most bytes to read of a response. No schema is nearly as large."""
 
 _BUSY = (408, 429)
-"""Statuses below 500 that pass: request time-out, and too many requests."""
+"""Statuses below 500 that pass: request timeout, and too many requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class SchemaRegistry:
         request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
         host = urllib.parse.urlsplit(self.url).hostname
         try:
-            # In a thread, since a socket's time-out starts over with each byte that arrives.
+            # In a thread, since a socket's timeout starts over with each byte that arrives.
             answer = in_thread(lambda: self._ask(request), "lvq-registry").result(self.timeout)
             return read_json(answer.decode("utf-8"))
         except urllib.error.HTTPError as error:

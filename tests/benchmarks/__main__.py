@@ -44,7 +44,7 @@ BY_DEFAULT = PARTS[:-2]  # Spark takes longer than all others together, and mill
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done."""
+    """The amount of work."""
 
     records: int = 1_000_000
     messages: int = 200_000
@@ -186,7 +186,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {unknown.pop()}")
-    # What is read is kept from compaction, on purpose, by settings that `declare` warns of.
+    # Settings that `declare` warns of keep the topics from being compacted, on purpose.
     logging.getLogger("lvq_kafka.topics").setLevel(logging.ERROR)
     sizes = QUICK if options.quick else Sizes()
     if options.spark_records:

@@ -1,4 +1,4 @@
-"""What it costs to track every acknowledgement: the time until one is durable, the commits' text, and memory.
+"""The cost of tracking every acknowledgement: the time until one is durable, the commits' text, and memory.
 
 ``latency``: one message at a time, each acknowledged and waited for, against a bare loop that commits each by itself.
 ``text``: how long the metadata of the group's commits gets while messages are done in some order, read as any client
@@ -102,7 +102,7 @@ def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
 
 
 def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
-    """Deliveries, in the order in which they are done. What is held at a time is bounded by the consumer."""
+    """Deliveries, in the order in which they are done. The consumer bounds how many are held at a time."""
     dice = random.Random(7)
     held: deque[Any] = deque()
     stragglers: deque[Any] = deque()
@@ -131,7 +131,7 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
 def memory(servers: str, topic: str, name: str, count: int) -> None:
     """Say the resident memory of a consumer in which so many messages wait, while some are in work, and as many as may.
 
-    Which are some thousand: acks of all of them, in any order, have to fit into one commit. The others are set aside
+    These are some thousand: acks of all of them, in any order, must fit into one commit. The others are set aside
     when the first of them is refused, so the memory of what is in work is taken before.
     """
     with (

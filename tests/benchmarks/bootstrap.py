@@ -38,7 +38,7 @@ BATCH = 500
 
 @dataclass
 class Stopwatch:
-    """What it took from the construction until `stop`."""
+    """The time from the construction until `stop`."""
 
     wall: float = 0.0
     cpu: float = 0.0

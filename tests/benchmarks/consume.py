@@ -7,8 +7,8 @@ the messages that count are those which that leaves.
 ``live``: a producer in another process sends them at full speed to a consumer that has been connected before.
 
 The clock starts with the first assignment (other brokers: when the link is open), or with the producer for ``live``,
-and stops when every ack is stored and the consumer has left. Who loses a newest value, delivers twice, steps back, or
-leaves something unacknowledged fails.
+and stops when every ack is stored and the consumer has left. A contestant fails if it loses a newest value, delivers
+twice, steps back, or leaves something unacknowledged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATIENCE = 60.0  # seconds
 
 
 class Clock:
-    """When the first partitions were assigned, and the processor time since."""
+    """The time of the first assignment, and the processor time since."""
 
     def __init__(self) -> None:
         self._began = 0

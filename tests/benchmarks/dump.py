@@ -1,4 +1,4 @@
-"""What it takes to be told of every key: a dump of the current values, and then an update of each.
+"""The time it takes to deliver every key: a dump of the current values, and then an update of each.
 
 ``watch`` and ``browser`` are plain loops; ``async watch`` shares its event loop with a heartbeat, and its ``pause`` is
 the longest time by which a beat was late. Each is measured over topics of several sizes, since the time for a key

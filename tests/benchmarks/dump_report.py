@@ -1,4 +1,4 @@
-"""What the results of the dump part say."""
+"""The report of the dump part."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def view(servers: str, topic: str, arrivals: Arrivals) -> None:
             for value in fetch.batch.values:
                 arrivals.take(value)
 
-        reader_thread.apply = taking  # type: ignore[method-assign]  # a listener would be told a moment later
+        reader_thread.apply = taking  # type: ignore[method-assign]  # a listener would hear of it a moment later
         _ready()
         arrivals.wait()
 

@@ -1,4 +1,4 @@
-"""What a message costs a producer against a bare client loop with the same settings, and the time to a receipt.
+"""The cost of a message to a producer and to a bare client loop with the same settings, and the time to a receipt.
 
 Run alone: ``python -m tests.benchmarks.produce [--rounds 20] [--messages 50000] [--bootstrap-servers HOST:PORT]``
 """
@@ -23,7 +23,7 @@ from lvq_kafka.producer import Message, Producer
 
 VALUE = b"v" * 256
 Loop = tuple[Callable[[int], None], Callable[[], None]]
-"""What sends so many messages and waits for them to be stored, and what ends it."""
+"""Functions: one sends so many messages and waits until they are stored, the other ends it."""
 KEYS = [f"key-{number:06d}" for number in range(10_000)]
 SYNCHRONOUS = 500
 
@@ -40,7 +40,7 @@ def topic(cluster: KafkaCluster) -> Iterator[str]:
 
 
 def bare(servers: str, name: str, *, reports: bool) -> Loop:
-    """What one would write with the client alone. Only one that asks for reports learns what was not stored."""
+    """Return what one would write with the client alone. Only one that asks for reports learns what was not stored."""
     client = Client({"bootstrap.servers": servers, **DEFAULTS, **OWNED})
 
     def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:

@@ -1,7 +1,7 @@
-"""How long it takes until partitions have moved, in both group protocols, and who stands still meanwhile.
+"""The time until partitions have moved, in both group protocols, and which members stand still meanwhile.
 
 A producer writes to four partitions all the time, and a member consumes all of them. Another one ``joins``, and later
-``leaves``, or is ``killed`` with SIGKILL, or is ``replaced``: killed, and another one started at once. What counts is
+``leaves``, or is ``killed`` with SIGKILL, or is ``replaced``: killed, and another one started at once. The figures are
 what a user sees: the time until the first message of the last partition that moves is handed out by its new member; and
 for partitions that stay, the longest pause between two messages that their member hands out meanwhile.
 """
@@ -93,7 +93,7 @@ class Watched:
                 self.deliveries.append((int(at) / 1e9, int(what)))
 
     def first(self, since: float) -> dict[int, float]:
-        """When each partition's first message since a moment was handed out."""
+        """Return when each partition's first message since a moment was handed out."""
         found: dict[int, float] = {}
         for at, partition in list(self.deliveries):
             if at > since:

@@ -1,4 +1,4 @@
-"""What the results say: medians, ratios within the same round, and targets."""
+"""The report: medians, ratios within the same round, and targets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Target:
 
 
 def machine() -> Result:
-    """Where and when: nothing of this can be compared across machines, and little across loads."""
+    """Return where and when: nothing of this can be compared across machines, and little across loads."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "cpus": os.cpu_count(),
@@ -68,7 +68,7 @@ def machine() -> Result:
 
 
 def broker_targets(results: Sequence[Result]) -> list[Target]:
-    """How soon a broker is there for somebody who wants to try something."""
+    """Return how soon a broker is there for somebody who wants to try something."""
     if not results:
         return []
     return [Target.at_most("lvq broker start, warm: seconds", 6.0, _median(results, _seconds))]
@@ -130,7 +130,7 @@ def broker_table(results: Sequence[Result]) -> str:
 
 
 def rebalance_table(results: Sequence[Result]) -> str:
-    """When a member joins, leaves, or is killed: medians, and the worst."""
+    """Return when a member joins, leaves, or is killed: medians, and the worst."""
     head = ["a member", "group protocol", "seconds until all have moved", "most", "others stood still for", "most"]
     rows = []
     for change in CHANGES:
@@ -169,7 +169,7 @@ def reading_table(results: Sequence[Result]) -> str:
 
 
 def produce_table(rows: Iterable[Result]) -> str:
-    """What a message costs, in times a bare loop's, and how long an acknowledgement takes."""
+    """Return what a message costs, in times a bare loop's, and how long an acknowledgement takes."""
     head = ["producing", "per second", "CPU us", "share of bare loop", "by CPU", "p50 ms", "p99 ms"]
     columns = ["what", "per_second", "cpu_us", "share_of_bare_by_speed", "share_of_bare_by_cpu", "p50_ms", "p99_ms"]
     return table(head, [[str(row.get(column, "")) for column in columns] for row in rows])
@@ -221,7 +221,7 @@ def consume_table(results: Sequence[Result]) -> str:
 
 
 def acks_table(results: Sequence[Result]) -> str:
-    """How long an ack takes until it is durable, and what a message costs that waits, or is held."""
+    """Return how long an ack takes until it is durable, and what a message costs that waits, or is held."""
     latency = [result for result in results if result["what"] == "ack until durable"]
     memory = [result for result in results if result["what"] == "memory"]
     rows = [[row["state"], f"{row['messages']:,}", f"{row['bytes_per_message']:.0f}"] for row in memory]

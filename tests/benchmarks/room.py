@@ -1,4 +1,4 @@
-"""How long the text of a commit gets, computed: no broker, no clock. ``python -m tests.benchmarks.room``.
+"""The length of a commit's text, computed: no broker, no clock. ``python -m tests.benchmarks.room``.
 
 So many messages wait; of some, chosen at random, the acks come, and the others stay: they fail always, are delayed, or
 held. *dense*: their offsets follow each other; *sparse*: compaction has left every tenth. With *counts* each that stays
@@ -35,7 +35,7 @@ def _runs(stays: list[int], end: int, step: int) -> tuple[int, ...]:
         if following - offset > step or following == end:
             runs += (offset + 1 - pending, following - offset - 1)
             pending = following
-    if runs[-1] == 0:  # nothing behind the last one is done
+    if runs[-1] == 0:  # nothing after the last one is done
         del runs[-2:]
     return tuple(runs)
 
@@ -62,7 +62,7 @@ def _length(one: CommitMap) -> str:
 
 
 def _part(one: CommitMap) -> str:
-    """How many of the runs of acked messages a commit by default has room for."""
+    """Return how many of the runs of acked messages a commit by default has room for."""
     fitting = one.shortened(LONGEST_TEXT, stored=CommitMap(0))
     if fitting.runs == one.runs:
         return "all"

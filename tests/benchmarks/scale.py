@@ -1,7 +1,7 @@
-"""What many keys, partitions, queues, and large values cost: processor time, memory, threads and descriptors.
+"""The cost of many keys, partitions, queues, and large values: processor time, memory, threads and descriptors.
 
 ``lvq`` runs as in a shell, and is charged for all that its process did. Its output goes to a file, or to a terminal of
-our own. What is idle is measured once it has come to rest. The memory of a command is at least that of this process.
+our own. Idle things are measured once they have come to rest. The memory of a command is at least that of this process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ USES: dict[str, Callable[[LastValueQueue[bytes], ExitStack], object]] = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of each there is."""
+    """The number of each thing."""
 
     keys: int = 1_000_000
     view_keys: int = 5_000_000
@@ -80,7 +80,7 @@ def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
 
 
 def queues_used(servers: str, count: int, rest: float, uses: Collection[str] = USES.keys()) -> Iterator[dict[str, Any]]:
-    """What each of so many queues in a process takes, for each way of using them."""
+    """Return what each of so many queues in a process takes, for each way of using them."""
     with closing(KafkaCluster(servers)) as cluster, ExitStack() as at_the_end:
         for number in range(count):
             _declared(cluster, at_the_end, f"scale-{number}", 1)
@@ -146,7 +146,7 @@ def view(servers: str, name: str) -> dict[str, Any]:
 
 
 def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
-    """What each of so many queues takes of this process, beyond what it takes by itself."""
+    """Return what each of so many queues takes of this process, beyond what it takes by itself."""
 
     def open_one(number: int, opened: ExitStack) -> None:
         queue = LastValueQueue.open(f"scale-{number}", bootstrap_servers=servers)
@@ -183,7 +183,7 @@ def _cells(one: dict[str, Any]) -> list[str]:
 
 
 def scale_targets(results: Sequence[dict[str, Any]]) -> list[Target]:
-    """What was asked for."""
+    """Return what was asked for."""
     export = next(one for one in results if one["what"].startswith("export"))
     idle = next(one for one in results if one["what"] == "a queue idle")
     return [

@@ -1,7 +1,7 @@
 """Latest value per key in Spark: our format, our snapshots, and the usual recipes over Spark's Kafka connector.
 
 Each contestant has a process and a Spark session of its own, which first reads a topic of the same kind without a
-clock: the JVM has to load and compile what it needs. Then it writes all columns of the result to nowhere. What it costs
+clock: the JVM has to load and compile what it needs. Then it writes all columns of the result to nowhere. The cost
 is the processor time of the whole family (driver, JVM, Python workers, those that have ended included), since both
 engines spread over processes, and the wall depends on what else the machine does.
 
@@ -100,9 +100,9 @@ def family() -> list[psutil.Process]:
 
 
 def cpu_seconds() -> float:
-    """What the family has used since it began. A process that has ended counts at the one that waited for it.
+    """Return what the family has used since it began. A process that has ended counts at the one that waited for it.
 
-    Nobody waits for PySpark's workers: their daemon ignores their ends, as the system then does. What was last seen
+    Nobody waits for PySpark's workers: their daemon ignores their ends, as the system then does. The times last seen
     of them stays, or a worker that Spark ends after an idle minute would take its time out of the next measurement.
     One that ends while they are asked would count nowhere, so they are asked again.
     """
@@ -121,7 +121,7 @@ _NOT_WAITED_FOR: dict[psutil.Process, float] = {}
 
 
 def _ignores_ends(pid: int) -> bool:
-    """Whether a process ignores that its children end (``SIGCHLD``), which keeps their times from its own."""
+    """Return whether a process ignores that its children end (``SIGCHLD``), which keeps their times from its own."""
     with suppress(OSError):
         ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
         return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
@@ -166,7 +166,7 @@ def read(
 def refreshed(spark: SparkSession, servers: str, topics: Sequence[tuple[str, bool]]) -> list[dict[str, Any]]:
     """Refresh a store of the second topic; before the clock runs one of the first, in as many steps as JVMs need.
 
-    What a little refresh costs in a JVM that has just started is above all the JVM's own compiler.
+    In a JVM that has just started, the cost of a small refresh is above all the JVM's own compiler.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

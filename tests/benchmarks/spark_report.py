@@ -1,4 +1,4 @@
-"""What the results of the Spark part say."""
+"""The report of the Spark part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["growth_table", "progress", "spark_table", "spark_targets"]
 
 Result = dict[str, Any]
 SNAPSHOT = OURS[1]
-"""What others are compared with in the table."""
+"""The contestant that others are compared with in the table."""
 
 GROWTH = ("quarter", "half", "plain", "double")
 
@@ -67,7 +67,7 @@ def growth_table(results: Sequence[Result]) -> str:
 
 
 def spark_targets(results: Sequence[Result]) -> list[Target]:
-    """What a user gets, against the best recipe; and that cost grows as the number of records does, and no faster."""
+    """Compare ours with the best recipe, and check that the cost grows no faster than the number of records."""
     found = []
     for topic in ("plain", "headers"):
         best = min(RECIPES, key=lambda recipe: _median(_of(results, topic, recipe), "cpu"))
@@ -103,7 +103,7 @@ def _per_record(results: Sequence[Result], topic: str, contestant: str) -> float
 def _each_more(results: Sequence[Result], smaller: str, larger: str, contestant: str) -> dict[int, float]:
     """Processor time for each record that one topic has more than another, in us, by round.
 
-    What a query costs however little it reads is not in it, and so hides no growth.
+    The fixed cost of a query is not in it, and so hides no growth.
     """
     records = _size(results, larger) - _size(results, smaller)
     below = {result["round"]: float(result["cpu"]) for result in _of(results, smaller, contestant)}

@@ -1,4 +1,4 @@
-"""How long ``lvq broker start`` takes until the broker serves clients, its jars and its class archive being there."""
+"""The time until ``lvq broker start`` serves clients, with its jars and its class archive already there."""
 
 from __future__ import annotations
 

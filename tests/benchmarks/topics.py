@@ -21,7 +21,7 @@ TAIL = 64
 
 
 class Content(NamedTuple):
-    """What a reader must hold in the end; two different contents hardly ever agree in it."""
+    """The contents that a reader must hold in the end; two different ones hardly ever agree."""
 
     keys: int
     checksum: int

@@ -1,6 +1,6 @@
-"""What is consumed: updates of keys in turn, each value with its number, so that a consumer's work can be judged.
+"""The workload of consumers: updates of keys in turn, each value with its number, so that the work can be judged.
 
-`Judge` is told of every delivery. It knows when the newest value of each key has been delivered, and finds out a
+`Judge` sees every delivery. It knows when the newest value of each key has been delivered, and finds out a
 consumer that steps back: one that delivers a value of a key older than one it delivered before.
 """
 
@@ -68,7 +68,7 @@ class Judge:
 
     @property
     def complete(self) -> bool:
-        """Whether the newest value of each key has been delivered."""
+        """Return whether the newest value of each key has been delivered."""
         return not self.missing
 
 

@@ -104,7 +104,7 @@ class AppendingContract:
         with pytest.raises(MessageTooLarge):
             refused.result(10)
         assert writer.append(topic, b"k", b"small").result(10).offset == 0
-        assert writer.pop_failures() == []  # the receipt has told
+        assert writer.pop_failures() == []  # the receipt has reported it
         writer.close()
 
     def test_failures_that_nobody_asked_for_are_kept_once(self, cluster: Cluster, topic: str) -> None:

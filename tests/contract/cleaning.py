@@ -1,4 +1,4 @@
-"""What compaction and deletion of records leave behind."""
+"""Logs after compaction and deletion of records."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class CleaningContract:
         ends = cluster.logs.stable_ends(topic)
         assert cluster.logs.overwritten(topic, ends) == {}
         assert cluster.logs.overwritten(topic, {p: LogEnd(99, epoch) for p, (_, epoch) in ends.items()}) == {}
-        # No epoch at all is before each of them. What is not below the end is not looked at.
+        # No epoch at all is before each of them. Offsets from the end on are not checked.
         records = read_all(cluster, topic)
         for end in (1, 3, 5, 6, 99):
             below = [record for record in records[::-1] if record.offset < end]

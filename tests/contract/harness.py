@@ -1,4 +1,4 @@
-"""What the contract suite needs besides the `Cluster` itself, and the small steps that its tests are made of."""
+"""Harness of the contract suite: the faults of a cluster, and the small steps that its tests are made of."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING_COMES = 0.3
 
 
 class Faults(Protocol):
-    """What a cluster does by itself."""
+    """Things that a cluster does by itself."""
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
         """Clean the log of all that may go, and return when it is gone."""
@@ -124,7 +124,7 @@ class Listener:
 
 
 def poll_until(condition: Callable[[], object], *members: GroupMember, timeout: float = 30.0) -> None:
-    """Poll the members in turn until the condition holds. What they read is dropped."""
+    """Poll the members in turn until the condition holds. Drop what they read."""
 
     def step() -> object:
         for member in members:

@@ -30,7 +30,7 @@ class Written(NamedTuple):
 
 
 class Case(NamedTuple):
-    """What was written of a key, and its current value; None for none."""
+    """The records written of a key, and its current value; None for none."""
 
     name: str
     written: tuple[Written, ...]

@@ -132,6 +132,6 @@ def _texts(draw: st.DrawFn, base: int) -> str:
 
 @st.composite
 def commits(draw: st.DrawFn) -> tuple[int, str]:
-    """What somebody has committed with a queue's group: an offset and a text."""
+    """Return what somebody has committed with a queue's group: an offset and a text."""
     offset = draw(st.one_of(st.integers(0, 12), st.sampled_from([2**31, 2**62, 2**63 - 1])))
     return offset, draw(_texts(offset))

@@ -33,7 +33,7 @@ FORMS: dict[Format, Codec] = {"bytes": BYTES, "text": TEXT, "json": JSON}
 
 
 def harmless(text: str) -> None:
-    """What is shown to anybody is short and steers no terminal."""
+    """Check that a text shown to people is short and steers no terminal."""
     assert len(text) < LONGEST
     assert text.replace("\n", "").replace("\t", "").isprintable(), ascii(text)
 
@@ -165,7 +165,7 @@ def test_a_commit_is_taken_or_refused_by_all_alike_and_repair_mends_it(commit: t
 
 
 def _consume(queue: LastValueQueue) -> bool:
-    """Whether the queue can be consumed."""
+    """Return whether the queue can be consumed."""
     with errors_harmless():
         with queue.consumer() as consumer:
             delivery = consumer.acquire(0.3)

@@ -1,4 +1,4 @@
-"""What the tests of bad input share: how to provoke errors in Python and in the shell, and what is true of them all."""
+"""Tools of the tests of bad input: provoke errors in Python and in the shell, and check what holds for all of them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def composed(*profiles: str, images: Mapping[str, str] | None = None) -> Iterato
 
 
 def answers(container: str) -> bool:
-    """What a container's health check says, if it is asked now."""
+    """Return what a container's health check says, if it is asked now."""
     kind, *command = json.loads(docker("inspect", "--format", "{{json .Config.Healthcheck.Test}}", container))
     assert kind == "CMD"
     asked = subprocess.run(["docker", "exec", container, *command], capture_output=True, check=False, timeout=60)
@@ -106,7 +106,7 @@ def docker(*arguments: str) -> str:
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None, *, timeout: float = 200) -> str:
-    """What a command has written to standard output.
+    """Return what a command has written to standard output.
 
     Raises:
         AssertionError: it failed; with all that it said.

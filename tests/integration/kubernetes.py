@@ -117,7 +117,7 @@ class Kubernetes:
         self.tell(name, pod["status"])
 
     def names(self, pod: Object) -> Iterator[str]:
-        """Those of the services that lead to a pod."""
+        """Return the names of the services that lead to a pod."""
         for service in self.ask("services")["items"]:
             if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items():
                 yield "{name}.{namespace}.svc".format(**service["metadata"])
@@ -139,7 +139,7 @@ class Kubernetes:
         return folder
 
     def look_after(self, pod: Pod, *, wanted: bool) -> None:
-        """A pod that nobody wants any more is ended; of one that has ended the API is told."""
+        """End pods that are no longer wanted, and report those that have ended to the API."""
         if not wanted:
             docker("stop", "--time", "30", pod.container)
         running, code = docker("inspect", "--format", "{{.State.Running}} {{.State.ExitCode}}", pod.container).split()

@@ -93,7 +93,7 @@ def _done(error: LVQError | None) -> bool:
 
 
 def names(error: LVQError | None, right: Right) -> bool:
-    """Whether the error names the right, or Describe and that it is included in that right."""
+    """Return whether the error names the right, or Describe and that it is included in that right."""
     found = lacked(error)
     assert found is not None, f"{right} is not missed: {error!r}"
     missing, text = found

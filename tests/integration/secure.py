@@ -39,7 +39,7 @@ class SecureBroker:
     wrong_ca: str
 
     def config(self, user: str = "alice", password: str = PASSWORD, **properties: str) -> ClientConfig:
-        """How a user reaches it. Properties that are given replace those; write them with underscores for dots."""
+        """Return a user's configuration. The given properties replace others; write them with underscores for dots."""
         return ClientConfig(
             self.secure,
             {

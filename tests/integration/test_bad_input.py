@@ -1,7 +1,7 @@
-"""What a user sees on a real broker who asks for the impossible, in Python and in the shell.
+"""The impossible, asked of a real broker in Python and in the shell.
 
 Each case ends soon, with an error of the right kind that names the culprit and the remedy and no secret; and what was
-acknowledged is still there afterwards. What takes no broker is in ``tests/unit/test_bad_input.py``, and what is about a
+acknowledged is still there afterwards. Brokerless cases are in ``tests/unit/test_bad_input.py``, and what is about a
 broker that is not there in ``test_lost_brokers.py``.
 """
 
@@ -39,7 +39,7 @@ from tests.waiting import eventually
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
 
-# What each user may; everybody has the right password.
+# The rights of each user; everybody has the right password.
 USERS: Mapping[str, list[tuple[ResourceType, str, AclOperation]]] = {
     "alice": [(TOPIC, "*", ALL), (GROUP, "*", ALL)],
     "nobody": [],
@@ -68,7 +68,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 
 def readable(broker: SecureBroker, user: str) -> bool:
-    """Whether the broker knows of the rights of the user yet."""
+    """Return whether the broker knows of the rights of the user yet."""
     try:
         with LastValueQueue.open("prices", config=broker.config(user)) as queue:
             queue.cluster.groups.committed("lvq.prices", "prices")
@@ -87,7 +87,7 @@ def plain(secure: SecureBroker) -> Iterator[str]:
 
 # -- refused --------------------------------------------------------------------------------------
 
-# What is wrong with the configuration, and: the code, what the error names, the remedy.
+# The fault of the configuration, and: the code, what the error names, the remedy.
 REFUSALS: Mapping[str, tuple[Callable[[SecureBroker], ClientConfig], str, str, str]] = {
     "a wrong password": (
         lambda secure: secure.config(password=f"not {PASSWORD}"),

@@ -1,4 +1,4 @@
-"""What is particular to Docker: the images, the compose file, the containers for tests."""
+"""The parts particular to Docker: the images, the compose file, the containers for tests."""
 
 from __future__ import annotations
 

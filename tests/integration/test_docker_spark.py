@@ -55,7 +55,7 @@ class Cluster:
         return f"127.0.0.1:{self.compose.ports['KAFKA_PORT']}"
 
     def submit(self, job: str, *arguments: str, executors: int = 1) -> dict[str, Any]:
-        """What a job prints as its result. The master spreads its executors out over the workers."""
+        """Return what a job prints as its result. The master spreads its executors out over the workers."""
         properties = {**QUICK, "spark.cores.max": str(executors)}
         options = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
         said = self.compose("run", "--rm", "-T", "spark-submit", *options, job, *arguments)

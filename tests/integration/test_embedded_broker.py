@@ -37,7 +37,7 @@ SILENT = {"log_level": 0}
 
 @pytest.fixture(scope="module", autouse=True)
 def _class_archive() -> None:
-    """The first broker ever writes the class archive at its end: none of the tests is to be that one."""
+    """The first broker ever writes the class archive at its end: none of the tests should be that one."""
     if Jvm(find_java(), ensure_jars(), heap="512m").new_archive is not None:
         with EmbeddedBroker():
             pass
@@ -140,7 +140,7 @@ def test_two_brokers_run_side_by_side_and_know_nothing_of_each_other() -> None:
 
 
 def cluster_id(broker: EmbeddedBroker) -> str:
-    """The id that a client is told."""
+    """Return the cluster id that clients see."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap_servers} | SILENT)
     return str(client.describe_cluster().result(10).cluster_id)
 

@@ -1,4 +1,4 @@
-"""R17 on a broker that forgets: offsets that expire, one by one or all, are told and never replaced by a guess.
+"""R17 on a broker that forgets: offsets that expire, one by one or all, are reported and never replaced by a guess.
 
 A broker forgets the offsets of a group that has no members when their time is over: by default a week after the last
 member left. The commits here have a time of their own, as older clients could give them, so it takes no week.
@@ -82,7 +82,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
     assert f"lvq repair {queue.name} --start earliest --apply" in said
 
     assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
-    assert commits(queue) == {}, "neither those who were refused nor a repair without a start has begun it anew"
+    assert commits(queue) == {}, "neither those who were refused nor a repair without a start has restarted it"
     # Somebody knows what was done: all of it, as if the group had never been gone.
     assert queue.repair({partition: one.base for partition, one in before.items()}).left == ()
     waiting = queue.stats().depth
@@ -123,7 +123,7 @@ def test_offsets_expire_one_by_one_and_the_others_stay_as_they_are(queue: Queue)
 
 
 def test_a_consumer_at_work_keeps_its_group_though_it_has_nothing_to_do(queue: Queue) -> None:
-    """An idle consumer sends no commits. What keeps those there are is its membership, which ends when it leaves."""
+    """An idle consumer sends no commits. Its membership keeps the existing ones, until it leaves."""
     drained(queue)
     before = maps(queue)
     canary = declare(queue.cluster, f"{queue.name}-canary")

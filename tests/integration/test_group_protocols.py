@@ -1,4 +1,4 @@
-"""What members of a group may rely on in both group protocols: the classic one, cooperative, and the new one."""
+"""Promises to members of a group in both group protocols: the classic one, cooperative, and the new one."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class KafkaFaults:
         self._cluster = cluster
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
-        # What a delete is kept for is settled when the cleaner first meets it: by 0 it can go at the next call.
+        # The retention of a delete is decided when the cleaner first meets it: by 0 it can go at the next call.
         self._cluster.topics.alter_config(topic, {"delete.retention.ms": "0"})
         force_compaction(self._cluster, topic, drop_tombstones=drop_tombstones)
 

@@ -1,4 +1,4 @@
-"""What a user sees who cannot connect, log in, or may not do it: the right kind of error, soon, with the reason."""
+"""Failures to connect, to log in, or for want of rights: the right kind of error, soon, with the reason."""
 
 from __future__ import annotations
 

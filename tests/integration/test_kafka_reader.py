@@ -1,4 +1,4 @@
-"""What a real broker and the real client do to a reader: the facts that `lvq_kafka.kafka.reader` rests on."""
+"""Effects of a real broker and the real client on a reader: the facts that `lvq_kafka.kafka.reader` rests on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TestPositions:
         writer.append(topic_name, b"c", b"v").result(20)
         reader = kafka_cluster.reader(topic_name, {0: 0})
         assert len(follow(reader, {0: 2})) == 2
-        eventually(lambda: reader.poll(0.1).positions)  # it is told that it stands at the last stable offset
+        eventually(lambda: reader.poll(0.1).positions)  # the client reports that it is at the last stable offset
         assert kafka_cluster.logs.end_offsets(topic_name) == {0: 3}
         assert kafka_cluster.logs.end_offsets(topic_name, stable=True) == {0: 2}
         writer.abort_transaction(20)
@@ -192,7 +192,7 @@ def ends_or_none(cluster: KafkaCluster) -> dict[int, int] | None:
 
 
 def keys(reader: LogReader) -> list[bytes | None]:
-    """What one poll brings; an outage that is reported once more brings nothing."""
+    """Return what one poll brings; an outage that is reported once more brings nothing."""
     try:
         return reader.poll(0.1).batch.keys
     except BrokerUnavailable:

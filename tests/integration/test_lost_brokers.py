@@ -1,4 +1,4 @@
-"""What a user sees where no broker is, or none any more: `test_bad_input` in a world without one."""
+"""Errors where no broker is, or none any more: `test_bad_input` in a world without one."""
 
 from __future__ import annotations
 

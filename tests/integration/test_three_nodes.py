@@ -78,11 +78,11 @@ class Putting:
                 receipt.exception(SOON)
 
     def failed(self) -> bool:
-        """Whether something was given up."""
+        """Return whether something was given up."""
         return any(receipt.done() and receipt.exception(0) is not None for _, _, receipt in self.receipts[:])
 
     def goes_on(self) -> bool:
-        """Whether what was put last is stored."""
+        """Return whether what was put last is stored."""
         last = next((receipt for _, _, receipt in reversed(self.receipts) if receipt.done()), None)
         return last is not None and last.exception(0) is None
 
@@ -124,7 +124,7 @@ class Witness:
                 self._durable[key] = max(number, self._durable.get(key, -1))
 
     def has_come_to(self, key: str, number: int) -> bool:
-        """Whether this value of a key came, or a newer one."""
+        """Return whether this value of a key came, or a newer one."""
         return number <= max(self.taken[key], default=-1)
 
     def judge(self, newest: Mapping[str, int]) -> None:
@@ -142,7 +142,7 @@ class Taking:
         self.queue = queue
         self.witness = witness
         self.trouble = ""
-        """What its consumer says of itself."""
+        """Its consumer's own report."""
         self._durable_counts = durable_counts
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -221,7 +221,7 @@ class Work:
 
     @property
     def troubles(self) -> list[str]:
-        """What those who consume say of themselves."""
+        """Return what those who consume say of themselves."""
         return [taker.trouble for taker in self._takers]
 
     def goes_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Brokers that want a certificate, and brokers with a bad one: who is refused is told at once, and which setting it is.
+"""Brokers that want a certificate, and brokers with a bad one: a refused client learns at once which setting it is.
 
 A broker refuses a client's certificate within the handshake of TLS 1.2, and after it in TLS 1.3.
 """
@@ -83,7 +83,7 @@ def test_a_client_whose_certificate_the_broker_trusts_gets_in(brokers: Brokers, 
     assert [queue.name for queue in queues(config=brokers.config(listener, "good"))] == ["prices"]
 
 
-# What is wrong: the configuration, what the error says, and the setting that the remedy names.
+# The fault: the configuration, what the error says, and the setting that the remedy names.
 REFUSALS: Mapping[str, tuple[Callable[[Brokers], ClientConfig], str, str]] = {
     **{
         f"{what} by {version}": (lambda brokers, own=own, name=name: brokers.config(name, own), reason, setting)

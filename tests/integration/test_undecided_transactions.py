@@ -66,7 +66,7 @@ def work(consumer: Consumer[str], producer: Producer[str], most: int, timeout: f
 
 
 @pytest.mark.parametrize("arrived", [False, True], ids=["the commit is lost", "its answer is lost"])
-@pytest.mark.parametrize("overdue", [False, True], ids=["within the time-out", "after the time-out"])
+@pytest.mark.parametrize("overdue", [False, True], ids=["within the timeout", "after the timeout"])
 def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once(
     queues: tuple[Queue, Queue], arrived: bool, overdue: bool
 ) -> None:

@@ -73,7 +73,7 @@ STEPS = st.lists(
         st.tuples(st.just("clean"), st.none()),
         st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 8.0, 12.0])),
         st.tuples(st.just("read"), st.integers(1, 3)),
-        st.tuples(st.just("ask"), st.none()),  # where the log ends; the answer is told some steps later
+        st.tuples(st.just("ask"), st.none()),  # where the log ends; the answer comes some steps later
         st.tuples(st.just("tell"), st.none()),
         st.tuples(st.just("hide"), st.none()),
         st.tuples(st.just("show"), st.none()),
@@ -151,7 +151,7 @@ class Trusting(Absence):
 
 
 class Hasty(Absence):
-    """Takes the end that is told for one that was reached."""
+    """A reader that takes the reported end for one that was reached."""
 
     def ended(self, then: float, ends: object) -> None:
         super().ended(then, {0: 0})

@@ -86,7 +86,7 @@ def _read(ledger: Ledger, batch: RecordBatch, positions: dict[int, int]) -> None
 
 
 def _handed_out(ledger: Ledger) -> list[tuple[object, ...]]:
-    """What is handed out, in its order, while everything is acked; and what may be claimed after each."""
+    """Return what is handed out, in its order, while everything is acked; and what may be claimed after each."""
     ledger.advance({0: 10_000})  # to the target, wherever that is
     found: list[tuple[object, ...]] = []
     while (item := ledger.acquire()) is not None:

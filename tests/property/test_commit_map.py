@@ -48,7 +48,7 @@ def commit_maps(draw: st.DrawFn, counted: bool = True) -> CommitMap:
 
 @st.composite
 def dense_maps(draw: st.DrawFn) -> CommitMap:
-    """Maps of which a part is best told offset by offset, perhaps between others; and of many messages counted."""
+    """Maps of which a part is best listed offset by offset, perhaps between others; and of many messages counted."""
     rng = draw(st.randoms(use_true_random=False))
     base = draw(st.sampled_from([0, 1000, 2**62]))
     part = [rng.randint(1, draw(st.integers(1, 12))) for _ in range(2 * draw(st.integers(100, 300)))]
@@ -78,7 +78,7 @@ def small_maps(draw: st.DrawFn) -> CommitMap:
 
 
 def done_offsets(commit_map: CommitMap) -> set[int]:
-    """The meaning of a map, told naively."""
+    """The meaning of a map, computed naively."""
     done = set(range(commit_map.base))
     at = commit_map.base
     for number, length in enumerate(commit_map.runs):

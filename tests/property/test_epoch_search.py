@@ -1,4 +1,4 @@
-"""Where a log was written over is found by a few looks at what comes first from certain offsets on."""
+"""Finding where a log was overwritten takes a few looks at what comes first from certain offsets on."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
 
 
 def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
-    """The rule, told naively: each partition's newest record of a key, then home first, newest time, partition."""
+    """The rule, computed naively: each partition's newest record of a key, then home first, newest time, partition."""
     candidates: dict[bytes, list[Record]] = {}
     for log in partition_logs:
         newest = {record.key: record for record in log if record.key is not None}

@@ -1,7 +1,7 @@
 """A state machine drives the ledger and a naive model side by side, over a log that is compacted in between.
 
 The model is the contract in its plainest form: the log as a list, a set of what is done for good, a set of what is
-acknowledged in this life. What outlives a crash is the last commit that was stored, its offset and its text, and the
+acknowledged in this life. A crash leaves only the last commit that was stored, its offset and its text, and the
 log as the cleaner has left it. After every step the invariants of the design hold: I1 to I6, I9 and I11.
 """
 

@@ -55,15 +55,15 @@ class World:
         self.acked: set[At] = set()
         self.committed: set[At] = set()
         self.known: set[At] = set()
-        """What was committed when the browser looked last."""
+        """The commits at the browser's last look."""
         self.hidden: set[At] = set()
-        """What was committed at any look since the browser is open."""
+        """The commits at any look since the browser was opened."""
         self.browser: Browser[str] | None = None
         self.given: dict[str, At] = {}
-        """What the browser shows."""
+        """The values that the browser shows."""
         self.highest: dict[str, At] = {}
         self.there: dict[str, At] = {}
-        """What was newest when the browser was started."""
+        """The newest values when the browser was started."""
         self.ended = False
 
     def step(self, what: str, argument: Any) -> None:

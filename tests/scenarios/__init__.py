@@ -64,7 +64,7 @@ S087   test_transactions.py     G13: the transaction has the first value only (i
 S088   test_restart.py
 S090   test_restart.py
 S091   test_restart.py          G14: there are no transient messages
-S094   test_restart.py          G1, G8: a view that comes back is built anew; one that was cut off goes on
+S094   test_restart.py          G1, G8: a view that comes back is rebuilt; one that was cut off goes on
 S108   test_management.py
 S109   test_management.py       R7: a message is named by its key
 S111   test_management.py

@@ -13,7 +13,7 @@ from tests.scenarios.harness import Declare, Queue, Venue, declaring  # noqa: E4
 
 
 class InMemory:
-    """`Venue` in memory. Its storage outlives whoever uses it, so a restart has nothing left to do."""
+    """`Venue` in memory. Its storage outlives its users, so a restart has nothing left to do."""
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster()

@@ -1,7 +1,7 @@
 """The language of the scenarios: send, browse, take, ack, restart, in a few words each.
 
 Scenarios run on any cluster: on the in-memory cluster from here, and the same functions on a real broker from
-``tests/integration/test_scenarios.py``. They speak to the library through its public surface only. What looks inside a
+``tests/integration/test_scenarios.py``. They speak to the library through its public surface only. Looking inside a
 consumer is here, in one place: `Taking.settle` and `Taking.index_size`.
 """
 
@@ -54,7 +54,7 @@ _PATIENTLY: dict[str, Any] = {"catch_up_timeout": PATIENCE, "metadata_interval":
 
 
 class Venue(Faults, Protocol):
-    """Where a scenario runs, and what its other users and its operator do."""
+    """The place where a scenario runs, with the acts of its other users and its operator."""
 
     @property
     def cluster(self) -> Cluster:
@@ -80,7 +80,7 @@ C = TypeVar("C", bound=Closeable)
 
 
 class _Abort(Exception):
-    """Ends a transaction that is to be aborted."""
+    """Raised to abort a transaction."""
 
 
 Send = Callable[..., list[Position]]
@@ -108,14 +108,14 @@ class Queue:
                 closed.result()
 
     def restart(self) -> None:
-        """Every process that uses the queue ends, the broker restarts, and the queue is opened anew."""
+        """Every process that uses the queue ends, the broker restarts, and the queue is opened again."""
         self.close()
         self.venue.restart()
         self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
         self._producer = self._keep(self.queue.producer())
 
     def restart_broker(self) -> None:
-        """The broker restarts, and whoever has something open goes on when it is back."""
+        """Restart the broker; everything open goes on when it is back."""
         self.venue.restart()
         self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
 
@@ -165,7 +165,7 @@ class Queue:
         return Taking(self._keep(consumer), self)
 
     def content(self) -> list[str]:
-        """What a fresh browser drains."""
+        """Return what a fresh browser drains."""
         with self.queue.browser(follow=False, **_PATIENTLY) as browser:
             return [text(event) for event in browser if not isinstance(event, EndOfDump)]
 
@@ -177,7 +177,7 @@ class Browsing:
         self.browser = browser
 
     def drain(self) -> list[str]:
-        """Read until nothing more is at hand. The end of the dump is not told."""
+        """Read until nothing more is at hand. Skip the end of the dump."""
         return [text(event) for event in self.browser.drain(PATIENCE) if not isinstance(event, EndOfDump)]
 
     def dump(self) -> tuple[list[str], EndOfDump]:
@@ -188,7 +188,7 @@ class Browsing:
         return values, event
 
     def take(self) -> str:
-        """Read one value. The end of the dump is not told."""
+        """Read one value. Skip the end of the dump."""
         event = self._take()
         return text(self._take() if isinstance(event, EndOfDump) else event)
 
@@ -241,7 +241,7 @@ class Taking:
         return values
 
     def has_nothing(self) -> bool:
-        """Whether the consumer has read all that was sent before, and has nothing of it to hand out."""
+        """Return whether the consumer has read all that was sent before, and has nothing of it to hand out."""
         self.settle()
         return self._next() is None
 
@@ -268,18 +268,18 @@ class Taking:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait, once everything sent before has been read."""
+        """Return how many messages wait, once everything sent before has been read."""
         self.settle()
         return self.consumer.stats.available
 
     @property
     def held(self) -> int:
-        """How many messages are held."""
+        """Return how many messages are held."""
         return self.consumer.stats.in_work
 
     @property
     def index_size(self) -> int:
-        """How many entries the consumer has in all its tables: what would grow if it leaked."""
+        """Return how many entries the consumer has in all its tables: what would grow if it leaked."""
         shared = self.consumer._shared
         with shared._changed:
             ledger = shared.core.ledger
@@ -317,7 +317,7 @@ class Declare(Protocol):
 
 @contextmanager
 def declaring(venue: Venue, name: str) -> Iterator[Declare]:
-    """Gives what declares queues called ``name`` and a suffix; closes everything that was opened on them."""
+    """Yield a function that declares queues called ``name`` and a suffix; close all that was opened on them."""
     with ExitStack() as queues:
 
         def declare(suffix: str = "", **options: Any) -> Queue:

@@ -19,7 +19,7 @@ from tests.scenarios.harness import PATIENCE, Declare, Queue
 
 
 def cold_load(q: Queue) -> dict[str, str]:
-    """What every kind of reader finds when it is opened: it ends, and all agree."""
+    """Return what every kind of reader finds when it is opened: it ends, and all agree."""
     view = q.view()
     values, end = q.browse().dump()
     assert end.blocked == ()

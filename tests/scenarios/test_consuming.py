@@ -116,7 +116,7 @@ def test_s062_a_message_is_chosen_when_it_is_asked_for(q: Queue) -> None:
 
 
 def test_s063_the_last_one_taken_is_the_last_one_of_the_transaction(q: Queue) -> None:
-    """Artemis gives m1 to m5, and m6 to the next consumer. Which are skipped is not promised (G3)."""
+    """Artemis gives m1 to m5, and m6 to the next consumer. There is no promise which are skipped (G3)."""
     c = q.consume()
     with q.transaction() as send:
         send(*(f"a=m{number}" for number in range(1, 7)))

@@ -42,7 +42,7 @@ def test_s091_every_message_is_durable(q: Queue) -> None:
 
 
 def test_s094_a_view_that_was_away_shows_what_a_new_one_shows(q: Queue) -> None:
-    """A view keeps no position of its own: it is built anew, and holds the cut that is there then (G1, G8)."""
+    """A view keeps no position of its own: it is rebuilt, and holds the cut that is there then (G1, G8)."""
     q.send("a=a1", "b=b1")
     before = q.view().snapshot()
     assert dict(before) == {"a": "a1", "b": "b1"}

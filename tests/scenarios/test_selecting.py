@@ -30,7 +30,7 @@ def test_s140_a_replay_period_of_nothing_leaves_out_all_that_was_there(q: Queue)
 
 
 def test_s143_a_replay_period_leaves_out_what_is_older_until_it_is_updated(declare: Declare) -> None:
-    """R15. What was left out is a key like all others afterwards."""
+    """R15. A key that was left out is like all others afterwards."""
     q = declare(spec=PRODUCERS_TIMES)
     now = time.time()
     q.send_at(now - 7200, "a=a1")
@@ -59,7 +59,7 @@ def test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made(q: Que
 
 
 def test_s145_a_subscription_to_a_key_gets_its_value_and_its_updates_alone(q: Queue) -> None:
-    """Whether it names the key, or the header that does."""
+    """The subscription may name the key, or the header that holds it."""
     q.send("IBM=1", "IBM=2", "MSFT=9")
     browsers = [q.browse(keys=["IBM"]), q.browse(headers={KEY: "IBM"})]
     assert [b.dump()[0] for b in browsers] == [["2"], ["2"]]

@@ -1,4 +1,4 @@
-"""Section 6: consuming in transactions. What is sent in them is in `test_browsing` (S083, S085).
+"""Section 6: consuming in transactions. Sending in them is in `test_browsing` (S083, S085).
 
 There is no two-phase commit in Kafka; what stands for "prepared" is that everything of the transaction is stored.
 """

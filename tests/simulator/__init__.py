@@ -1,6 +1,6 @@
 """A cluster, its consumers and its accidents, simulated, to prove the consume protocol.
 
-What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core`: its
+The simulator alone keeps the truth (`proof`); the rules under test are those of `lvq_kafka.core`: its
 `ConsumerCore` as it is shipped, driven in the engine's order (`member`). The invariants are named as follows, and
 every check names the one that it is about.
 
@@ -12,12 +12,12 @@ every check names the one that it is about.
 - **I5 no step back**: after a newer value of its key was reported durable, no older one is handed out.
 - **I6 order**: within an assignment the values of a key are handed out in the order of the log. It follows from I4:
   what was newest when it was handed out is never newer than what is newest later, since a log is read in its order. So
-  nothing breaks I6 alone. It is looked at before I4, to call a step back by its name, and stands should I4 err.
+  nothing breaks I6 alone. It is checked before I4, to call a step back by its name, and stands should I4 err.
 - **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
 - **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
 - **I9 bound**: no commit is longer than allowed; and what it has room for it says.
 - **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end, and
-  whoever has asked it whether an ack is durable has been told.
+  everyone who asked it whether an ack is durable has an answer.
 - **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
 - **I12 reclaim**: no record goes before it is done for every queue on the topic.
 - **I13 once**: a message is in the output of one committed transaction at most.

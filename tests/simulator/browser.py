@@ -12,7 +12,7 @@ __all__ = ["Browser"]
 
 
 class Browser:
-    """A dump. It begins at the bases of the group, ends at the ends of now, and shows what is not done in the end."""
+    """A dump. It begins at the bases of the group, ends at the current ends, and shows what is not done in the end."""
 
     def __init__(self, logs: Sequence[Log], group: Group, proof: Proof) -> None:
         self._logs = logs
@@ -57,7 +57,7 @@ class Browser:
                         "I7", f"{offset} of partition {partition}, the value of {lane!r}, is shown and was consumed"
                     )
             for entry in self._expected[partition]:
-                # What was superseded since comes with the updates, if not in the dump.
+                # Values superseded since come with the updates, if not in the dump.
                 if (
                     log.newest[entry.lane] is entry
                     and not says_done(commit, entry.offset)

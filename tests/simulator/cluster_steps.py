@@ -1,4 +1,4 @@
-"""What happens in the cluster: to the topic, to the groups, and to commits on their way."""
+"""Events in the cluster: to the topic, to the groups, and to commits in flight."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ClusterSteps(Scene):
         return True
 
     def rebalance(self, who: int, how: int) -> bool:
-        """The group decides anew who shall have which partitions."""
+        """Have the group reassign its partitions."""
         self._queues[who % len(self._queues)].group.rebalance(how % 4)
         return True
 
@@ -151,7 +151,7 @@ class ClusterSteps(Scene):
         self.counts["commits sent again by the client"] += len(again)
 
     def _is_waited_for(self, request: Request) -> bool:
-        """Whether the client has not answered for it, so that it may send it again."""
+        """Return whether the client has not answered for it, so that it may send it again."""
         return any(
             member.number == request.member and request.flight in member.commits._flights for member in self.members
         )

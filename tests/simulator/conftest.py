@@ -1,4 +1,4 @@
-"""What a consumer logs when it is disturbed is no news here, and costs more than the disturbance."""
+"""Silence for the logs of disturbed consumers, which are no news here and cost more than the disturbance."""
 
 from __future__ import annotations
 

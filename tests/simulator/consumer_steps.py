@@ -1,4 +1,4 @@
-"""What happens to consumers, and what they do."""
+"""Events of consumers, and their acts."""
 
 from __future__ import annotations
 

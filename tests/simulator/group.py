@@ -3,7 +3,7 @@
 Partitions move cooperatively: one that has another owner first has to be given up by it, in its own time, or by its
 being put out of the group. Every such step is a new epoch (a generation, in the older protocol).
 
-What is taken for granted of a broker: commits of one member arrive in the order in which they were sent, or not at all,
+The broker's assumed behaviour: commits of one member arrive in the order in which they were sent, or not at all,
 and one may be taken twice in a row. One that is refused for now is an exception: until the client has answered for it,
 it may send it again, behind newer ones. The rest may happen: they are lost, late, and so are their answers.
 With fencing off nothing is taken for granted: every commit that was ever sent may arrive again, at any time.
@@ -48,7 +48,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a member learns when it asks."""
+    """A member's answer when it asks."""
 
     epoch: int
     gone: list[int]
@@ -65,7 +65,7 @@ class Group:
         fenced: whether it refuses the commits of those who are not, or no longer, members.
         lenient: whether it takes a commit of an older epoch for a partition that its sender has owned ever since.
         text_limit: characters that it takes for a text.
-        stored: told of every commit that becomes visible.
+        stored: called with every commit that becomes visible.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Group:
 
     @property
     def members(self) -> list[int]:
-        """Who is in the group."""
+        """The members of the group."""
         return self._members
 
     def join(self, member: int) -> None:
@@ -112,7 +112,7 @@ class Group:
         self.rebalance()
 
     def rebalance(self, shift: int = 0) -> None:
-        """Decide anew who shall own what: owners keep theirs as far as that is fair, unless all is shifted."""
+        """Reassign partitions: owners keep theirs as far as that is fair, unless all is shifted."""
         self.epoch += 1
         members = self._members
         if not members:
@@ -132,7 +132,7 @@ class Group:
                 room[chosen] -= 1
 
     def heartbeat(self, member: int) -> Standing | None:
-        """What a member has to do; None when it is none."""
+        """Return what a member has to do; None when it is none."""
         if member not in self._members:
             return None
         gone = [p for p, owner in self.owner.items() if owner == member and self._target[p] != member]
@@ -183,11 +183,11 @@ class Group:
                     self._store(partition, commit, written)
 
     def offsets(self, partition: int) -> tuple[int, str] | None:
-        """What is committed; None while a transaction has still to decide that."""
+        """Return what is committed; None while a transaction has still to decide that."""
         return None if partition in self._pending else self._offsets[partition]
 
     def visible(self, partition: int) -> CommitMap:
-        """What is committed by now, whatever is still to be decided."""
+        """Return what is committed by now, whatever is still to be decided."""
         return self._maps[partition]
 
     def _store(self, partition: int, commit: tuple[int, str], written: int) -> None:
@@ -197,7 +197,7 @@ class Group:
         self._stored(partition, self._maps[partition])
 
     def accepts(self, member: int, epoch: int, offsets: Offsets) -> bool:
-        """Whether a commit counts. Whether its sender owns the partitions is nothing that a broker asks."""
+        """Return whether a commit counts. A broker does not ask whether its sender owns the partitions."""
         if not self.fenced:
             return True
         if member not in self._members:

@@ -17,7 +17,7 @@ __all__ = ["Letters", "Removing"]
 
 
 class Removing:
-    """What removes messages when their letters are stored: the core, without a lock."""
+    """Removes messages when their letters are stored: the core, without a lock."""
 
     topic = "topic"
 

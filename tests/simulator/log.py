@@ -9,7 +9,7 @@ from operator import attrgetter
 __all__ = ["Entry", "Lane", "Log", "Transaction"]
 
 Lane = bytes | int
-"""What a record conflates with: its key; a record without one conflates with nothing, and its offset stands for it."""
+"""The key that a record conflates with; one without a key conflates with nothing, and its offset stands for it."""
 
 _OFFSET = attrgetter("offset")
 
@@ -38,7 +38,7 @@ class Entry:
 
 
 class Log:
-    """A partition. What can be read ends at ``stable_end``, below every transaction that is open."""
+    """A partition. Reading ends at ``stable_end``, below every transaction that is open."""
 
     def __init__(self) -> None:
         self.start = 0

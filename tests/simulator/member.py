@@ -2,7 +2,7 @@
 
 This is the engine's specification; what it drives is the library's own `ConsumerCore`. A method is what happens without
 interruption; between any two of them the world may do what it likes, and the process may end. Methods return whether
-there was anything to do. What the engine does about commits is in `tests.simulator.process`, what holders do in
+there was anything to do. The engine's part in commits is in `tests.simulator.process`, what holders do in
 `tests.simulator.working`.
 """
 

@@ -1,6 +1,6 @@
 """A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it.
 
-What it knows and decides is the library's own `ConsumerCore`, by the world's clock and without a lock. What is
+It knows and decides by the library's own `ConsumerCore`, by the world's clock and without a lock. The part that is
 simulated is the engine around it, broken into steps, and the holders.
 """
 
@@ -34,7 +34,7 @@ _REMOVED = frozenset({State.ACKED, State.REJECTED})
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a queue is consumed. ``partition_count`` is what the commits say, which need not be how many there are."""
+    """Options of a queue's consumers. ``partition_count`` is what the commits say, which need not be the real one."""
 
     order: Order = "tail"
     limits: ConsumerLimits = field(default_factory=lambda: ConsumerLimits(max_in_work=4))
@@ -61,14 +61,14 @@ class Work:
 
 
 class Sync(Enum):
-    """What the engine waits for an answer for, doing nothing else."""
+    """The answer that the engine waits for, doing nothing else."""
 
     FINAL = "the last commit before partitions go"
     GRACE = "a commit that somebody waits for before partitions go"
 
 
 class Process:
-    """What a consumer process knows, and what it does about commits."""
+    """A consumer process: its knowledge, and its handling of commits."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Process:
         )
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}
-        """What was acquired and is not settled, by the model."""
+        """Messages that were acquired and are not settled, by the model."""
         self.held: dict[Item, None] = {}
-        """What holders have, with the number of the assignment."""
+        """Messages in holders' hands, with the number of the assignment."""
         self.worked: set[Item] = set()
         """Those of the held ones whose side effect is done."""
         self.acked: list[Item] = []
@@ -127,7 +127,7 @@ class Process:
 
     @property
     def blocked(self) -> bool:
-        """Whether the engine waits for an answer, or for holders, and does nothing else."""
+        """Return whether the engine waits for an answer, or for holders, and does nothing else."""
         return self._sync is not None or bool(self.going)
 
     def turn(self) -> bool:
@@ -143,7 +143,7 @@ class Process:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it is long since the group is known to have counted on it."""
+        """Return whether it is long since the group is known to have counted on it."""
         return self._clock() - self._accepted > LEASE
 
     # ---------------------------------------------------------------- committing
@@ -238,7 +238,7 @@ class Process:
         return [question.item for question in self._asked]
 
     def _report(self) -> None:
-        """Those whose wait is over are told."""
+        """Report to those whose wait is over."""
         outcome = self.core.pop_outcome()
         for question in outcome.ready:
             question.heard = Heard.DURABLE
@@ -290,7 +290,7 @@ class Process:
         self._sync = None
 
     def _owns(self, partition: int) -> bool:
-        """Whether it really does; it may not know better."""
+        """Return whether it really does; it may not know better."""
         return self._group.owner[partition] == self.number
 
     # ---------------------------------------------------------------- what the model sees of the library
@@ -298,7 +298,7 @@ class Process:
     def _observe(self) -> None:
         """Take over what the core has done by itself: it has taken messages back, and then acquired others.
 
-        What it says is done is not taken over: that is what the checks are about.
+        Done offsets are not taken over: the checks are about those.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)

@@ -1,4 +1,4 @@
-"""What is true of a queue, kept apart from the code under test, and the checks of it: one queue's ghosts."""
+"""The truth about a queue, kept apart from the code under test, and the checks of it: one queue's ghosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violation(AssertionError):
 
 
 def done_ranges(commit: CommitMap) -> list[tuple[int, int]]:
-    """What a commit says is done, each range as its first offset and the one after its last."""
+    """Return what a commit says is done, each range as its first offset and the one after its last."""
     ranges, at = [(0, commit.base)], commit.base
     for pending, done in zip(commit.runs[::2], commit.runs[1::2]):
         ranges.append((at + pending, at + pending + done))
@@ -32,12 +32,12 @@ def done_ranges(commit: CommitMap) -> list[tuple[int, int]]:
 
 
 def says_done(commit: CommitMap, offset: int) -> bool:
-    """Whether a commit says that this is done."""
+    """Return whether a commit says that this is done."""
     return any(first <= offset < after for first, after in done_ranges(commit))
 
 
 def forgets(commit: CommitMap, before: CommitMap) -> bool:
-    """Whether a commit says less than one before."""
+    """Return whether a commit says less than one before."""
     mine = done_ranges(commit)
     return any(not any(begin <= first and after <= end for begin, end in mine) for first, after in done_ranges(before))
 
@@ -61,7 +61,7 @@ class Life:
         self.last: dict[Lane, int] = {}
         """By lane, the last one that was handed out."""
         self.returned: set[int] = set()
-        """What was handed out and came back."""
+        """Messages that were handed out and came back."""
         self.acked: list[int] = []
         self.given: Counter[int] = Counter()
         """How often a holder has got what lies at an offset."""
@@ -87,7 +87,7 @@ class Life:
                 del self.out[lane]
 
     def delivered(self, offset: int) -> int:
-        """How often a message was handed to somebody, as far as this life can know."""
+        """Return how often a message was handed to somebody, as far as this life can know."""
         return self.loaded.counts.get(offset, 0) + self.given[offset]
 
 
@@ -228,7 +228,7 @@ class Proof:
                 raise Violation("I3", f"{offset} of partition {partition} was durable, and is not after a late commit")
 
     def reported(self, item: Item) -> None:
-        """Somebody was told that an ack is durable."""
+        """Note that an ack was reported durable."""
         partition, offset, lane = item.partition, item.offset, item.lane
         if self.group.fenced and not says_done(self.group.visible(partition), offset):
             raise Violation("I3", f"{offset} of partition {partition} was reported durable and is not")
@@ -266,11 +266,11 @@ class Proof:
         generation.returned.discard(offset)
 
     def delivered(self, item: Item, *, counted: bool) -> None:
-        """A holder has got a message to work on; ``counted`` if that is to be the group's count, at least."""
+        """A holder has got a message to work on; ``counted`` if that must be the group's count, at least."""
         at = item.partition, item.offset
         times = self.effects[at] = self.effects.get(at, 0) + 1
         counted = counted and self._counted and self.group.fenced
-        # What was superseded is not counted any more: it does not come again, once the newer one is read.
+        # A superseded message no longer counts: it does not come again, once the newer one is read.
         if counted and item.deliveries < times and self.alive[item.partition].get(item.lane) == item.offset:
             raise Violation("I14", f"{item} says delivery {item.deliveries}, it is at least the {times}.")
 
@@ -292,4 +292,4 @@ class Proof:
     def told(self, awaited: Collection[Item]) -> None:
         """I10, of those who asked whether acks are durable."""
         if awaited:
-            raise Violation("I10", f"somebody waits for ever to hear whether the acks of these are durable: {awaited}")
+            raise Violation("I10", f"somebody waits forever to hear whether the acks of these are durable: {awaited}")

@@ -1,4 +1,4 @@
-"""What there is in a world, and the choice of whom something happens to."""
+"""The contents of a world, and the choice of whom something happens to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """What happens next."""
+    """The next thing to happen."""
 
     action: str
     who: int = 0
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a world is like from its beginning to its end."""
+    """The constants of a world from its beginning to its end."""
 
     partitions: int = 2
     keys: int = 3
@@ -78,7 +78,7 @@ class Scene:
     def __init__(self, setting: Setting) -> None:
         self.counts: Counter[str] = Counter()
         self.script: list[Step] = []
-        """What was to happen, step by step."""
+        """The script, step by step."""
         self.members: list[Member] = []
         self._setting = setting
         self._now = 0.0

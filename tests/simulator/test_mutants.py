@@ -56,7 +56,7 @@ Focus = Callable[[Setting], Setting]
 def caught(
     invariant: str, focus: Focus = lambda setting: setting, kind: type[World] = World, steps: int = _STEPS
 ) -> bool:
-    """Whether the simulator finds that this invariant does not hold, in the same worlds every time.
+    """Return whether the simulator finds that this invariant does not hold, in the same worlds every time.
 
     Raises:
         Exception: it does not, and the core failed in another way: a mutant may no longer fit where it is put.
@@ -230,7 +230,7 @@ def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: P
 
 def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch) -> None:
     def replaced(self: PendingList, item: Item, twin: Item) -> None:
-        """What a holder gives back moves to the end, as a key does that is put into a dict anew."""
+        """A message that was given back moves to the end, like a key that is put into a dict again."""
         self.remove(item, acked=False)
         self.append(twin)
 

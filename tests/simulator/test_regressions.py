@@ -1,4 +1,4 @@
-"""What the simulator has found, as plain tests."""
+"""Findings of the simulator, as plain tests."""
 
 from __future__ import annotations
 

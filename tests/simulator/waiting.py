@@ -1,4 +1,4 @@
-"""Who waits for an ack to be durable: the core's waiters, where the library has futures."""
+"""Waiters for an ack to be durable: the core's, where the library has futures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Heard", "Question"]
 
 
 class Heard(Enum):
-    """What somebody who waits has heard."""
+    """The answer that a waiter has heard."""
 
     NOTHING = "nothing"
     DURABLE = "durable"
@@ -18,7 +18,7 @@ class Heard(Enum):
 
 
 class Question:
-    """Whether an ack is durable."""
+    """True if an ack is durable."""
 
     def __init__(self, item: Item) -> None:
         self.item = item

@@ -36,7 +36,7 @@ _QUIET: list[tuple[str, ...]] = [
 """Actions that do not happen in some worlds: there, the others happen more often, and together."""
 
 _LIMITS: list[tuple[int, ...]] = [(4096,), (64,), (4096, 64), (64, 96, 128)]
-"""What coordinators take, where texts are long."""
+"""The text limits of coordinators, where texts are long."""
 
 
 class Choose(Protocol):
@@ -46,7 +46,7 @@ class Choose(Protocol):
 
 
 def any_setting(choose: Choose) -> Setting:
-    """What a world is like."""
+    """Return what a world is like."""
     long_texts = choose([False, True])
     text_limit = choose([64, 96, 128, 256, 4095, 4095]) if long_texts else 4095
     broker_limits = choose(_LIMITS) if long_texts else (4096,)

@@ -24,7 +24,7 @@ class Working(Process):
     def __init__(self, *process: Any) -> None:
         super().__init__(*process)
         self.ahead: deque[Item] = deque()
-        """What an iteration has taken, and nobody has got yet."""
+        """Messages that an iteration has taken, and nobody has got yet."""
         self.rejected: deque[Item] = deque()
         """Messages whose dead letters are on their way."""
 
@@ -140,7 +140,7 @@ class Working(Process):
         del self.held[item]
 
     def _settle(self, item: Item, step: Callable[[], object]) -> bool:
-        """Settle, if the handle is good still; if it is not, that must be told (I2)."""
+        """Settle, if the handle is good still; if it is not, that must be reported (I2)."""
         alive = item in self.working
         try:
             step()

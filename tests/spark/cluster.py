@@ -50,7 +50,7 @@ _OFFERS = ("--cores", "4", "--memory", "4g")
 
 @dataclass(frozen=True)
 class Done:
-    """How a submitted job ended."""
+    """The end of a submitted job."""
 
     code: int
     out: str
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the cluster is, and how jobs are sent there.
+    """A cluster, and the way to send jobs there.
 
     ``python`` is the executors'; it has what Spark needs, and nothing of this library. ``package`` is an archive of
     this library and of its dependency, as ``pip install --target`` lays them out, and ``content`` what is in it.
@@ -75,7 +75,7 @@ class Cluster:
     environment: Mapping[str, str]
 
     def shared(self) -> dict[str, list[str]]:
-        """What the executors say of the applications that have had some on every worker, by application."""
+        """Return what the executors say of the applications that have had some on every worker, by application."""
         names = set.intersection(*({path.name for path in worker.glob("app-*")} for worker in self.workers))
         return {
             name: ["".join(log.read_text() for log in worker.glob(f"{name}/*/stderr")) for worker in self.workers]

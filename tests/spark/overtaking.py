@@ -1,4 +1,4 @@
-"""Cuts that are overtaken: a new key comes right behind them, before their records are read."""
+"""Cuts that are overtaken: a new key comes right after them, before their records are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the processes of Spark's tests start: JVMs small and with Spark's classes in an archive, Pythons forked warm.
+"""Quick starts for the processes of Spark's tests: small JVMs with Spark's classes in an archive, Pythons forked warm.
 
 Run as a module, this makes the archive, which halves what a JVM computes before its first query. It belongs to this
 Python's PySpark, and to the Java that made it: other JVMs do not take it.
@@ -25,7 +25,7 @@ SUBMIT = f"{SMALL} {_QUIET} -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists
 
 
 def quick_start(*paths: Path | str) -> dict[str, str]:
-    """What Spark's processes find in their environment to be ready sooner; with more paths to import from."""
+    """Return an environment in which Spark's processes start sooner; with more paths to import from."""
     return {"PYTHONPATH": os.pathsep.join(map(str, (_WARM, *paths))), "SPARK_SUBMIT_OPTS": SUBMIT}
 
 

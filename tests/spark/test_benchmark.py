@@ -101,7 +101,7 @@ MILLIONS = {"quarter": 1, "half": 2, "plain": 4, "headers": 4, "double": 8}
 
 
 def measured(cpu: Callable[[str, str], float]) -> list[dict[str, Any]]:
-    """What each contestant takes for each topic, in three rounds, as the machine gets slower and slower."""
+    """Return what each contestant takes for each topic, in three rounds, as the machine gets slower and slower."""
     read = [(contestant, topic) for contestant in part.OURS for topic in MILLIONS]
     read += [(recipe, topic) for recipe in part.RECIPES for topic in ("plain", "headers")]
     read += [(refresh, "plain") for refresh in part.REFRESHES]
@@ -114,7 +114,7 @@ def measured(cpu: Callable[[str, str], float]) -> list[dict[str, Any]]:
 
 
 def growing(costs: Mapping[str, float]) -> list[dict[str, Any]]:
-    """What it takes all contestants as topics grow, beyond what a topic without a record takes them."""
+    """Return what it takes all contestants as topics grow, beyond what a topic without a record takes them."""
     return measured(lambda _, topic: 100 + costs.get(topic, costs["plain"]))
 
 

@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def result(done: Done) -> dict[str, Any]:
-    """What a job has printed. What Python says on standard error, ``spark-submit`` writes to standard output, too."""
+    """Return what a job has printed. Python's standard error goes to standard output of ``spark-submit``, too."""
     assert done.code == 0, done.out + done.err[:6000]
     found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     return found

@@ -226,7 +226,7 @@ def test_a_null_that_avro_wrote_is_not_a_bad_value(frame: Frame) -> None:
 
 
 def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame: Frame) -> None:
-    """Spark's function stops behind the first good value, and takes what follows for nothing."""
+    """Spark's function stops after the first good value, and takes what follows for nothing."""
     whole = price(1.5, "EUR")
     longer = [whole + more for more in (b"\0", b"\1", bytes(16), whole, b"\xff" * 40)]
     shorter = [whole[:length] for length in range(len(whole))]
@@ -327,7 +327,7 @@ PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
 def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_and_else_it_is_told_so(
     spark: SparkSession, frame: Frame
 ) -> None:
-    """Spark's function is in a package that cannot be had from everywhere: where it is not, that is told.
+    """Spark's function is in a package that cannot be had from everywhere: where it is not, the error says so.
 
     To see it read, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
     """
@@ -500,7 +500,7 @@ def test_a_registry_that_does_not_help_says_why(registry_url: str) -> None:
 
 
 def saying(answer: bytes, pause: float = 0) -> type[Answers]:
-    """What says this to whoever asks, a byte at a time where there is a pause; and what breaks off then."""
+    """Return a server that sends this, a byte at a time where there is a pause, and then breaks off."""
 
     class Saying(Answers):
         def do_GET(self) -> None:  # noqa: N802  # as http.server has it
@@ -537,7 +537,7 @@ def test_whatever_answers_in_place_of_a_registry_makes_an_error_with_a_type(answ
 
 
 def test_a_registry_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
-    """A socket's time-out begins again with each byte."""
+    """A socket's timeout starts over with each byte."""
     with serving(saying(OK + b"X: " + bytes(50), 0.1)) as url, pytest.raises(TransportError, match=r"within 0\.2 s"):
         SchemaRegistry(url, timeout=0.2).subject("s")
 

@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-m", "lvq_kafka.demo"]
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """Where all that the tour needs for a while is."""
+    """Return where all that the tour needs for a while is."""
     path = tmp_path / "temporary"
     path.mkdir()
     return path

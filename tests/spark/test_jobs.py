@@ -47,7 +47,7 @@ def job(name: str) -> ModuleType:
 
 
 def run(name: str, spark: SparkSession, queue: LastValueQueue[Any], *arguments: str | Path) -> dict[str, Any]:
-    """What the job does in a session that goes on to be used, and what it would print."""
+    """Return what the job does in a session that goes on to be used, and what it would print."""
     module = job(name)
     options = module.parser().parse_args([queue.topic, "--bare", *map(str, arguments)])
     printed: dict[str, Any] = json.loads(json.dumps(module.work(spark, queue, options)))
@@ -203,7 +203,7 @@ def test_a_stream_goes_on_when_partitions_are_added(
 
 
 def chain() -> MagicMock:
-    """A reader or a writer of Spark's: whatever it is told, it goes on with itself."""
+    """A Spark reader or writer whose every method returns itself."""
     found = MagicMock()
     for method in ("format", "foreachBatch", "mode", "option", "queryName", "trigger"):
         getattr(found, method).return_value = found
@@ -301,7 +301,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
     most: dict[str, int],
     trigger: dict[str, Any],
 ) -> None:
-    """There is no store yet, so it is told to the refresh that makes one, too."""
+    """There is no store yet, so the refresh that makes one gets it, too."""
     module, spark, reader, writer = job("stream"), MagicMock(), chain(), chain()
     spark.readStream, reader.load.return_value.writeStream = reader, writer
     newest = MagicMock(end={0: 4})

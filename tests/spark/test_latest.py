@@ -201,7 +201,7 @@ def test_many_records_are_few_writes_and_few_reads(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many files this process has open where Spark has its own; none has a name there."""
+    """Return how many files this process has open where Spark has its own; none has a name there."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
 
     def opened() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a store keeps of keys in several partitions, and that it tells by it what one fold over the log tells."""
+"""A store's rows for keys in several partitions, which give the same result as one fold over the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestMergePartitionsArrow(r14.R14Contract):
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Record]]:
-    """What comes between two refreshes, several times: any key in any partition, clocks that run backwards."""
+    """Return what comes between two refreshes, several times: any key in any partition, clocks that run backwards."""
     offsets, refreshes = [0] * PARTITIONS, []
     row = st.tuples(
         st.integers(0, PARTITIONS - 1), st.integers(0, 9), st.sampled_from(KEYS), st.sampled_from([None, b"", b"v"])

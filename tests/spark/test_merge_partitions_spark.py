@@ -67,7 +67,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
 
 @pytest.fixture(scope="module")
 def current(spark: SparkSession) -> Mapping[bytes, bytes]:
-    """What becomes of R14's cases."""
+    """Return what becomes of R14's cases."""
     newest = {(record.key, record.partition): record for record in r14_records()}  # as a task leaves of each
     rows = claims(list(newest.values()))
     found = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC).collect()

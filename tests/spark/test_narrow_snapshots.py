@@ -40,7 +40,7 @@ CHOICES = [
 
 @pytest.fixture
 def write(lvq_broker: ProvidedBroker, lvq_topic: str) -> Callable[..., None]:
-    """Writes records at any place: (key, value, partition), with headers or without."""
+    """Write records at any place: (key, value, partition), with headers or without."""
 
     def write(*records: tuple[str | None, str | None, int], headers: Sequence[tuple[str, bytes | None]] = ()) -> None:
         producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
@@ -147,7 +147,7 @@ def test_an_empty_queue_has_the_columns_too(spark: SparkSession, make_queue: Mak
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
-    """What snapshots send to the executors."""
+    """Return what snapshots send to the executors."""
     from lvq_spark import serialization, snapshots
 
     found: list[Scan] = []
@@ -199,7 +199,7 @@ def test_the_connector_reads_no_headers_and_sorts_and_exchanges_no_values(
         return str(frame._jdf.queryExecution().executedPlan().toString())
 
     def carrying_values(plan: str) -> list[str]:
-        """What sorts are fed with, and what goes to Python and back, where a value is among it."""
+        """Return what sorts are fed with, and what goes to Python and back, where a value is among it."""
         steps = pairwise(plan.splitlines())
         handed = [step for above, step in steps if "Sort [" in above or "MapInArrow" in step]
         assert len(handed) > partitions

@@ -473,7 +473,7 @@ def test_only_the_partitions_are_read_where_the_keys_lie(memory_cluster: MemoryC
 
 
 def placed(partitioner: str, keys: list[bytes]) -> dict[bytes, int]:
-    """Where librdkafka puts keys, of seven partitions."""
+    """Return where librdkafka puts keys, of seven partitions."""
     where: dict[bytes, int] = {}
     with closing(MockCluster()) as mock:
         mock.create_topic("t", 7)

@@ -224,7 +224,7 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
     with history.transaction("open"):
         with pytest.warns(UserWarning, match="a transaction open"):
             spec = pin(queue)
-        assert spec.end == offsets, "a snapshot of now ends before it"
+        assert spec.end == offsets, "a current snapshot ends before it"
         assert collect(snapshot(spark, queue, spec=spec, engine="python")) == rows
         assert collect(snapshot(spark, queue, spec=spec, engine="connector")) == rows
     # That the history is what it is said to be.
@@ -301,7 +301,7 @@ def _home(key: bytes) -> int:
 
 @pytest.fixture(scope="module", params=["python", "connector"])
 def current(spark: SparkSession, lvq_broker: ProvidedBroker, request: Any) -> Mapping[bytes, bytes]:
-    """What a snapshot shows of R14's cases."""
+    """Return what a snapshot shows of R14's cases."""
     topic = f"r14-{request.param}"
     with closing(KafkaCluster(lvq_broker.bootstrap_servers)) as cluster:
         cluster.topics.create(topic, partitions=r14.PARTITIONS, config={"cleanup.policy": "compact"})

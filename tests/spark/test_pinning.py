@@ -242,7 +242,7 @@ def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
 
 
 def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_cluster: MemoryCluster) -> None:
-    """Later ones may be older: what lies before and behind the cut is decided by offset (R5)."""
+    """Later ones may be older: offsets decide what lies before and after the cut (R5)."""
     memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for timestamp in (1_000, 3_000, 2_000, 1_500):
         memory_cluster.write("t", b"k", b"v", timestamp=timestamp)

@@ -42,7 +42,7 @@ def held(queue: LastValueQueue[bytes]) -> dict[str, bytes]:
 
 
 def written(queue: LastValueQueue[bytes]) -> int:
-    """How many records its topic has had."""
+    """Return how many records its topic has had."""
     return sum(queue.cluster.logs.end_offsets(queue.topic).values())
 
 
@@ -300,7 +300,7 @@ def test_batches_are_no_larger_than_the_topic_takes_and_what_is_compressed_may_b
 ) -> None:
     """A client makes batches of up to 1 MB, and a broker refuses all rows of one that is too large.
 
-    What becomes of a row when it is compressed is not known beforehand.
+    The compressed size of a row is not known beforehand.
     """
     queue = make_queue(config={"max.message.bytes": "20000"})
     rows = [(f"k{n}", bytes(1000)) for n in range(400)]

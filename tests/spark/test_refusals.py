@@ -1,4 +1,4 @@
-"""Who may not read, cannot log in, or asks for what is gone: an error of this library's, whichever engine reads."""
+"""Readers without rights or a login, and cuts that are gone: an error of this library's, whichever engine reads."""
 
 from __future__ import annotations
 

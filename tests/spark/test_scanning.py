@@ -1,4 +1,4 @@
-"""A scan reads its part of the cut: all of it, nothing behind it, and it fails when it cannot know."""
+"""A scan reads its part of the cut: all of it, nothing after it, and it fails when it cannot know."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def guarded(
     monkeypatch: pytest.MonkeyPatch,
     keys: frozenset[bytes] | None = None,
 ) -> int:
-    """How many claims the connector's guard makes of ``b`` and ``c``, which the connector has read as these numbers."""
+    """Return how many claims the connector's guard makes of ``b`` and ``c``, which it has read as these numbers."""
     monkeypatch.setattr(guarding, "KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
@@ -129,7 +129,7 @@ def guarded(
     return sum(map(len, guard([numbered])))
 
 
-# -- keys that vanish behind the cut -----------------------------------------------------------------------------------
+# -- keys that vanish after the cut ------------------------------------------------------------------------------------
 
 
 def vanish(cluster: MemoryCluster, **config: str) -> SnapshotSpec:
@@ -201,7 +201,7 @@ def test_nothing_can_be_missing_while_the_topic_keeps_superseded_records(cluster
 
 @pytest.fixture
 def hiding(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> SnapshotSpec:
-    """A cut whose record of ``a`` is compacted away; the one that superseded it goes, too, once the end was told."""
+    """A cut whose record of ``a`` is compacted away; the one that superseded it goes, too, once the end is known."""
     put(cluster, ("a", "1"), ("b", "1"), ("c", "1"))
     spec = cut(cluster)
     put(cluster, ("a", "2"))
@@ -287,7 +287,7 @@ def transaction(cluster: MemoryCluster, *pairs: tuple[str, str], ending: str = "
 
 @pytest.fixture
 def transactional(cluster: MemoryCluster) -> SnapshotSpec:
-    """A cut full of markers and aborted records; what came behind it has new keys, too."""
+    """A cut full of markers and aborted records; later records have new keys, too."""
     transaction(cluster, ("a", "1"), ("b", "1"))
     transaction(cluster, ("a", "2"))
     transaction(cluster, ("a", "never"), ("never", "1"), ending="abort")

@@ -37,7 +37,7 @@ Collect = Callable[["DataFrame"], dict[bytes, Record]]
 
 
 def view_rows(queue: LastValueQueue[bytes]) -> tuple[dict[bytes, Record], dict[int, int]]:
-    """What a view holds, and the offsets of that cut."""
+    """Return what a view holds, and the offsets of that cut."""
     with queue.view() as view:
         cut = view.snapshot()
         entries = cut.entries()
@@ -179,7 +179,7 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
 def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
-    """Nor is what was written behind it in its partitions; and the cut stays so once it has committed."""
+    """Nor are later records in its partitions; and the cut stays so once it has committed."""
     queue, (a, b, c) = make_queue(3), keys_at_home(3)
     append(queue.cluster, lvq_topic, (a, "1"), (b, "1"), (c, "1"))  # type: ignore[arg-type]
     writer = queue.cluster.writer(transactional_id=lvq_topic)
@@ -210,7 +210,7 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `pin` says. No warning tells, since nothing is open any more. What the cut lacks lies behind it."""
+    """As `pin` says. No warning tells, since nothing is open any more. The records that the cut lacks lie after it."""
     queue, (a, b) = make_queue(2), keys_at_home(2)
     cluster, path = queue.cluster, str(tmp_path / "store")
     append(cluster, lvq_topic, (a, "1"), (b, "1"))  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def table(lvq_topic: str) -> str:
 
 @pytest.fixture
 def sql(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str, table: str) -> Iterator[Sql]:
-    """Runs a statement, in which ``{options}`` are those of the test's topic, and returns the first column."""
+    """Run a statement, in which ``{options}`` are those of the test's topic, and returns the first column."""
     register(spark)
     options = f"`kafka.bootstrap.servers` '{lvq_broker.bootstrap_servers}', subscribe '{lvq_topic}'"
 
@@ -110,7 +110,7 @@ def test_a_table_with_columns_of_its_own_is_told_that_spark_keeps_its_options_to
 
 
 def test_a_temporary_view_of_the_format_keeps_the_cut_of_its_first_query(make_queue: MakeQueue, sql: Sql) -> None:
-    """Spark 4.1 to 4.3 plan a Python source once for each view or frame. What has lost its cut says so (`Scan`)."""
+    """Spark 4.1 to 4.3 plan a Python source once for each view or frame. A reader without its cut says so (`Scan`)."""
     queue = make_queue()
     put(queue, "a", "b")
     sql("CREATE TEMPORARY VIEW {table}_using USING lvq OPTIONS ({options})")

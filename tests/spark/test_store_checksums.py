@@ -1,4 +1,4 @@
-"""A byte that has changed in a store's file is told, with the file, before anything is built upon it or read."""
+"""A byte that has changed in a store's file is reported, with the file, before anything is built on it or read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def column(path: Path, name: str) -> int:
-    """Where the last page of a column ends."""
+    """Return where the last page of a column ends."""
     group = pq.ParquetFile(path).metadata.row_group(0)
     found = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == name)
     start = found.dictionary_page_offset or found.data_page_offset

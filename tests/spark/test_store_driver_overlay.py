@@ -84,7 +84,7 @@ def above(store: Store, base: Version, records: Iterable[Record], start: Mapping
 
 
 def held(store: Store, version: Version) -> list[dict[str, Any]]:
-    """What a version holds, by the definition of an overlay."""
+    """Return what a version holds, by the definition of an overlay."""
     layers: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for file in version.files:
         with store.storage.open(file.name) as source:
@@ -103,7 +103,7 @@ def test_an_overlay_tells_what_the_log_tells(history: list[list[Record]], data: 
         for number in range(1, len(history)):
             known = list(chain(*history[: number + 1]))
             start = dict(version.start)
-            if version.kept == 0:  # else all is written anew when the log's start moves
+            if version.kept == 0:  # else all is rewritten when the log's start moves
                 ends = [1 + max([r.offset for r in known if r.partition == p], default=-1) for p in NOWHERE]
                 start = {p: data.draw(st.integers(start[p], ends[p])) for p in NOWHERE}
             news = [record for record in history[number] if record.offset >= start[record.partition]]

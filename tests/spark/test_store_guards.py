@@ -1,4 +1,4 @@
-"""What rules out that a version is built upon (R18), and that it is then rebuilt or refused, with the reason said."""
+"""Reasons not to build on a version (R18): it is then rebuilt or refused, and the reason is given."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
 def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
 ) -> None:
-    """The record of the delta is gone in favour of one behind the cut: its older value in the base must not stand."""
+    """The record of the delta is gone in favour of one after the cut: its older value in the base must not stand."""
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"))
     refresh(spark, queue, path)
@@ -320,7 +320,7 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
 def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that comes right behind the cut looks like one that was in it, where markers leave holes."""
+    """A key that comes right after the cut looks like one that was in it, where markers leave holes."""
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("a", "2"))
     refresh(spark, queue, path)

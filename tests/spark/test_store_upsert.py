@@ -379,7 +379,7 @@ def test_a_checkpoint_that_was_put_back_takes_nothing_from_the_store(
         writer = rows.writeStream.foreachBatch(one).option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(200)
-        assert runs[-1] == query.runId, "batches of one run are told by it"
+        assert runs[-1] == query.runId, "it identifies the batches of one run"
         return sorted(path.name for path in (checkpoint / "commits").glob("[0-9]*"))
 
     def write(*numbers: int) -> None:
@@ -458,7 +458,7 @@ def test_a_partition_is_known_to_be_whole_once_the_stream_has_brought_something_
     tmp_path: Path,
     from_the_log: list[None],
 ) -> None:
-    """What a batch holds of other partitions does not tell where it begins in one of which it has nothing."""
+    """A batch's records of other partitions do not tell where it begins in one of which it has nothing."""
     queue, path = make_queue(2), str(tmp_path)
     keys = {home_partition(key.encode(), 2): key for key in ("k0", "k1", "k2", "k3")}
 

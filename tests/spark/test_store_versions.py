@@ -1,4 +1,4 @@
-"""What makes a version: one manifest, created whole by one writer; and how versions end."""
+"""The making of a version: one manifest, created whole by one writer; and the end of versions."""
 
 from __future__ import annotations
 

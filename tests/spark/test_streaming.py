@@ -73,7 +73,7 @@ def offsets(offset: dict[str, Any], topic: str) -> dict[int, int]:
 
 
 def rows(reader: LvqStreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[bytes, bytes | None]:
-    """What the tasks of a batch give, by key; fails when a key has two rows."""
+    """Return what the tasks of a batch give, by key; fails when a key has two rows."""
     found = [
         row
         for partition in reader.partitions(start, end)
@@ -453,7 +453,7 @@ def test_what_makes_no_sense_in_a_stream_is_refused(
 
 @pytest.fixture
 def run(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str, tmp_path: Path) -> Callable[..., list[Batch]]:
-    """Runs the test's query from its checkpoint until it has read what is there, and returns its batches."""
+    """Run the test's query from its checkpoint until it has read what is there, and returns its batches."""
     register(spark)
 
     def run(**options: str) -> list[Batch]:

@@ -83,7 +83,7 @@ def test_a_scan_that_is_not_read_to_its_end_logs_nothing(
 
 @pytest.fixture
 def worker_logs(spark: SparkSession, lvq_topic: str) -> Iterator[Callable[[], list[dict[str, str]]]]:
-    """What the tasks have logged of the test's topic, while Spark collects it: the context of each line."""
+    """Return what the tasks have logged of the test's topic, while Spark collects it: the context of each line."""
 
     def logged() -> list[dict[str, str]]:
         logs = spark.tvf.python_worker_logs()
@@ -160,7 +160,7 @@ def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
 
 
 def test_a_process_without_logging_shows_what_the_driver_would_and_one_with_it_no_less_than_it_did() -> None:
-    """Where nobody has set up logging, it goes to standard error, which Spark keeps for each executor."""
+    """Unless logging is set up, it goes to standard error, which Spark keeps for each executor."""
     script = (
         "import logging; from lvq_spark.scan.task_metrics import listen, logger; logger.info('zero');"
         "listen(logging.WARNING); logger.info('one'); listen(logging.INFO); listen(logging.INFO); logger.info('two');"

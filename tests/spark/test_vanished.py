@@ -52,7 +52,7 @@ def keys(*names: str) -> pa.RecordBatch:
 
 
 def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dict[str, Any]:
-    """What a task reports that has these keys to delete."""
+    """Return what a task reports that has these keys to delete."""
     step = Delete(cut, queue.key_header, queue.cluster.config)  # type: ignore[attr-defined]
     rows = [row for batch in step([keys(*names)]) for row in batch.to_pylist()]
     counts = {name: sum(row[name] or 0 for row in rows) for name in ("vanished", "spared")}

@@ -1,4 +1,4 @@
-"""What befalls consumers and broker, at random, from a deck of cards that is dealt over and over."""
+"""Accidents of consumers and brokers, at random, from a deck of cards that is dealt over and over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CARDS = frozenset(
         "join",
     }
 )
-"""What befalls consumers; the names of outages come on top."""
+"""Accidents of consumers; the names of outages come on top."""
 
 _GUEST = 9  # the place of one that joins for a while
 _SOME = 40_000  # bytes of journals, or some 200 messages
@@ -167,7 +167,7 @@ class Chaos:
         """Stop consumers with transactions, which may be open, but none of them about to end. False if that fails.
 
         Kafka 4.3 completes a transaction without its markers while their partitions have no leader (its issue 20734),
-        as when a lone broker registers anew: what was committed is then neither seen nor counted for the group.
+        as when a lone broker registers again: what was committed is then neither seen nor counted for the group.
         """
         if not (self._transactional and leaderless):
             yield True

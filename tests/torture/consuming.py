@@ -29,12 +29,12 @@ class Consuming:
         self._unasked: list[tuple[float, int, Settlement]] = []
 
     def go_on(self) -> None:
-        """Until it is told to leave, or the consumer raises."""
+        """Work until SIGTERM arrives, or the consumer raises."""
         worker = self._worker
         while not worker.leaving.is_set():
             self._take(self._next())
             self._settle(time.monotonic())
-        if worker.random.random() < 0.5:  # else what is held is left to whoever comes after
+        if worker.random.random() < 0.5:  # else what is held is left to the next owner
             self._settle(float("inf"))
         worker.journal.write(Kind.CLOSING)
 
@@ -80,7 +80,7 @@ class Iterating:
         self._settling = Settling(worker)
 
     def go_on(self) -> None:
-        """Until it is told to leave, or the consumer raises."""
+        """Work until SIGTERM arrives, or the consumer raises."""
         worker = self._worker
         threading.Thread(target=self._close_when_leaving, daemon=True).start()
         asked = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a broker's transaction coordinator has in hand, as its own log says."""
+"""The transactions that a broker's coordinator has in hand, as its own log says."""
 
 from __future__ import annotations
 

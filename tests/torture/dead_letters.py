@@ -1,4 +1,4 @@
-"""What lies in the dead letter topic, held against who rejected what, and against how often messages were delivered."""
+"""The dead letter topic, compared with the rejections, and with how often messages were delivered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeadLetter:
 
     @property
     def given_up(self) -> bool:
-        """Whether the library has rejected it, after ``max_deliveries``; else a worker has, and says which and what."""
+        """Return whether the library rejected it, after ``max_deliveries``; otherwise a worker did."""
         return self.reason.startswith(_GIVEN_UP)
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class DeadLetters:
     Args:
         holds: by place, all that was held, in time.
         max_deliveries: of all consumers that have a limit.
-        find: told of what is wrong.
+        find: called with each fault.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DeadLetters:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many there are, by who has rejected."""
+        """Return how many there are, by who has rejected."""
         return Counter("delivered too often" if letter.given_up else "rejected" for letter in self._letters)
 
     def contents(self, stored: Mapping[Place, Sent]) -> None:
@@ -76,7 +76,7 @@ class DeadLetters:
                 self._find(f"{letter} is not what was sent: {key}={value}")
 
     def rejected(self) -> None:
-        """Who rejects a message and hears that this is durable finds one dead letter; and there is none of nobody's."""
+        """Check that each durable rejection has one dead letter, and that each dead letter has a rejection."""
         known: set[str] = set()
         for hold in (hold for holds in self._holds.values() for hold in holds if hold.rejected):
             reason = hold.signature
@@ -95,7 +95,7 @@ class DeadLetters:
                 self._find(f"{letter}: nobody has rejected it")
 
     def given_up(self, tenures: Tenures, sent_at: Mapping[Place, float]) -> None:
-        """What is given up was delivered as often as is allowed, and not durably acked before."""
+        """Check that messages were given up after as many deliveries as allowed, and not durably acked before."""
         for letter in self._letters:
             if not letter.given_up:
                 continue

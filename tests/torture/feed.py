@@ -26,7 +26,7 @@ _TICK = 0.05
 
 
 class Feed:
-    """Threads that write to a topic at a steady rate until they are told to stop."""
+    """Threads that write to a topic at a steady rate until `stop` is called."""
 
     def __init__(
         self, cluster: KafkaCluster, topic: str, *, keys: int, rate: float, seed: int, threads: int = 2
@@ -39,13 +39,13 @@ class Feed:
         self._lock = threading.Lock()
         self._count = 0
         self.stored: dict[Place, Sent] = {}
-        """What the broker has acknowledged."""
+        """Messages that the broker has acknowledged."""
         self.sent_at: dict[Place, float] = {}
         """When that was sent, at the earliest, by the monotonic clock."""
         self.refused: list[Sent] = []
-        """What has failed and was said not to be stored."""
+        """Messages that failed and were reported as not stored."""
         self.unsure: list[Sent] = []
-        """What has failed and may have been stored."""
+        """Messages that failed and may have been stored."""
         self.failures: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))

@@ -1,4 +1,4 @@
-"""How processes consume: each by options of its own, dealt so that some few have all of them in use."""
+"""Ways of processes to consume: each has options of its own, dealt so that a few processes use all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DELIVERIES = 4
 
 
 class Habits:
-    """Deals the options of consumers: of each a deck, which is shuffled anew when it is used up.
+    """Deals the options of consumers: of each a deck, which is shuffled again when it is used up.
 
     Args:
         dead_letters: their topic.
@@ -50,7 +50,7 @@ class Habits:
 
 
 def in_words(options: Mapping[str, Any]) -> Iterator[str]:
-    """What a process does by its options."""
+    """Return what a process does by its options."""
     yield "counts durably" if options["durable_counts"] else "counts for itself"
     yield "gives up what is delivered too often" if options["max_deliveries"] else "never gives up"
     yield "buries what it rejects" if options["dead_letters"] else "rejects without a trace"

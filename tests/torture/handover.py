@@ -17,7 +17,7 @@ _REJECTED = "was rejected and"  # no trouble, though it is a warning
 
 
 class HandOvers:
-    """What processes gave up in order.
+    """Partitions that processes gave up in order.
 
     Args:
         outages: when the broker could not answer, from and to.
@@ -28,7 +28,7 @@ class HandOvers:
         self._lives: dict[int, _Goings] = {}
 
     def done(self, hold: Hold) -> float:
-        """When its holder, who had acked it, gave the partition up: what it acked is committed. Never is infinite."""
+        """Return when its holder, who had acked it, gave the partition up, committing the ack; infinite for never."""
         if not hold.acked or hold.refused:
             return inf
         life = hold.life
@@ -36,7 +36,7 @@ class HandOvers:
         return gone if gone < inf and self.in_peace(life, gone) else inf
 
     def in_peace(self, life: Life, gone: float) -> bool:
-        """Whether nothing was wrong with a process or the broker in the time before a partition was gone."""
+        """Return whether nothing was wrong with a process or the broker in the time before a partition was gone."""
         begin = gone - _TROUBLE
         if any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):
             return False
@@ -68,13 +68,13 @@ class _Goings:
                     self._troubles.append(event.at)
 
     def given_up(self, hold: Hold) -> float:
-        """When the partition went, if the ack came early enough to be in the last commit."""
+        """Return when the partition went, if the ack came early enough to be in the last commit."""
         gone, in_order = _next(self._gone.get(hold.partition, ()), hold.let_go)
         early = hold.let_go + _COMMIT <= gone or any(hold.let_go <= at <= gone for at in self._closing)
         return gone if in_order and early else inf
 
     def trouble(self, begin: float, end: float) -> bool:
-        """Whether something was wrong between these times."""
+        """Return whether something was wrong between these times."""
         return bisect_right(self._troubles, end) > bisect_right(self._troubles, begin)
 
 

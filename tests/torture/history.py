@@ -1,4 +1,4 @@
-"""What the consumers have held, from when to when, put together from their journals."""
+"""Messages that the consumers held, from when to when, put together from their journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process leaves behind: a line for every event, in a file of its own that outlives it."""
+"""The traces of a process: a line for every event, in a file of its own that outlives it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Event", "Journal", "Kind", "read_journal"]
 
 
 class Kind(StrEnum):
-    """What happened. Lines about messages name them by the numbers that this process gave them."""
+    """A kind of event. Lines about messages name them by the numbers that this process gave them."""
 
     ACQUIRED = "acquired"
     """Written before anything is done with the message."""
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     """It leaves; all that it acks it has acked."""
     CLOSED = "closed"
     SAID = "said"
-    """What the library wrote to its log, for those who look for the reason of a finding."""
+    """A line of the library's log, for those who look for the reason of a finding."""
     FAILED = "failed"
     """The consumer stopped with an error that a new one helps against."""
     DIED = "died"

@@ -34,7 +34,7 @@ class Output:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the judge has found. ``findings`` breaks the contract; the rest is for the summary."""
+    """The judge's findings. ``findings`` breaks the contract; the rest is for the summary."""
 
     findings: list[str] = field(default_factory=list)
     delivered: int = 0
@@ -101,7 +101,7 @@ class _Judge:
             self.verdict.flagged += hold.redelivered
 
     def handed_over(self) -> None:
-        """What was acked does not come again when its partition was given up after that, and all was well."""
+        """Check that acked messages do not come again if their partition was given up after that, and all was well."""
         for before in self.holds:
             gone = self.hand_overs.done(before)
             self.verdict.handed_over += gone < inf
@@ -127,7 +127,7 @@ class _Judge:
                 held.append(hold)
 
     def _unheard(self, before: Hold, hold: Hold) -> bool:
-        """Whether the group had given up the first holder, who did not learn of it: it, or the broker, stood still."""
+        """Return whether the group had given up the first holder unnoticed, as it, or the broker, stood still."""
         if before.life is hold.life:
             return False
         over = before.void
@@ -161,7 +161,7 @@ class _Judge:
     # ---------------------------------------------------------------- G10: nothing lost
 
     def contents(self, stored: Mapping[Place, Sent]) -> None:
-        """What was delivered is what was sent."""
+        """Check that deliveries equal what was sent."""
         for place, holds in self.by_place.items():
             key, value = stored.get(place, (None, None))
             for hold in holds:
@@ -216,7 +216,7 @@ class _Judge:
     ) -> None:
         """The output holds what committed, once, and of every key the newest message; of one key all in order.
 
-        What was rejected in a transaction that committed has a dead letter instead. What the library has given up is
+        Messages rejected in a transaction that committed have a dead letter instead. Giving up by the library is
         not part of a transaction: that may be done twice.
         """
         seen: dict[Place, Output] = {}
@@ -299,7 +299,7 @@ def judge(
 def _turned_up(
     unsure: Collection[Sent], holds: Iterable[Hold], newest: Mapping[Place, Sent], letters: Iterable[DeadLetter]
 ) -> dict[Place, Sent]:
-    """Where that lies of which nobody knew whether it was stored, as far as anybody has seen it."""
+    """Return where that lies of which nobody knew whether it was stored, as far as anybody has seen it."""
     maybe = set(unsure)
     key_of = {value: key for key, value in maybe if value is not None}
     seen = {(hold.partition, hold.offset): hold.value for hold in holds}
@@ -309,7 +309,7 @@ def _turned_up(
 
 
 def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:
-    """When acks became durable, and which was the newest of them at each time."""
+    """Return when acks became durable, and which was the newest of them at each time."""
     times: list[float] = []
     newest: list[Hold] = []
     for hold in sorted((hold for hold in holds if hold.durable < inf), key=lambda hold: hold.durable):
@@ -319,7 +319,7 @@ def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:
 
 
 def _went(hold: Hold, before: Hold) -> bool:
-    """Whether the partition was away between two deliveries to one process."""
+    """Return whether the partition was away between two deliveries to one process."""
     return any(
         event.kind in (Kind.GONE, Kind.CLOSED)
         and before.asked < event.at < hold.acquired

@@ -38,12 +38,12 @@ class Member:
 
     @property
     def runs(self) -> bool:
-        """Whether it is at work: not on its way out, nor standing still."""
+        """Return whether it is at work: not on its way out, nor standing still."""
         return self.process.poll() is None and self.stopped is None and not self.sent_away
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended by itself, or not as it should. It may be sent away before it has learned to listen."""
+        """Return whether it ended by itself, or not as it should. It may be sent away before it can listen."""
         ends = (None, 0, -signal.SIGTERM) if self.sent_away else (None,)
         return self.killed == float("inf") and self.process.poll() not in ends
 
@@ -111,11 +111,11 @@ class Members:
         return member
 
     def present(self) -> Iterator[Member]:
-        """Those whose process has not ended."""
+        """Return the members whose process has not ended."""
         return (member for member in self.all if member.process.poll() is None)
 
     def progress(self) -> int:
-        """How much all have written down, in bytes."""
+        """Return how much all have written down, in bytes."""
         return sum(member.journal.stat().st_size for member in self.all if member.journal.exists())
 
     def memory(self) -> int:
@@ -128,7 +128,7 @@ class Members:
         return chance.choice(running) if running else None
 
     def failed(self) -> list[str]:
-        """Those that have ended otherwise than by us, and what they had to say."""
+        """Return those that ended otherwise than by us, and their last words."""
         return [
             f"{member.name} ended with status {member.process.returncode}: {_tail(member.errors)}"
             for member in self.all

@@ -43,7 +43,7 @@ Protocol = Literal["classic", "consumer"]
 _SESSION = 6.0  # seconds; short, so that more is tried out
 _LOCK_TIMEOUT = 4.0
 _TRANSACTION_TIMEOUT = 30.0  # longer than a restart of the only broker
-_DELIVERY = 8.0  # for producers and transactions of three nodes, where outages are longer than any time-out
+_DELIVERY = 8.0  # for producers and transactions of three nodes, where outages are longer than any timeout
 _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have begun
 _CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
@@ -62,7 +62,7 @@ _ALWAYS_COMPACTING = {
 
 @dataclass(frozen=True)
 class Ordeal:
-    """What is done. The same seed deals the same cards, but what they hit depends on the machine's pace."""
+    """The options of a run. The same seed deals the same cards, but what they hit depends on the machine's pace."""
 
     seconds: float
     seed: int
@@ -85,14 +85,14 @@ class Ordeal:
 
 @dataclass
 class Report:
-    """What happened."""
+    """The outcome of a run."""
 
     ordeal: Ordeal
     verdict: Verdict
     done: Counter[str]
-    """What befell consumers and brokers."""
+    """Accidents that happened to consumers and brokers."""
     spared: frozenset[str]
-    """What might have befallen them, and has not."""
+    """Accidents that might have happened, and did not."""
     seconds: float = 0.0
     sent: int = 0
     compacted: int = 0
@@ -122,7 +122,7 @@ def undergo(ordeal: Ordeal, *, say: Say = lambda _: None, keep: Path | None = No
     """Do it and judge it.
 
     Args:
-        say: told what is done to whom.
+        say: called with what is done to whom.
         keep: a directory for journals and the broker's log; without it they are gone afterwards.
     """
     with _directory(keep) as directory, _brokers(ordeal, directory) as (servers, deck):
@@ -179,7 +179,7 @@ class _Run:
             self._say("calm")
             calm = _until(self._all_consumed, _CALM)
             self._say(f"all consumed after {calm:.1f} s" if calm < _CALM else f"not all consumed after {calm:.1f} s")
-            if calm >= _CALM:  # for whoever has the directory kept: it is in the .err files
+            if calm >= _CALM:  # for users who keep the directory: it is in the .err files
                 for member in self._members.present():
                     member.say_where()
             left = self._leave()
@@ -215,7 +215,7 @@ class _Run:
     # ---------------------------------------------------------------- the end
 
     def _all_consumed(self) -> bool:
-        """Whether the group says that all is done (G10), and nothing is left that is not decided."""
+        """Return whether the group says that all is done (G10), and nothing is left that is not decided."""
         if self._members.failed():
             return True
         try:
@@ -317,7 +317,7 @@ class _Run:
 
 
 def _newest(cluster: KafkaCluster) -> tuple[dict[Place, Sent], int]:
-    """What the log holds of each key in the end, and how many records it holds of what was sent."""
+    """Return what the log holds of each key in the end, and how many records it holds of what was sent."""
     newest: dict[str, tuple[Place, Sent]] = {}
     kept = 0
     for record in _records(cluster, _INPUT):

@@ -1,4 +1,4 @@
-"""What befalls the brokers of a run: one node, or three."""
+"""Accidents of the brokers of a run: one node, or three."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of_three_nodes(
         topic: whose leaders are hit.
         group: whose coordinator is hit.
         transactional_id: whose coordinator is hit; empty where there are no transactions.
-        timeouts: seconds, longer than every time-out of those who use the cluster.
+        timeouts: seconds, longer than every timeout of those who use the cluster.
     """
 
     def leader() -> int:

@@ -12,7 +12,7 @@ _SHOWN = 30
 
 
 def summary(report: Report) -> str:
-    """What was done, what came of it, and what is wrong."""
+    """Return what was done, what came of it, and what is wrong."""
     verdict = report.verdict
     lines = [
         f"{report.ordeal.title}, seed {report.ordeal.seed}, {report.seconds:.0f} s",

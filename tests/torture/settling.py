@@ -1,4 +1,4 @@
-"""How a process settles what it holds: in every way there is, as chance has it and as it is set up."""
+"""Settling as a process does it: in every way there is, as chance has it and as it is set up."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _YOUTH = 6.0  # seconds
 
 
 class RejectedError(Exception):
-    """What is wrong with a message, as most who reject one have it at hand."""
+    """The fault of a message, as most who reject one have it at hand."""
 
 
 def is_poison(delivery: Delivery[str]) -> bool:
-    """Whether no process can work on the message: it is the same ones for all."""
+    """Return whether no process can work on the message: it is the same ones for all."""
     return int(delivery.value) % _POISON == 0
 
 
 def is_sick(delivery: Delivery[str]) -> bool:
-    """Whether work on the message fails always, for as long as it is young: it is the same ones for all."""
+    """Return whether work on the message fails always, for as long as it is young: it is the same ones for all."""
     return int(delivery.value) % _SICK == 1 and time.time() - delivery.timestamp < _YOUTH
 
 

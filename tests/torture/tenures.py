@@ -1,4 +1,4 @@
-"""Who had which partition, from when to when, and what that allows a delivery count to be."""
+"""Owners of partitions, from when to when, and the delivery counts that this allows."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Tenures:
             tenure.end = life.killed
 
     def most(self, partition: int, holds: int, since: float, until: float) -> int:
-        """How many deliveries may be counted of a message that was there since, and was held so many times.
+        """Return how many deliveries may be counted of a message that was there since, and was held so many times.
 
-        Who counts durably and goes without notice counts what is set aside at that moment; and a process may be killed
+        A durable counter that goes without notice counts what is set aside at that moment; and a process may be killed
         before it can write down what it has got. One that stood still has lost a partition before it knows.
         """
         begun = [tenure for tenure in self._tenures[partition] if tenure.begin <= until]
@@ -76,9 +76,9 @@ class Tenures:
         return holds + sum(tenure.counts_aside and since <= tenure.end for tenure in over)
 
     def remembered(self, before: Hold, hold: Hold) -> bool:
-        """Whether the consumer of the second delivery of a message knew the count of the first.
+        """Return whether the consumer of the second delivery of a message knew the count of the first.
 
-        Its own it knows as long as it has the partition. What another one has counted durably it knows when all who had
+        Its own it knows as long as it has the partition. It knows another's durable counts if all who had
         the partition in between did the same: who does not count durably forgets what was counted.
         """
         tenures = self._tenures[hold.partition]

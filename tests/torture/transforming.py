@@ -34,7 +34,7 @@ class Transforming:
         self._producer = producer
 
     def go_on(self) -> None:
-        """One transaction after the other, until it is told to leave or a new consumer or producer is needed."""
+        """One transaction after the other, until SIGTERM arrives or a new consumer or producer is needed."""
         while not self._worker.leaving.is_set():
             self._transact()
 
@@ -69,7 +69,7 @@ class Transforming:
     def _work(
         self, transaction: Transaction[str], numbers: list[int], deliveries: list[Delivery[str]]
     ) -> tuple[list[int], list[int]]:
-        """Returns what was acked, and what was rejected."""
+        """Return what was acked, and what was rejected."""
         worker, random = self._worker, self._worker.random
         acked, rejected = list[int](), list[int]()
         done: list[Delivery[str]] | None = [] if random.random() < 0.5 else None  # to be acked at once

@@ -1,4 +1,4 @@
-"""What the consumer processes have in common: their orders, their journal, and how they end."""
+"""The common part of the consumer processes: their orders, their journal, and how they end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAUSE = 0.3  # seconds before the next attempt to open a consumer
 
 @dataclass(frozen=True)
 class Orders:
-    """What a process is told, as JSON in its only argument."""
+    """The orders of a process, as JSON in its only argument."""
 
     name: str
     servers: str
@@ -55,7 +55,7 @@ class Orders:
 
 
 class Worker:
-    """A process that consumes until it is told to leave (SIGTERM), or its parent is gone."""
+    """A process that consumes until SIGTERM arrives, or its parent is gone."""
 
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
@@ -78,17 +78,17 @@ class Worker:
 
     @property
     def iterates(self) -> bool:
-        """Whether it takes messages ahead."""
+        """Return whether it takes messages ahead."""
         return self.orders.options.get("prefetch", 1) > 1
 
     @property
     def gives_up(self) -> bool:
-        """Whether its consumers reject by themselves what was delivered too often."""
+        """Return whether its consumers reject by themselves what was delivered too often."""
         return self.orders.options.get("max_deliveries") is not None
 
     @property
     def buries(self) -> bool:
-        """Whether what it rejects becomes a dead letter."""
+        """Return whether what it rejects becomes a dead letter."""
         return self.orders.options.get("dead_letters") is not None
 
     def signature(self, number: int) -> str:
@@ -132,7 +132,7 @@ def run(work: Callable[[Worker], None]) -> None:
 
 
 def _helps(error: Exception) -> bool:
-    """Whether to open a new consumer, and producer: always, after trouble with the cluster or with a transaction."""
+    """Return whether to open a new consumer and producer: always after trouble with the cluster or a transaction."""
     return isinstance(error, OutcomeUnknown | TransportError)
 
 

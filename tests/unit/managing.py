@@ -77,7 +77,7 @@ def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
 
 
 def claims(queue: LastValueQueue[str]) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """What is said to be done. Consumers at work say it again and again, with new sequence numbers."""
+    """Offsets that the commits call done. Active consumers repeat their commits, with new sequence numbers."""
     return {partition: (one.base, one.runs) for partition, one in maps(queue).items()}
 
 

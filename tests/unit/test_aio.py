@@ -183,7 +183,7 @@ def test_options_that_are_wrong_are_named_as_without_asyncio(memory_cluster: Mem
 def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_background(
     memory_cluster: MemoryCluster, kind: str
 ) -> None:
-    """Many of them, as of requests that have run into a time-out: none waits for another one's thread."""
+    """Many of them, as from requests that ran into a timeout: none waits for another one's thread."""
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     memory_cluster.write("prices", b"a", b"1")
     go_on = Event()

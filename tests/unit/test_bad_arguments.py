@@ -1,6 +1,6 @@
 """Every public call that takes a number, a time, a function or an object of ours says which argument is none.
 
-What is no argument at all (None, text for a number, NaN, a wrong object) is a `ConfigError` that names it, before
+A value that is no argument (None, text for a number, NaN, a wrong object) is a `ConfigError` that names it, before
 anything is done: no raw error of Python's, and no message that is settled, lost or half sent by then.
 """
 

@@ -1,4 +1,4 @@
-"""What a user sees who asks for the impossible: on the in-memory cluster, in Python and in the shell.
+"""The impossible, asked of the in-memory cluster in Python and in the shell.
 
 Each case must end with an error of the right kind that names the culprit and the remedy, leave what was acknowledged
 where it was, and leave everybody else at work. ``tests/integration/test_bad_input.py`` has what takes a broker.
@@ -108,7 +108,7 @@ def send_to_a_topic_that_is_not_there(cluster: MemoryCluster) -> None:
 
 def consume_an_expired_queue(cluster: MemoryCluster) -> None:
     cluster.groups.delete("lvq.prices")
-    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # which must not begin anew in silence
+    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # which must not start over in silence
     LastValueQueue.open("prices", cluster=cluster).consumer()
 
 

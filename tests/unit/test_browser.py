@@ -179,7 +179,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
 
 
 class TestTakenBack:
-    """What a reset takes back is in the queue again (G3)."""
+    """Messages that a reset takes back are in the queue again (G3)."""
 
     def test_g3_what_it_gave_and_told_as_consumed_it_gives_again_and_what_is_still_there_not_twice(
         self, queue: LastValueQueue[str]
@@ -243,7 +243,7 @@ class TestTakenBack:
 
 
 class TestUnknownConsumption:
-    """What a browser that is opened says of the group, one that runs says, too (R17, G5)."""
+    """A new browser and a running one report the same about the group (R17, G5)."""
 
     def test_r17_it_fails_when_the_group_is_gone(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]

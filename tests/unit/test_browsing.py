@@ -1,4 +1,4 @@
-"""What a browser gives, option by option, on the in-memory cluster. ``test_browser.py`` has its races."""
+"""A browser's events, option by option, on the in-memory cluster. ``test_browser.py`` has its races."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 
 class Clock:
-    """A clock that tests set; it starts at the time of now, which is what a replay period counts from."""
+    """A clock that tests set; it starts at the current time, which is what a replay period counts from."""
 
     def __init__(self, now: float) -> None:
         self.now = now

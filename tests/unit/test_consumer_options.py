@@ -20,7 +20,7 @@ PARAMETERS = {
 
 
 def documented() -> dict[str, str]:
-    """What the page of the options says of each."""
+    """Return what the page of the options says of each."""
     _, _, attributes = inspect.cleandoc(ConsumerOptions.__doc__ or "").partition("Attributes:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}

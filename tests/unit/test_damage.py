@@ -1,4 +1,4 @@
-"""What can be wrong with a queue's commits: each kind is told from the others, and names its way out (R17)."""
+"""Faults of a queue's commits: each kind is distinguished from the others, and names its way out (R17)."""
 
 from __future__ import annotations
 

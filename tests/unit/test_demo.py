@@ -126,7 +126,7 @@ def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so
 
 
 class SparkThatStarts:
-    """Spark while it starts: whoever waits for its JVM waits until that ends."""
+    """Spark while it starts: waiting for its JVM takes until that ends."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.starting, self.ended = Event(), Event()

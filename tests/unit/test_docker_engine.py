@@ -19,7 +19,7 @@ from lvq_kafka.testing.docker_engine import OFFICIAL_IMAGE, STAND_IN_IMAGE, dock
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):
-    """A Docker engine that has images, or not, and pulls as it is told."""
+    """A Docker engine that has images, or not, and pulls as it is set to."""
 
     daemon_threads = True
 
@@ -27,7 +27,7 @@ class Engine(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(path), Answers)
         self.images: set[str] = set()
         self.steps: list[dict[str, str]] = []
-        """What a pull reports before it ends, or goes silent."""
+        """Reports of a pull before it ends, or goes silent."""
         self.silent = False
         self.gone = Event()
 

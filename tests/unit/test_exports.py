@@ -20,7 +20,7 @@ MADE_BY_USERS = {"Codec", "LastValueQueue", "Message", "Position", "QueueDefinit
 """Those whose constructors are public; the others come from methods."""
 
 INNER = {"ConsumerStats.of", "Delivery.into"}
-"""What is public among our modules only."""
+"""Names that are public among our modules only."""
 
 MODULES = [
     importlib.import_module(info.name)
@@ -76,7 +76,7 @@ def test_what_it_takes_and_returns_can_be_imported_from_the_top(name: str, offer
     for written in hints(offered):
         for word in re.findall(r"[A-Za-z_]\w*", written):
             for found in classes(module.get(word, NAMES.get(word))):
-                # Whoever takes a base of ours is given one of ours.
+                # A function that takes a base of ours is given one of ours.
                 assert any(found in one.__mro__ for one in exported), f"{name}: {written}"
 
 

@@ -37,7 +37,7 @@ def unavailable() -> BrokerUnavailable:
 
 
 def count_readers(cluster: MemoryCluster) -> list[Mapping[int, int]]:
-    """Where each reader that is opened from now on begins."""
+    """The beginning of each reader that is opened from now on."""
     original, begun = cluster.reader, []
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:

@@ -1,6 +1,6 @@
 """A commit of something else with a queue's group: nobody takes it for what was consumed unless somebody says so (R17).
 
-Plain clients and Kafka's tools commit an offset and no text. What was acked above it is forgotten by that, and what
+Plain clients and Kafka's tools commit an offset and no text. Acks above it are forgotten by that, and what
 lies below it was perhaps never handed out.
 """
 

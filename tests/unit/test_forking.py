@@ -1,4 +1,4 @@
-"""What was open before a fork says in the child that it is of no use there."""
+"""Objects that were open before a fork say in the child that they are of no use there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_child(act: Callable[[], object]) -> str:
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
         child = os.fork()
     if child == 0:
-        signal.alarm(20)  # ends what stands still, whatever lock it holds; then nothing is told
+        signal.alarm(20)  # ends what stands still, whatever lock it holds; then there is no output
         try:
             answer = repr(act())
         except BaseException as error:  # noqa: BLE001  # all of it is for the parent to judge

@@ -2,7 +2,7 @@
 
 A dict goes over all that was taken out before, to find the first of what is left; a list moves all the others. An
 `OrderedDict`, a `deque` and `lvq_kafka.core.conflation.ConflatedKeys` do it in constant time. The cost shows only with
-many keys, and then under some lock, so it is looked for in the source.
+many keys, and then under some lock, so the check reads the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.unit.test_imports import SOURCES, name_of
 
 
 def fronts(source: str) -> Iterator[str]:
-    """Where something is taken out of the front of what may be a plain dict or list."""
+    """Return where something is taken out of the front of what may be a plain dict or list."""
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             firsts = {
@@ -41,7 +41,7 @@ def _first_of(node: ast.expr) -> str | None:
 
 
 def _taken(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What is taken out, and of what: ``del holder[key]``, ``holder.pop(key)``."""
+    """Return what is taken out, and of what: ``del holder[key]``, ``holder.pop(key)``."""
     match node:
         case ast.Delete(targets=targets):
             for target in targets:

@@ -1,4 +1,4 @@
-"""What others may have written (definitions, keys, headers, values, commits), and what becomes of it on the way out.
+"""Data of others (definitions, keys, headers, values, commits), and what becomes of it on the way out.
 
 Nothing of it may stop anybody but its own queue, steer a terminal, or fill a log. On the in-memory cluster;
 ``tests/integration/test_hostile_records.py`` has what takes a broker, ``tests/fuzz`` makes it up by the thousand.
@@ -93,7 +93,7 @@ def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None, per
 
 
 def assert_harmless(text: str) -> None:
-    """What was written fits on a screen, and nothing in it steers a terminal."""
+    """Check that a text fits on a screen, and that nothing in it steers a terminal."""
     assert len(text) < LONGEST
     assert not [character for character in text if not character.isprintable() and character != "\n"]
 
@@ -445,7 +445,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
 
 
 def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCluster) -> None:
-    """Whoever may write to the group can leave any number there."""
+    """Anyone who may write to the group can leave any number there."""
     queue = LastValueQueue.open("prices", cluster=cluster)
     with queue.producer() as producer:
         for number in range(3):

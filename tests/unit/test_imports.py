@@ -1,4 +1,4 @@
-"""Which part may import which: the layers of docs/maintainers/architecture.md, read off the source."""
+"""The parts that each part may import: the layers of docs/maintainers/architecture.md, read off the source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PORTS_ONLY = ("consuming", "entries", "group", "managing", "producer", "reading"
 """The drivers, which know ports and no adapter."""
 
 NO_MAINTENANCE = ("consuming", "lvq_spark", "reading")
-"""What works without the maintenance of queues. Layers alone would let Spark import it."""
+"""Modules that work without the maintenance of queues. Layers alone would let Spark import it."""
 
 PURE = (
     *(
@@ -84,7 +84,7 @@ PURE = (
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
     *("re", "shlex", "warnings", "weakref", "zlib"),
 )
-"""What has no thread, clock, file, network or chance in it."""
+"""Modules without thread, clock, file, network or chance."""
 
 
 def part_of(module: str) -> str:

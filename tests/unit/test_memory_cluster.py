@@ -1,4 +1,4 @@
-"""What only the in-memory cluster can do: legal compactions, planned failures, outages, expelled members."""
+"""Powers of the in-memory cluster alone: legal compactions, planned failures, outages, expelled members."""
 
 from __future__ import annotations
 

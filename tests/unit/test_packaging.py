@@ -1,4 +1,4 @@
-"""What a user gets from the package index: one wheel with both packages and the files that they read."""
+"""The wheel on the package index: both packages and the files that they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may leave its process, by pickle or as a copy, does so whole; what may not says so, and what to do instead."""
+"""Objects that may leave their process, by pickle or copy, do so whole; others say so, and what to do instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a test's broker comes from, and what loading the pytest plugin costs."""
+"""The source of a test's broker, and the cost of loading the pytest plugin."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
 
 
 class Cluster(MemoryCluster):
-    """What the library meets where it connects by itself. Counts its connections."""
+    """The cluster that the library meets where it connects by itself. Counts its connections."""
 
     opened = 0
     closed = 0
@@ -412,7 +412,7 @@ class TestDelete:
         assert memory_cluster.groups.committed("lvq.prices", "prices") == {}
         with LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster).view() as view:
             assert dict(view) == {"a": "1", "b": "2"}
-        assert consumed(declare(memory_cluster), 2) == ["1", "2"]  # declared anew, it begins anew
+        assert consumed(declare(memory_cluster), 2) == ["1", "2"]  # declared again, it starts over
 
     def test_the_topic_goes_when_asked(self, memory_cluster: MemoryCluster) -> None:
         declare(memory_cluster).drop(delete_topic=True)

@@ -1,4 +1,4 @@
-"""What views and browsers have in common, on the in-memory cluster: their life, and what they say of how they are."""
+"""The common part of views and browsers, on the in-memory cluster: their life, and their status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("kind", ["view", "browser"])
 
 @pytest.fixture
 def reader_of(memory_cluster: MemoryCluster, kind: str) -> OpenReader:
-    """Makes a view, or a browser, of the queue ``prices``."""
+    """Make a view, or a browser, of the queue ``prices``."""
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster, value=TEXT)
     return lambda **options: getattr(queue, kind)(**options)
 

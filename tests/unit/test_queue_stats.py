@@ -1,4 +1,4 @@
-"""How full a queue is: counted exactly, from outside, while others change it."""
+"""The fill of a queue: counted exactly, from outside, while others change it."""
 
 from __future__ import annotations
 

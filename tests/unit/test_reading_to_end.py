@@ -18,7 +18,7 @@ REFUSED = Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED")
 
 
 class Late(Exception):
-    """What `give_up` was given."""
+    """The arguments of `give_up`."""
 
 
 def give_up(shortfalls: list[Shortfall], trouble: TransportError | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The registry on the in-memory cluster: one definition for each queue, whoever declares it and when."""
+"""The registry on the in-memory cluster: one definition for each queue, no matter who declares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs programs for the tests."""
+"""The functions that run programs for the tests."""
 
 from __future__ import annotations
 

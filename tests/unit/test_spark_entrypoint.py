@@ -1,4 +1,4 @@
-"""What the image of Spark starts with, given what Spark's Kubernetes backend gives it."""
+"""The entry point of the image of Spark, given what Spark's Kubernetes backend gives it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POD = {
     "SPARK_RESOURCE_PROFILE_ID": "0",
     "SPARK_CONF_DIR": "/opt/spark/conf",
 }
-"""What an executor's pod has at least."""
+"""The least that an executor's pod has."""
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class Witness:
             self.note(Kind.DURABLE, durable, n=[number])
 
     def reject(self, at: float, number: int, durable: float | None = None) -> str:
-        """Returns the reason that it gives."""
+        """Return the reason that it gives."""
         self.note(Kind.REJECTING, at, n=[number])
         if durable is not None:
             self.note(Kind.DURABLE, durable, n=[number])
@@ -81,7 +81,7 @@ def verdict(
     unsure: Mapping[int, tuple[str, str | None]] | None = None,
     refused: Mapping[int, tuple[str, str | None]] | None = None,
 ) -> Verdict:
-    """Judged; by default message 1 of key k is all there is. What is ``unsure`` or ``refused`` is there, too."""
+    """Judged; by default message 1 of key k is all there is. Messages in ``unsure`` or ``refused`` are there, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
     there = {(0, offset): message for offset, message in {**(unsure or {}), **(refused or {})}.items()} | sent
     last = {key: place for place, (key, _) in sorted(there.items())}
@@ -324,7 +324,7 @@ class TestHandOver:
 
     def test_who_leaves_takes_even_the_last_ack_along(self) -> None:
         assert self.given_up(acked=32.99, closing=32.995).findings
-        assert not self.given_up(acked=32.99).findings, "it may have come behind the last commit"
+        assert not self.given_up(acked=32.99).findings, "it may have come after the last commit"
         assert not self.given_up(acked=32.99, closing=20).findings, "another one was closed"
 
     @pytest.mark.parametrize("text", ["INFO all is well", "WARNING q/0/1 was rejected and removed: at random"])

@@ -1,4 +1,4 @@
-"""Streams of changes: what a listener is told while its reader starts over, is late, or is closed."""
+"""Streams of changes: the events of a listener while its reader starts over, is late, or is closed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_closed_watch_gives_nothing_more(memory_cluster: MemoryCluster, queue:
 
 
 class TestLeftBehind:
-    """Whoever stops listening without a word costs nothing any more: no keys are kept for them."""
+    """A listener that stops without a word costs nothing any more: no keys are kept for it."""
 
     @pytest.fixture
     def view(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> Iterator[View[str]]:

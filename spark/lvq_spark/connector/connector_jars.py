@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka connector, for a session on this machine that cannot resolve ``spark.jars.packages``.
+"""Jars of Spark's Kafka connector, for machines that cannot resolve spark.jars.packages.
 
 ``python -m lvq_spark.connector.connector_jars`` prints where they are, as ``spark-submit --jars`` takes it.
 """

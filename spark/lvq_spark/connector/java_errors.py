@@ -44,7 +44,7 @@ def _kind(
 # Each Java task reads one topic, as a member of one group.
 _DENIED = re.compile(r"\.(Topic|Group)AuthorizationException: Not authorized to access (?:topics|group): \[?([\w.-]+)")
 
-# From specific to general: when a broker refuses, an outer Java exception often reports a time-out.
+# From specific to general: when a broker refuses, an outer Java exception often reports a timeout.
 _KINDS = (
     _kind(
         r"\.((?:Topic|Group|Cluster)AuthorizationException: .*)",

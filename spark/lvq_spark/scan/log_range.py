@@ -241,7 +241,7 @@ def check_topic(cluster: Cluster, spec: SnapshotSpec) -> None:
         found = ""
     if found != spec.topic_id:
         raise TopicRecreated(
-            f"The topic {spec.topic} was deleted{' and created again' if found else ''} after the cut was pinned.",
+            f"The topic {spec.topic} was deleted{' and re-created' if found else ''} after the cut was pinned.",
             topic=spec.topic,
             hint="Pin a new cut.",
         )

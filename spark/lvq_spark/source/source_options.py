@@ -283,8 +283,8 @@ def _keys(given: OptionMap) -> frozenset[bytes] | None:
         raise ConfigError(
             "lvq.keys is neither a comma-separated list of keys as text nor a JSON list of keys in base64.",
             options=["lvq.keys"],
-            hint='For the keys IBM and MSFT, give IBM,MSFT or ["SUJN", "TVNGVA=="]. What has a comma, a quote or a '
-            "bracket in it needs base64.",
+            hint='For the keys IBM and MSFT, give IBM,MSFT or ["SUJN", "TVNGVA=="]. Keys with a comma, a quote or a '
+            "bracket need base64.",
         ) from None
 
 

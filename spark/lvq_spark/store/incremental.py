@@ -119,6 +119,6 @@ class IncrementalUpdate(ABC):
         """Return the reasons for a rebuild; none if there is no problem.
 
         Raises:
-            LVQError: the problem, if it is to be raised.
+            LVQError: the problem, if the policy is to raise it.
         """
         return () if problem is None else rebuilding(problem, self._on_stale, self._rebuild_notice)

@@ -1,4 +1,4 @@
-"""Check everything that is to be written, before any of it is."""
+"""Check everything before any of it is written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Apache ActiveMQ Artemis and Apache Qpid Broker-J, each with one durable last value queue, on a port of this machine.
 
 Both run as they are released: heap of their start scripts, default journal settings (Artemis: its file journal, synced
-to disk, with the JVM's own file access; Broker-J: the Derby store). What is set is the queue, an open AMQP 1.0 port,
+to disk, with the JVM's own file access; Broker-J: the Derby store). Set are only the queue, an open AMQP 1.0 port,
 and no limits.
 """
 

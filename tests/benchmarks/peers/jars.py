@@ -1,6 +1,6 @@
 """The peers' released jars: fetched once per user with the library's own Ivy, each checked against a lock beside this.
 
-``python -m tests.benchmarks.peers.jars`` fetches them; with ``--relock`` it resolves them anew and writes the locks.
+``python -m tests.benchmarks.peers.jars`` fetches them; with ``--relock`` it resolves them again and writes the locks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lvq_kafka.embedded.jars import Jar
 ARTEMIS = "2.55.0"  # the newest whose AMQP part can be fetched
 BROKER_J = "10.1.0"
 
-# What the locks are resolved from. Broker-J's own list of everything names a database that the public repository does
+# Roots of the locks. Broker-J's own list of everything names a database that the public repository does
 # not hold, so its parts are named here: the protocol, and the durable store that comes with it.
 ROOTS = {
     "artemis": (
@@ -58,7 +58,7 @@ def ensure(peer: str) -> list[Path]:
 
 
 def relock(peer: str) -> None:
-    """Resolve a peer's jars anew and rewrite its lock.
+    """Resolve a peer's jars again and rewrite its lock.
 
     The digests are those of a second, pinned fetch: where a module has a jar for each platform beside its own (Netty's
     native transports), the first one brings either. Without those the JVM's own sockets are used.

@@ -1,4 +1,4 @@
-"""What the tests of guarantees need besides the library: the cluster seen through a plain client.
+"""The cluster seen through a plain client, for the tests of guarantees.
 
 The log is read and folded here by a few lines that share no code with the library, so that the two can be compared.
 """
@@ -78,7 +78,7 @@ def _text(data: Any) -> str:
 
 
 def fold(records: Iterable[Raw], partitions: int = 1, below: Mapping[int, int] | None = None) -> dict[str, Raw]:
-    """The current record of each key, told the long way; with ``below`` as of those offsets.
+    """The current record of each key, by the long way; with ``below`` as of those offsets.
 
     A key that lies in several partitions has the newest of its home partition, else the latest in time (R14).
     """

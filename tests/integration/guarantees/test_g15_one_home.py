@@ -34,7 +34,7 @@ def test_g15_all_that_writes_puts_a_key_into_the_same_partition(declare: Declare
     with transaction(queue) as producer:
         for key in KEYS:
             producer.put(key, "in a transaction")
-    # A plain client of librdkafka, told to do as Java does; and our command line.
+    # A plain client of librdkafka, set to do as Java does; and our command line.
     write_beside(servers, queue.topic, *[(key, "beside") for key in KEYS], partitioner="murmur2_random")
     lines = "".join(json.dumps({"key": key, "value": "by the shell"}) + "\n" for key in KEYS)
     subprocess.run(

@@ -34,7 +34,7 @@ def held_by_a_browser(queue: LastValueQueue[str]) -> dict[str, str]:
 
 
 def held(queue: LastValueQueue[str]) -> dict[str, str]:
-    """What readers hold when they are caught up, a view and a browser alike."""
+    """Return what readers hold when they are caught up, a view and a browser alike."""
     values = held_by_a_view(queue)
     assert values == held_by_a_browser(queue)
     return values

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 def browsed(queue: LastValueQueue[str]) -> list[tuple[str, str]]:
-    """What a fresh browser gives as its dump."""
+    """Return what a fresh browser gives as its dump."""
     with queue.browser(follow=False) as browser:
         return [(event.key, event.value) for event in browser if isinstance(event, Entry)]
 

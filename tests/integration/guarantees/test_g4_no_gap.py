@@ -22,7 +22,7 @@ def unique(number: int) -> str:
 
 
 def check_stream(events: Iterable[Event[str]]) -> None:
-    """Every key once: those below the offsets of the end of the dump before it, the others behind it."""
+    """Every key once: those below the offsets of the end of the dump before it, the others after it."""
     events = list(events)
     (middle,) = [at for at, event in enumerate(events) if isinstance(event, EndOfDump)]
     end = events[middle]

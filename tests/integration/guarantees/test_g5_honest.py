@@ -266,7 +266,7 @@ def await_events(reader: Watch[str] | Browser[str], expected: set[object]) -> No
 
 
 def has(view: View[str], values: dict[str, str]) -> bool:
-    """Whether a view holds just these."""
+    """Return whether a view holds just these."""
     return dict(view) == values
 
 

@@ -1,4 +1,4 @@
-"""G7, read your writes: behind a barrier, or a position, everything acknowledged before is visible."""
+"""G7, read your writes: after a barrier, or a position, everything acknowledged before is visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view in a process of its own: for each position that it is told on stdin it says what its key is there then."""
+"""A view in a process of its own: for each position read from stdin, it prints its key's value there then."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def put(queue: LastValueQueue[str], **values: str | None) -> None:
 
 
 class _Abort(Exception):
-    """Ends a transaction that is to be aborted."""
+    """Raised to abort a transaction."""
 
 
 @contextmanager
@@ -66,12 +66,12 @@ class Ticker:
 
     @property
     def count(self) -> int:
-        """How many messages it has sent so far."""
+        """Return how many messages it has sent so far."""
         return len(self._receipts)
 
     @property
     def running(self) -> bool:
-        """Whether it still writes."""
+        """Return whether it still writes."""
         return self._thread.is_alive()
 
     def await_count(self, count: int) -> None:
@@ -110,7 +110,7 @@ def ticking(
     *,
     limit: int | None = None,
 ) -> Iterator[Ticker]:
-    """A `Ticker` that runs within the block; of 20 keys unless told otherwise."""
+    """A `Ticker` that runs within the block; of 20 keys by default."""
     ticker = Ticker(queue, key, limit)
     try:
         yield ticker

@@ -1,4 +1,4 @@
-"""What works with Spark Connect, and what says that it does not.
+"""Features that work with Spark Connect, and features that say that they do not.
 
 Not named as a test: `tests/spark/test_connect.py` runs it, since a process has sessions of one kind only.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(300),
-    # What a server is started with it does not let sessions change; PySpark tries that, and warns.
+    # A server's start options cannot be changed by sessions; PySpark tries that, and warns.
     pytest.mark.filterwarnings("ignore:Failed to set spark:UserWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -120,7 +120,7 @@ def test_the_format_reads_batches_and_tables_of_sql(
     table = spark.table("read_here")
     assert keys(table) == ["a", "b", "c"]
     put(queue, "d")
-    assert keys(table) == ["a", "b", "c", "d"], "each action analyzes the table anew"
+    assert keys(table) == ["a", "b", "c", "d"], "each action analyzes the table again"
 
 
 def test_a_stream_is_read(
@@ -141,7 +141,7 @@ def test_a_stream_is_read(
 
 @pytest.fixture
 def source(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str) -> Any:
-    """Sets a reader up to read the test's topic."""
+    """Set a reader up to read the test's topic."""
     register(spark)
     servers = lvq_broker.bootstrap_servers
     return lambda reader: reader.format("lvq").options(**{"kafka.bootstrap.servers": servers, "subscribe": lvq_topic})

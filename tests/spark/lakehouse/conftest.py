@@ -35,7 +35,7 @@ def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def submit(formats: dict[str, str], spark: SparkSession) -> Callable[..., str]:
-    """Runs a job with ``spark-submit``, with an executor that is a process of its own; gives what it has printed.
+    """Run a job with ``spark-submit``, with an executor that is a process of its own; gives what it has printed.
 
     The session has chosen the Java and the Python for both.
     """

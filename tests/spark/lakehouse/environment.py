@@ -41,7 +41,7 @@ def lakehouse_python() -> Path:
 
 
 def lakehouse_environment() -> dict[str, str]:
-    """What processes of that Python have to find in their environment."""
+    """Return what processes of that Python have to find in their environment."""
     return (
         own_environment()
         | quick_start(ROOT, ROOT / "spark")

@@ -1,4 +1,4 @@
-"""What is done to a table of Delta's or Iceberg's beside merging, by the same names for both."""
+"""Operations on a Delta or Iceberg table other than merging, by the same names for both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Format(ABC):
 
     @abstractmethod
     def versions(self) -> list[int]:
-        """Those that can be gone back to, the one that is now last."""
+        """Return the versions that can be gone back to, the current one last."""
 
     @abstractmethod
     def go_back(self, version: int) -> None:
@@ -44,7 +44,7 @@ class Format(ABC):
 
     @abstractmethod
     def tidy(self) -> None:
-        """Write its files anew, with the same rows."""
+        """Rewrite its files, with the same rows."""
 
 
 class Delta(Format):

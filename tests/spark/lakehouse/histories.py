@@ -188,7 +188,7 @@ class History:
         return self._merged(merge(self.spark, self._queue, self.format.name))
 
     def _merged(self, version: Version) -> str:
-        """What came of a merge. It has to find what others have changed, and nothing where they have not."""
+        """Return what came of a merge. It must find what others have changed, and nothing where they have not."""
         if version == self._state:
             assert not self._altered
             return "nothing is new"
@@ -241,7 +241,7 @@ class History:
         return self._merged(one)
 
     def _dies(self) -> str:
-        """Before its commit, or behind it."""
+        """Die before its commit, or after it."""
         after = self._choose.random() < 0.5
 
         def dies(commit: Callable[..., Any], *arguments: Any) -> Any:
@@ -336,7 +336,7 @@ STEPS: Mapping[str, int] = {
     "add_a_column": 2,
     "alter": 6,
 }
-"""What may happen, and how often beside the rest."""
+"""The possible steps, and their relative frequencies."""
 
 
 @contextmanager

@@ -217,7 +217,7 @@ def test_of_two_merges_at_once_one_goes_on_from_the_other(
 def two_at_once(
     spark: SparkSession, queue: LastValueQueue[bytes], table: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[Version], list[Version | None]]:
-    """What two merges give that meet at their commits, and what all commits did."""
+    """Return what two merges give that meet at their commits, and what all commits did."""
     commit, both, waited = MergedTable.commit, threading.Barrier(2), threading.local()
     outcomes: list[Version | None] = []
 
@@ -306,7 +306,7 @@ def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
 def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `refresh`: what comes right behind the cut is new, and may not be where markers leave holes."""
+    """As with `refresh`: a key right after the cut is new, and may not be where markers leave holes."""
     queue = make_queue()
     append(queue, ("a", "1"), ("a", "2"))
     merge(spark, queue, table)
@@ -319,7 +319,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     assert values(collect(read_merged(spark, table))) == {"a": "3", "new1": "3"}
     overtaken.overtakes = {3}
     overtaken.transaction("b")
-    reach = overtaken.transaction("c") - 1  # of the record; behind it is its marker
+    reach = overtaken.transaction("c") - 1  # of the record; after it comes its marker
     batch = spark.createDataFrame([(queue.topic, 0, reach)], "topic string, partition int, offset bigint")
     merge_each(queue, table, on_stale="fail")(batch, 0)
     assert len(overtaken.cuts) == 4, "a batch says how far to go at least"

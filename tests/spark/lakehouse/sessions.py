@@ -1,4 +1,4 @@
-"""What a session needs for tables of Delta's and Iceberg's."""
+"""Properties of a session for Delta and Iceberg tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXTENSIONS = (
 
 
 def properties(place: Path) -> dict[str, str]:
-    """Those of a session with paths for Delta and a catalog, ``ice``, for Iceberg, whose tables lie at a place."""
+    """Return the properties of a session with paths for Delta and a catalog, ``ice``, for Iceberg tables at a place."""
     return {
         "spark.jars": ",".join(map(str, LAKEHOUSE.ensure())),
         "spark.sql.extensions": ",".join(_EXTENSIONS),

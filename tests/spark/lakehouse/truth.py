@@ -1,4 +1,4 @@
-"""What a topic holds at a cut, told in the plainest way there is: from a list of all that was ever committed."""
+"""The contents of a topic at a cut, computed in the plainest way there is: from a list of all that was committed."""
 
 from __future__ import annotations
 

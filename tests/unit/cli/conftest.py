@@ -18,7 +18,7 @@ from lvq_kafka.testing import MemoryCluster
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run left."""
+    """The results of a run."""
 
     code: int
     stdout: bytes
@@ -43,7 +43,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs ``lvq`` with these arguments; ``person`` says that a person reads what it writes."""
+    """Run ``lvq`` with these arguments; ``person`` says that a person reads what it writes."""
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str, stdin: str | bytes | None = None, person: bool = False) -> Ran:

@@ -30,12 +30,12 @@ class Terminal:
         self._master = master
 
     def __repr__(self) -> str:
-        """What pytest shows of it when an assertion fails."""
+        """Return what pytest shows of it when an assertion fails."""
         return f"<Terminal that shows:\n{self.text}>"
 
     @property
     def text(self) -> str:
-        """What was written so far, without colours and movements."""
+        """Return what was written so far, without colours and movements."""
         return _CONTROL.sub("", self.raw)
 
     def read_until(self, *wanted: str, timeout: float = 60.0) -> str:

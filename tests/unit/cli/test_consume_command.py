@@ -189,7 +189,7 @@ def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_cluster: M
     assert (first.key, second.key) == (b"IBM", b"MSFT")
     headers = dict(first.headers)
     assert headers["lvq-dlq-source"] == b"prices/0/0"
-    assert headers["lvq-dlq-reason"] == b"the command ended with 3 for IBM at prices/0/0"
+    assert headers["lvq-dlq-reason"] == b"the command exited with 3 for IBM at prices/0/0"
     assert left(prices) == []
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a run works on."""
+"""The cluster that a run works on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees, in a real terminal, and how Ctrl-C ends it."""
+"""The view of a person at a real terminal, and the effect of Ctrl-C."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_they_are_in_vain_when_one_partition_is_lost_before_that_is_committed() 
 
 
 class Outcomes:
-    """Knows what is durable when it is told."""
+    """A callback that notes what is durable when it is called."""
 
     def __init__(self, count: int) -> None:
         self.items = [Item(0, offset, 0, b"k", b"v", None, offset) for offset in range(count)]

@@ -31,7 +31,7 @@ from tests.waiting import eventually
 
 
 def test_g12_nothing_is_handed_out_before_the_partition_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is that of the moment when it was assigned, which whoever begins with it has to ask for."""
+    """The end is that of the moment when it was assigned, which its new owner must ask for."""
     world = make_world(fetch_limit=1)
     world.send(("a", "old"), *((f"k{number}", "x") for number in range(30)), ("a", "new"))
     go_on, read = threading.Event(), 0

@@ -22,7 +22,7 @@ def filled(messages: int, **options: int) -> World:
 
 
 def scattered(messages: int) -> set[str]:
-    """Half of the values, without any pattern that could be told in short."""
+    """Half of the values, without any pattern that could be written in short."""
     rng = Random(7)
     return {str(number) for number in range(messages) if rng.random() < 0.5}
 

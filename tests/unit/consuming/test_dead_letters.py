@@ -257,7 +257,7 @@ def test_the_source_is_not_done_before_the_dead_letter_is_stored(world: World) -
 
 @contextmanager
 def dead_letters_held(world: World) -> Iterator[None]:
-    """What is written waits in the client until the end of the block, though the cluster can be reached."""
+    """Return what is written waits in the client until the end of the block, though the cluster can be reached."""
     cluster = world._state
     waiting, cluster.outbox[:] = list(cluster.outbox), []
     world.reconnect()

@@ -25,7 +25,7 @@ class Trouble(Exception):
 
 
 def every_way_to_ask(settlement: Settlement) -> list[object]:
-    """What comes of it: waited for, called back and awaited; errors as values."""
+    """Return what comes of it: waited for, called back and awaited; errors as values."""
     called: list[object] = []
     settlement.add_done_callback(lambda future: called.append(future.exception(0)))
 

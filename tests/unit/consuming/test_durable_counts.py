@@ -147,7 +147,7 @@ def test_a_message_that_nobody_came_for_was_not_delivered(world: World) -> None:
 def test_a_count_for_nobody_is_taken_back_when_its_commit_is_not_answered_before_the_partition_goes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is all that has changed since the last answer, so what is to be said is what was known to be stored."""
+    """It is all that has changed since the last answer, so the commit must say what was known to be stored."""
     monkeypatch.setattr("lvq_kafka.consuming.commit_sender._LAST_CHANCE", 0.0)
     world.send(("a", "a"))
     with consuming(world, durable_counts=True) as consumer:

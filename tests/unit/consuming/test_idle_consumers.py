@@ -42,7 +42,7 @@ def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
 
 
 def may_hand_out(consumer: Consumer[str]) -> bool:
-    """Whether messages wait, and the group has said lately that it counts on the consumer."""
+    """Return whether messages wait, and the group has said lately that it counts on the consumer."""
     return bool(consumer.stats.available) and not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
 
 

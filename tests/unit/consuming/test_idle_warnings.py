@@ -49,7 +49,7 @@ class Watched:
             core.answered(flight, Answer.STORED)
 
     def wait(self, seconds: int, *, committing: bool = True) -> str:
-        """What is logged meanwhile."""
+        """Return what is logged meanwhile."""
         self._caplog.clear()
         for _ in range(seconds):
             self.now += 1
@@ -182,7 +182,7 @@ def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watch
 
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said after seconds is said at once."""
+    """Warn at once where the library waits for seconds."""
     fast: Mapping[str, float] = {
         "group_monitor._LOOK": 0.05,
         "group_monitor._LOOK_AGAIN": 0.05,

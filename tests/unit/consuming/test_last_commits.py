@@ -49,7 +49,7 @@ class LastCommit:
 
     @property
     def refused(self) -> bool:
-        """Whether it was refused, each time."""
+        """Return whether it was refused, each time."""
         return bool(self.raised) and all(isinstance(error, LockLost) for error in self.raised)
 
 

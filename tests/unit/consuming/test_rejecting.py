@@ -1,4 +1,4 @@
-"""What `reject` takes for a reason, and what becomes of a message whose rejection fails on the way."""
+"""The reasons that `reject` accepts, and the fate of a message whose rejection fails on the way."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def test_a_handler_that_is_a_coroutine_is_refused_and_nothing_is_acked(world: Wo
 
     world.send(("a", "1"))
     with consuming(world) as consumer, consuming(world) as other:
-        closing = threading.Timer(5, consumer.close)  # else it would go on for ever
+        closing = threading.Timer(5, consumer.close)  # else it would go on forever
         closing.start()
         with pytest.raises(StateError if hidden else ConfigError, match="async for"):
             consumer.run((lambda delivery: handle(delivery)) if hidden else handle)

@@ -142,7 +142,7 @@ def test_a_callback_comes_without_the_lock_and_may_use_the_consumer(world: World
         def look() -> None:
             seen.append(consumer.stats.acked)
 
-        other = threading.Thread(target=look)  # would wait for ever if this thread had the lock
+        other = threading.Thread(target=look)  # would wait forever if this thread had the lock
         other.start()
         other.join(5)
         seen.append(consumer.acquire(0))

@@ -1,4 +1,4 @@
-"""What a consumer holds, driven by hand: the commit of a transaction among plain ones, and troubles."""
+"""The messages of a consumer, driven by hand: the commit of a transaction among plain ones, and troubles."""
 
 from __future__ import annotations
 

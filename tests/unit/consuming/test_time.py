@@ -1,4 +1,4 @@
-"""What passes with time: the locks of slow holders, and the delays of what was given back."""
+"""The effects of time: the locks of slow holders, and the delays of returned messages."""
 
 from __future__ import annotations
 

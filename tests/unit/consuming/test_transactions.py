@@ -49,7 +49,7 @@ class Trouble(Exception):
 
 
 def outputs(world: World) -> list[str]:
-    """What was produced and can be seen."""
+    """Return what was produced and can be seen."""
     return world.texts("out")
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong, and how a consumer says so."""
+"""Troubles of a consumer, and how it reports them."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class Lagging:
 
 
 def test_a_broker_that_has_not_heard_of_the_topic_yet_does_not_stop_the_consumer(world: World) -> None:
-    """A member is told so by whichever broker it asks, and the topic may be a new one."""
+    """Any broker may tell a member so, and the topic may be a new one."""
     world.send(("a", "a"))
     with consuming(world) as consumer:
         world.fail_next("poll", TopicNotFound("There is no such topic.", topic=TOPIC), times=3)

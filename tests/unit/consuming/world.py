@@ -191,4 +191,4 @@ def in_thread(act: Callable[[], object]) -> Iterator[list[object]]:
         yield outcome
     finally:
         thread.join(20)
-        assert not thread.is_alive(), "it goes on for ever"
+        assert not thread.is_alive(), "it goes on forever"

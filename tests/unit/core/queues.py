@@ -1,4 +1,4 @@
-"""A ledger with one partition, for stories that are told step by step."""
+"""A ledger with one partition, for stories in small steps."""
 
 from __future__ import annotations
 

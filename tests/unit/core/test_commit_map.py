@@ -66,7 +66,7 @@ PACKED = {
         "lvq1.FncaIu9100xlDAgEAQIDBLQCBAAABgEBqwIBsDksoIg",
     ),
 }
-"""What a writer may say, though this one says something so short in plain numbers."""
+"""A text that another writer may use, though this one says something so short in plain numbers."""
 
 LONG_AND_DENSE = (
     "lvq1.DHcaIu9100xlDAgGAtoEVEasAgOg475yFkEMA5dGGt_MluT04wswlztLU2dmDbxyiDC5iOxR4Wc3oj9qar2PF_XEoKYaHggT4mjhw13iZrCf"
@@ -261,7 +261,7 @@ DAMAGED = {
     ),
     "packed counts that are cut off": text_of(b"\x12" + HEAD + b"\x00\x02\x00\x00\x02\x01\x01"),
     "packed counts of nought": text_of(b"\x12" + HEAD + b"\x00\x02\x00\x00\x03\x01\x01\x00"),
-    "packed counts with bytes behind them": text_of(b"\x12" + HEAD + b"\x00\x02\x00\x00\x04\x01\x01\x80\x00"),
+    "packed counts with trailing bytes": text_of(b"\x12" + HEAD + b"\x00\x02\x00\x00\x04\x01\x01\x80\x00"),
     "countless packed counts": text_of(b"\x12" + HEAD + b"\x00\x02\x00\x00\x0a\x01" + b"\xff" * 8 + b"\x7f"),
     "nothing deflated": text_of(b"\x01" + HEAD + b"\x00\x00"),
 }

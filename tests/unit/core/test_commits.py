@@ -1,4 +1,4 @@
-"""The commit pipeline: one commit on its way, answers that are lost, late, doubled or out of order, and who is told."""
+"""The commit pipeline: one commit on its way, answers that are lost, late, doubled or out of order, and who hears."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_
     assert pipe.told == []
     assert pipe.commits.in_flight
     pipe.commits.landed(newer, STORED)
-    assert pipe.told == [], "the older one may have come behind it"
+    assert pipe.told == [], "the older one may have come after it"
     pipe.commit()
     assert pipe.told == ["1"]
 
@@ -349,7 +349,7 @@ def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> Non
 
 
 def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_say_no_more() -> None:
-    """Who has to hear from the group whether it counts on them would never hear, and hand nothing out."""
+    """A consumer waiting to hear whether the group counts on it would never hear, and hand nothing out."""
     pipe = Pipe(1000)
     pipe.ack(*(offset for offset in spread(1000) if offset > 950), wait=False)
     stored = pipe.commit()
@@ -383,7 +383,7 @@ def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
     pipe.wait(0, "done")
     assert pipe.told == []
     assert pipe.commits.prepare() is None
-    assert pipe.told == ["counted"], "whoever has the message at the base would never get to work on it"
+    assert pipe.told == ["counted"], "the holder of the message at the base would never get to work on it"
     assert pipe.commits.urgent
 
 
@@ -482,7 +482,7 @@ def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> 
 
 
 def test_a_count_that_is_taken_back_while_its_commit_is_on_its_way_is_taken_back_there_too() -> None:
-    """What is true again is known to be stored; but the one on its way says otherwise, and would be the last."""
+    """The restored state is known to be stored; but the commit in flight says otherwise, and would be the last."""
     loaded = CommitMap(0, topic_tag=TAG, partitions=1, delivered=1)
     queue = Queue(("a", "a"), loaded=loaded, count_deliveries=True)
     commits: Commits[str] = Commits(queue.ledger)
@@ -822,7 +822,7 @@ class Broker:
         self.sent = [flight for flight in self.sent if flight not in self.again]
 
     def send_again(self, which: int) -> None:
-        """A request was refused for now: the client sends it again, behind the others."""
+        """A request was refused for now: the client sends it again, after the others."""
         if self.sent and self.sent[which % len(self.sent)] in self.commits._flights:
             self.again.append(self.sent.pop(which % len(self.sent)))
             self.sent.append(self.again[-1])
@@ -830,14 +830,14 @@ class Broker:
     def check(self) -> None:
         for waiter in self.pipe.told:
             offset = self.waiting.pop(waiter)
-            assert self.stored.done(offset), "told too early"
+            assert self.stored.done(offset), "notified too early"
             self.promised.add(offset)
         durable = self.commits.last(0)
         assert all(map(self.stored.done, self.promised)), "what was promised is taken back"
         part = self.commits._partitions[0]
         if not self.commits.in_flight and part._stored >= part._wanted:  # nothing older can come, and nothing has
             assert self.stored.covers(durable), "what is known to be stored is not"
-            assert not [waiter for waiter, at in self.waiting.items() if durable.done(at)], "not told though it is"
+            assert not [waiter for waiter, at in self.waiting.items() if durable.done(at)], "not notified though it is"
 
 
 OFTEN = ["ack", "ack", "send", "receive", "answer"]

@@ -1,4 +1,4 @@
-"""The rules of a consumer, driven through their outcomes: who is ready, who has waited in vain, how many to wake."""
+"""The rules of a consumer, driven through their outcomes: which waiters are ready, which failed, how many to wake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fold, told as stories. tests/property holds its laws."""
+"""Stories of the fold. tests/property holds its laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of the delivery ledger, told step by step. R and G numbers are those of the contract."""
+"""Stories of the delivery ledger, step by step. R and G numbers are those of the contract."""
 
 from __future__ import annotations
 

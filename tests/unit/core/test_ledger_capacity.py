@@ -150,7 +150,7 @@ def test_what_was_written_says_more_than_the_worst_case() -> None:
             ledger.release(item, 9.0)
         if item.offset % 400 == 0 and (flight := commits.prepare()) is not None:
             commits.landed(flight, Answer.STORED)
-    assert ledger.stats.acked == 13_000, "what is regular is told in short"
+    assert ledger.stats.acked == 13_000, "a regular pattern is short"
     assert commits.longest < 200
 
 

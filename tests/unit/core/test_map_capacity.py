@@ -1,4 +1,4 @@
-"""How much may be in work: exactly as much as a text has room for, whatever its runs are."""
+"""The number of messages in work: exactly as many as a text has room for, whatever its runs are."""
 
 from __future__ import annotations
 

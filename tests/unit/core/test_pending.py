@@ -1,4 +1,4 @@
-"""What is not done, beside a model that remembers everything: the log, what was acked, what was superseded."""
+"""Pending offsets, beside a model that remembers everything: the log, the acks, and the superseded values."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Model:
         self.pending.position = offset + 1
 
     def must_be_done(self, leaving: set[Item]) -> set[int]:
-        """Acks, and those of the group before: whoever wrote them was promised that they stay."""
+        """Acks, and those of the group before: their writers were promised that they stay."""
         done = self.acked | {item.offset for item in leaving}
         return done | {offset for offset in range(self.start, self.loaded.end) if self.loaded.done(offset)}
 
     def must_be_pending(self, leaving: set[Item]) -> set[int]:
-        """What is neither acked nor dead; of what is not read yet, all that the group had not done."""
+        """Return what is neither acked nor dead; of what is not read yet, all that the group had not done."""
         expected = {offset for offset, item in self.expected.items() if item not in leaving}
         expected |= {offset for offset in range(self.position, self.loaded.end) if not self.loaded.done(offset)}
         beyond = max(self.position, self.loaded.end)
@@ -81,7 +81,7 @@ class Model:
         assert base == min(expected), "the base is the lowest that is not done"
         assert not [offset for offset in expected if claim.done(offset)], "I1: claims what is not done"
         assert all(map(claim.done, done)), "an ack is forgotten"
-        # What matters, in order: a run ends only where the next that matters is of the other kind.
+        # Offsets that matter, in order: a run ends only where the next that matters is of the other kind.
         kinds = [offset in done for offset in sorted(done | expected) if base <= offset < claim.end]
         assert len(runs) == sum(a != b for a, b in zip(kinds, [*kinds[1:], None])), "a gap splits a run"
         assert claim.end == base or claim.done(claim.end - 1)

@@ -1,4 +1,4 @@
-"""What is shown of names, keys and other people's words."""
+"""Names, keys and other people's words, as they are shown."""
 
 from __future__ import annotations
 

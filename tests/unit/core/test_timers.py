@@ -28,7 +28,7 @@ def test_only_the_last_time_counts() -> None:
 
 
 def test_a_time_that_was_said_twice_comes_once() -> None:
-    """A holder whom it told twice would be told the second time about a handle that is good no more."""
+    """The second time, a holder would hear of a handle that is no longer good."""
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     timers.set(item, 5.0)

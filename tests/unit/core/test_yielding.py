@@ -1,4 +1,4 @@
-"""When a consumer whose transactions cannot begin is of no use to its partitions."""
+"""The time from which a consumer whose transactions cannot begin is of no use to its partitions."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ META = "#\nnode.id=1\ndirectory.id=dir\nversion=1\ncluster.id=cluster\n"
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """What Kafka's program leaves in a data directory."""
+    """Return what Kafka's program leaves in a data directory."""
     data = tmp_path / "prepared"
     data.mkdir()
     (data / "meta.properties").write_text(META)

@@ -103,7 +103,7 @@ def test_a_child_stands_still_once_it_was_sent_stop(process: SupervisedProcess) 
 
 
 def state(process: SupervisedProcess) -> str:
-    """How the child is, in one letter of ps."""
+    """Return how the child is, in one letter of ps."""
     return subprocess.run(
         ["ps", "-o", "state=", "-p", str(process.pid)], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -206,8 +206,8 @@ import os, sys
 from pathlib import Path
 from lvq_kafka.embedded import supervisor
 home, command = Path(sys.argv[1]), '{"run": ["sh", "-c", "sleep 1; echo so > ../alive"]}'
-told, tell = os.pipe()
-os.dup2(told, 0)
+source, tell = os.pipe()
+os.dup2(source, 0)
 os.write(tell, command.encode() + b"\\n")
 serving = supervisor.Supervisor(log=home / "log", directory=home, remove=True, grace=5.0, promote=None)
 ended = []

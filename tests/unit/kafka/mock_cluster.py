@@ -157,7 +157,7 @@ class MockCluster:
         assert _coordinator_set(self._cluster, b"transaction", transactional_id.encode(), broker) == 0
 
     def set_session(self, milliseconds: int) -> None:
-        """How long a silent member of the new protocol counts, in groups yet to come."""
+        """Return how long a silent member of the new protocol counts, in groups yet to come."""
         _set_session(self._cluster, milliseconds)
 
     def fail_next(self, api: int, *codes: int) -> None:
@@ -176,7 +176,7 @@ class MockCluster:
         assert _push_delays(self._cluster, 1, api, 1, _int(0), _int(round(seconds * 1000))) == 0
 
     def requests(self, api: int) -> int:
-        """How many requests of this kind have come since this was asked for the first time."""
+        """Return how many requests of this kind have come since this was asked for the first time."""
         if self._seen is None:
             self._seen = 0
             _start_tracking(self._cluster)

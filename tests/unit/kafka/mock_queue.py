@@ -1,10 +1,10 @@
 """A queue on the mock cluster, its consumers, and what passes between them and their group.
 
 **The mock's mood.** A classic group counts as settled there when its leader has synced. A follower that syncs later, as
-on a busy machine, is told of an invalid request and joins again; so does the leader then, and until all have synced in
+on a busy machine, gets an invalid request and joins again; so does the leader then, and until all have synced in
 the order that the mock likes no commit is taken, and one of the generation before costs its member all its partitions.
 So where two members meet, a test can ask of the group that what it has taken stays (`MockQueue.consume_rest`). One that
-is about partitions and locks that last is begun anew where the mock has put a member out, or has given a member what
+is about partitions and locks that last is restarted where the mock has put a member out, or has given a member what
 another one is still giving up, as it does now and then in the new protocol (`whatever_its_mood`). No broker does that.
 """
 
@@ -115,7 +115,7 @@ class Member(KafkaMember):
         self._revoke_really(partitions)
 
     def still_has(self, partitions: list[int]) -> bool:
-        """Whether it is still giving up one of these.
+        """Return whether it is still giving up one of these.
 
         In the classic protocol it joins again when its commits are answered, and only then another one gets them. In
         the new one the mock does not wait for it, so a commit that is on its way then proves nothing.
@@ -187,7 +187,7 @@ class MockQueue:
 
     @property
     def _fates(self) -> list[str]:
-        """What the members have committed and lost."""
+        """Return what the members have committed and lost."""
         return [
             f"{'wronged, ' if member.wronged else ''}lost {member.gone}, said {member.said}"
             for member in self._members()
@@ -195,26 +195,26 @@ class MockQueue:
 
     @property
     def moody(self) -> bool:
-        """Whether the mock has wronged a member."""
+        """Return whether the mock has wronged a member."""
         return any(member.wronged for member in self._members())
 
     def _members(self) -> Iterable[Member]:
         return [member for cluster in self._logs for member in cluster.members]
 
     def stored(self) -> dict[int, CommitMap]:
-        """What the group holds."""
+        """Return what the group holds."""
         commits = self.cluster.groups.committed(GROUP, TOPIC, timeout=20)
         return {partition: CommitMap.decode(one.offset, one.metadata) for partition, one in commits.items()}
 
     def holds(self, delivery: Delivery[str]) -> bool:
-        """Whether the group holds that this one is done."""
+        """Return whether the group holds that this one is done."""
         position = delivery.position
         return self.stored()[position.partition].done(position.offset)
 
     def consume_rest(self, *consumers: Consumer[str], within: float = 90.0) -> list[Delivery[str]]:
         """Have them consume until nothing is left; what was durable stays so. Returns that, in turn.
 
-        Who loses a message gets it again, here or there: that is as the mock likes it.
+        A lost message comes again, here or there: that is as the mock likes it.
         """
         durable: list[Delivery[str]] = []
         ends = self.cluster.logs.end_offsets(TOPIC)
@@ -243,7 +243,7 @@ class MockQueue:
         for consumer in self._consumers:
             consumer.close()
             consumer._thread._thread.join(20)
-            assert not consumer._thread._thread.is_alive(), "a consumer's thread goes on for ever"
+            assert not consumer._thread._thread.is_alive(), "a consumer's thread goes on forever"
         for cluster in (*self._logs, self.cluster):
             cluster.close()
         self._writer.close(0)
@@ -262,7 +262,7 @@ class NewQueue:
 
     @property
     def moody(self) -> bool:
-        """Whether the mock has wronged a member of the last one."""
+        """Return whether the mock has wronged a member of the last one."""
         return self._opened[-1][1].moody
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class NewQueue:
 
 
 def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:
-    """Begin a test anew, some times, that has failed where the mock has wronged a member, as no broker does."""
+    """Restart a test, some times, that has failed where the mock has wronged a member, as no broker does."""
 
     @wraps(test)
     def patient(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -294,7 +294,7 @@ def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:
 
 
 class Verdicts:
-    """How an ack was decided, and what the group held at that moment."""
+    """The verdicts on an ack, and the group's commits at those moments."""
 
     def __init__(self, queue: MockQueue, delivery: Delivery[str], settlement: Settlement) -> None:
         self.told: list[tuple[BaseException | None, bool]] = []

@@ -65,7 +65,7 @@ def test_what_passes_by_itself_is_asked_again(requests: AdminRequests, code: int
 def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_client_again(
     requests: AdminRequests,
 ) -> None:
-    """The client (2.16.0) would ask it for ever: tests/integration/test_docker.py has a coordinator that dies."""
+    """The client (2.16.0) would ask it forever: tests/integration/test_docker.py has a coordinator that dies."""
     asked: list[AdminClient] = []
     answers = Answers(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "yes")
 
@@ -138,7 +138,7 @@ def refused(client: AdminClient, timeout: float) -> list[Future[str]]:
 
 
 def test_a_refusal_that_is_over_fails_no_question_whose_answer_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a login takes its time, who was refused once was refused for ever, and so were all who share."""
+    """If a login took its time, one refusal lasted forever, and so it did for all who share the client."""
     monkeypatch.setattr("lvq_kafka.kafka.admin_requests.open_admin", Refused)
     config = ClientConfig("127.0.0.1:1")
     with closing(AdminRequests(config)) as one, closing(AdminRequests(config)) as other:
@@ -165,7 +165,7 @@ def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
 
 
 LOST = [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER, KafkaError.NETWORK_EXCEPTION]
-"""What comes of a question whose broker dies: its connection breaks, or the cluster does not list it any more."""
+"""Errors of a question whose broker dies: its connection breaks, or the cluster no longer lists it."""
 
 
 @pytest.mark.parametrize("code", LOST)

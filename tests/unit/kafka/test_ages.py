@@ -1,4 +1,4 @@
-"""How long appends have been undecided: moments that live as long as their receipts wait."""
+"""The time that appends have been undecided: moments that live as long as their receipts wait."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
 
 
 def test_late_columns_are_made_when_they_are_first_looked_at() -> None:
-    """What is replaced by a newer record must not cost the reading of its headers."""
+    """A record that is replaced by a newer one must not cost the reading of its headers."""
     batch = to_fetch([record(0, 1)], 0, late=True)[0].batch
     assert not {"offsets", "timestamps", "values", "headers"} & _made(batch)
     assert (batch.ends, batch.deletes, batch.size) == ((1, 1), False, 1)

@@ -1,4 +1,4 @@
-"""What groups have committed: asking for it, and committing for a group that has no members."""
+"""Commits of groups: asking for them, and committing for a group that has no members."""
 
 from __future__ import annotations
 

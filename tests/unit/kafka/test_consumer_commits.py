@@ -1,10 +1,10 @@
 """The consumer on librdkafka's mock cluster: commits that are refused, lost, or not answered.
 
-What the mock cannot do, and what is done instead:
+Limits of the mock, and what is done instead:
 
 - It knows no limit for a commit's text, and no errors for single partitions of a commit: the whole request is answered
   with that error, and what a broker would have stored of it is stored by hand before.
-- A member of the new protocol that begins anew with its old id is not always given its partitions again (a broker does
+- A member of the new protocol that starts over with its old id is not always given its partitions again (a broker does
   that). So there it is only seen that all is lost to its holders; that the next member goes on is seen in
   ``test_consumer_membership.py``, where the session really runs out.
 """
@@ -68,7 +68,7 @@ def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_said_again(
 def test_a_commit_that_says_we_were_put_out_ends_all_locks_and_the_messages_come_again(
     new_queue: NewQueue, protocol: str, code: int
 ) -> None:
-    """The client takes it so, without asking anybody: it gives up all partitions and joins anew."""
+    """The client takes it so, without asking anybody: it gives up all partitions and joins again."""
     queue = new_queue()
     queue.send("a", "b")
     consumer = queue.open(protocol, SHORT_SESSION if protocol == "classic" else {})

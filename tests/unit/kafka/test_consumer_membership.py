@@ -1,7 +1,7 @@
 """The consumer on librdkafka's mock cluster: partitions that move, and members that are put out of their group.
 
-What the mock cannot do, and what is done instead: a member of the new protocol that begins anew with its id of before
-is not always told of its partitions (a broker tells it), so its session is short there, and another member goes on.
+Limits of the mock, and what is done instead: a member of the new protocol that starts over with its former id
+does not always hear of its partitions (a broker tells it), so its session is short there, and another member goes on.
 And it has its moods: see ``mock_queue.py``.
 """
 
@@ -31,7 +31,7 @@ HASTY: Mapping[str, Mapping[str, int]] = {
     "classic": {"session.timeout.ms": 2500, "max.poll.interval.ms": 2500},
     "consumer": {"max.poll.interval.ms": 1500},
 }
-"""Who does not poll for so long is put out."""
+"""Seconds without a poll after which a member is removed."""
 BEATS = {"classic": 6, "consumer": 18}
 """So many take longer than that: the client's own clock beats twice a second, the mock asks for ten."""
 BEAT = {"classic": HEARTBEAT, "consumer": CONSUMER_GROUP_HEARTBEAT}
@@ -111,7 +111,7 @@ def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_
 
 
 def is_unchanged(count: Callable[[], int], seconds: float = 1.0) -> Callable[[], bool]:
-    """Whether it has not changed for so long."""
+    """Return whether it has not changed for so long."""
     seen = [(count(), time.monotonic())]
 
     def look() -> bool:

@@ -1,6 +1,6 @@
 """The consumer on librdkafka's mock cluster: groups that are not what they should be, and clusters that fail.
 
-What the mock cannot do, and what is done instead:
+Limits of the mock, and what is done instead:
 
 - It names no controller by itself, without which it describes no topic: the harness names one.
 - It has no compaction, no open transactions and no retention: where a log begins later, its records were deleted.
@@ -273,7 +273,7 @@ def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
 
 
 def _looks(consumer: Consumer[str]) -> list[float]:
-    """How many seconds the looks from now on have taken."""
+    """Return how many seconds the looks from now on have taken."""
     monitor = consumer._thread._monitor
     look, taken = monitor.observe, []
 

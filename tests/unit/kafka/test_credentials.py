@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CERTIFICATE = {"ssl.certificate.location": "mine.pem"}
 
-# What is wrong, and: the properties (files without their folder), the culprits, what the error says.
+# The fault, and: the properties (files without their folder), the culprits, what the error says.
 FILES: Mapping[str, tuple[dict[str, str], tuple[str, ...], str]] = {
     "an authority's file that is not there": (
         {"ssl.ca.location": "missing.pem"},

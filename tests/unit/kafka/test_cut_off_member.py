@@ -1,7 +1,7 @@
 """A member that is cut off from the cluster while others are not: it hands nothing out before the group counts on it.
 
 In the classic protocol the client itself gives the partitions up when a session has passed without an answer. In the
-new one it never does: it waits to be told.
+new one it never does: it waits for the group's word.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who looks at a topic again and again has it described once a look: the client never frees all of a description."""
+"""Repeated looks at a topic describe it once per look: the client never frees all of a description."""
 
 from __future__ import annotations
 

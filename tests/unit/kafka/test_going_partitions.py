@@ -45,7 +45,7 @@ def messages(*offsets: int, partition: int = 0) -> list[Message]:
 
 
 def records_in(taken: Sequence[Message]) -> int:
-    """How many of these are none of the client's events."""
+    """Return how many of these are none of the client's events."""
     return sum(message.error() is None for message in taken)
 
 

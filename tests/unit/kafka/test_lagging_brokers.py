@@ -112,7 +112,7 @@ def test_a_commit_that_a_coordinator_refuses_since_it_has_not_heard_of_the_topic
     assert cluster.groups.committed("g", "prices") == {0: Commit(1)}
 
 
-# -- one that tells of the topic what another has told before ----------------------------------------------------------
+# -- one that repeats what another has said of the topic --------------------------------------------------------------
 
 
 def topic(topic_id: str, partitions: int) -> Any:
@@ -125,7 +125,7 @@ class Brokers:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.settings: dict[int, list[Mapping[str, str] | TransportError | None]] = {}
-        """What each says of the topic's settings, one after the other."""
+        """Each broker's answer about the topic's settings, one after the other."""
         self.asked: list[str] = []
         self.moved = 0
 
@@ -229,7 +229,7 @@ def test_a_topic_can_be_deleted_by_a_broker_that_has_not_heard_of_it() -> None:
 
 
 def test_who_leads_is_looked_up_again_before_records_are_deleted_where_it_was_not_so() -> None:
-    """As with `ends`, the client would ask the one that it takes for the leader for ever."""
+    """As with `ends`, the client would ask the one that it takes for the leader forever."""
     brokers = Brokers(topic("a", 1))
     brokers.moved = 2
     assert logs_of(brokers).delete_before("prices", {0: 7}) == {0: 7}

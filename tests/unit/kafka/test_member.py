@@ -24,7 +24,7 @@ LEADERLESS = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=
 
 
 class Listener:
-    """Starts where it is told, after as many failures as it is told."""
+    """Starts at the given offsets, after the given number of failures."""
 
     def __init__(self, start: int, failures: int = 0) -> None:
         self.start = start
@@ -170,7 +170,7 @@ def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], 
 def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
     mock: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    """The client's close can wait for itself for ever when it has two things to tell."""
+    """The client's close can wait for itself forever when it has two things to tell."""
     told: list[str] = []
     for name in ("_on_assign", "_on_revoke", "_on_lost"):
         original = getattr(KafkaMember, name)
@@ -184,7 +184,7 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
         ClientConfig(mock.bootstrap_servers, {"group.protocol": protocol}), "g", "t", listener := Listener(0)
     )
     given = CONSUMER_GROUP_HEARTBEAT if protocol == "consumer" else HEARTBEAT
-    eventually(lambda: mock.requests(given) > 1, 30)  # it has its partitions, and has not been told yet
+    eventually(lambda: mock.requests(given) > 1, 30)  # it has its partitions, and does not know it yet
     assert told == []
     member.close()
     assert told == ["in time"] * 2

@@ -1,4 +1,4 @@
-"""Tests about two members are begun anew where the mock has put one out, and only there; see ``mock_queue.py``."""
+"""Tests about two members are restarted where the mock has put one out, and only there; see ``mock_queue.py``."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ RECORDS = st.lists(st.builds(RawRecord, st.one_of(st.none(), ANY), st.one_of(st.
 
 
 def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
-    """What is to come of a record: a name ends at its first NUL, as it is a text of C's for the client."""
+    """Return the headers to expect of a record: a name ends at its first NUL, as it is a C string for the client."""
     names = [name.partition(b"\0")[0] for name, _ in record.headers]
     try:
         headers = tuple((name.decode(), value) for name, (_, value) in zip(names, record.headers))

@@ -222,7 +222,7 @@ def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: Kaf
         assert await receipt == Position("t", 0, 502)
 
     asyncio.run(asyncio.wait_for(use(), 30))
-    assert writer.pop_failures() == []  # who awaited it was told
+    assert writer.pop_failures() == []  # the task that awaited it knows
 
 
 def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
