@@ -73,6 +73,7 @@ lint: $(READY) ## Check style, types and prose
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m tests.typed
+	@$(BIN)/python -m tests.prose
 
 format: $(READY) ## Format the code and apply the automatic fixes
 	@$(BIN)/ruff check --fix --quiet . || true

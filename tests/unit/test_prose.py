@@ -1,0 +1,94 @@
+"""The check of the project's English: the project passes, and each rule can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.prose import check, files
+
+
+def found(folder: Path, source: str, name: str = "module.py") -> list[tuple[int, str]]:
+    """Return the lines with findings in a file, and what to write there."""
+    path = folder / name
+    path.write_text(source, encoding="utf-8")
+    return [(finding.line, finding.advice) for finding in check(path)]
+
+
+def test_the_project_passes() -> None:
+    assert [str(finding) for path in files() for finding in check(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "advice"),
+    [
+        ("The caller is told.", "reported"),
+        ("It is built anew.", "again"),
+        ("The record lies behind the cut.", "after"),
+        ("It waits in vain.", "without success"),
+        ("Besides, it is slow.", "also"),
+        ("The state of now.", "current"),
+        ("The lock of whoever asks.", "name them"),
+        ("It waits for ever.", "forever"),
+        ("It is looked at.", "active"),
+        ("The lease is over; then it is so.", "repeat"),
+        ("The text is to be read.", "must be"),
+        ("After a time-out.", "timeout"),
+        ("The value is no number.", "is not a"),
+        ("It ends. What is left goes.", "the thing itself"),
+        ("It ends. Who waits goes.", "the thing itself"),
+        ("It ends. Those who wait go.", "the thing itself"),
+    ],
+)
+@pytest.mark.parametrize(
+    "place", ['"""A module.\n\n{}\n"""\n', "# {}\n", "x = 0  # {}\n", 'print("{}")\n', 'print(f"{} {{x}}")\n']
+)
+def test_a_habit_is_found_in_docstrings_comments_and_messages(
+    tmp_path: Path, place: str, sentence: str, advice: str
+) -> None:
+    assert [said for _, said in found(tmp_path, place.format(sentence)) if advice in said]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "They cannot be told apart.",
+        "A broker behind a proxy.",
+        "It falls behind the others.",
+        "What is it?",
+        "What to do.",
+    ],
+)
+def test_ordinary_english_passes(tmp_path: Path, sentence: str) -> None:
+    assert found(tmp_path, f'"""A module.\n\n{sentence}\n"""\n') == []
+
+
+@pytest.mark.parametrize(
+    ("summary", "advice"),
+    [
+        ("What a queue holds.", "imperative"),
+        ("Whether it is open.", "imperative"),
+        ("How it works.", "imperative"),
+        ("Returns the value.", "imperative"),
+        ("Return " + "x" * 90, "at most 88"),
+    ],
+)
+def test_a_docstring_begins_with_a_verb_or_a_noun_phrase(tmp_path: Path, summary: str, advice: str) -> None:
+    findings = found(tmp_path, f'def one():\n    """{summary}"""\n')
+    assert {line for line, _ in findings} == {2}
+    assert any(advice in said for _, said in findings)
+
+
+def test_a_sentence_over_several_comment_lines_is_one(tmp_path: Path) -> None:
+    findings = found(tmp_path, "# It ends.\n# What is left goes.\n# That is\n# to be seen.\n")
+    assert sorted(line for line, _ in findings) == [2, 4]
+
+
+def test_a_page_is_checked_outside_of_its_code(tmp_path: Path) -> None:
+    page = "It is told.\n```\nIt is told.\n```\nIt is built anew.\n"
+    assert [line for line, _ in found(tmp_path, page, "page.md")] == [1, 5]
+
+
+def test_the_help_of_a_makefile_is_checked(tmp_path: Path) -> None:
+    assert [line for line, _ in found(tmp_path, "one: ## Say\ntwo: ## Build anew\n", "Makefile")] == [2]
