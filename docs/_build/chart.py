@@ -1,4 +1,7 @@
-"""Draws the chart of docs/benchmarks.md from the table on that page: ``python docs/_build/chart.py`` after a change."""
+"""Draw the chart of docs/benchmarks.md from the table on that page.
+
+Run ``python docs/_build/chart.py`` after a change of the table.
+"""
 
 from __future__ import annotations
 

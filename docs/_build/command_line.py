@@ -15,7 +15,7 @@ __all__ = ["reference"]
 
 
 def reference() -> str:
-    """Return the sections of the page: each command with its arguments and options, and the exit codes."""
+    """Return the page's sections: each command with its options, and the exit codes."""
     return "\n".join(_lines())
 
 

@@ -1,4 +1,4 @@
-"""What MkDocs does to pages beyond Markdown: what is generated from the code, and links to the names of the API."""
+"""Page hooks for MkDocs: parts generated from the code, and links to the names of the API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modules import modules  # noqa: E402
 from lvq_kafka import errors  # noqa: E402
 
 GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules}
-"""What a page may have generated, by the marker that stands in its place."""
+"""Generators of parts of pages, by the marker that stands in their place."""
 
 PACKAGES = {"reference/lvq_spark.md": "lvq_spark", "reference/testing.md": "lvq_kafka.testing"}
 

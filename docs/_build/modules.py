@@ -13,7 +13,7 @@ PACKAGES = (ROOT / "lvq_kafka", ROOT / "spark" / "lvq_spark")
 
 
 def modules() -> str:
-    """Return a section for each package: its docstring's first line, and a table of its modules."""
+    """Return a section for each package: its summary, and a table of its modules."""
     return "\n".join(line for package in PACKAGES for folder in _folders(package) for line in _section(folder))
 
 

@@ -26,7 +26,7 @@ def sources(*packages: str) -> set[str]:
 
 
 def built(target: str, folder: Path) -> Path:
-    """What the build backend makes of the project."""
+    """Build the project, and return the file."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

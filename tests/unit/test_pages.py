@@ -37,7 +37,7 @@ Run = Callable[[str], dict[str, object]]
 
 @pytest.fixture
 def run_page(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a page on a cluster in memory, which takes the place of the broker on this machine."""
+    """Run a page on a cluster in memory, which takes the place of the broker on this machine."""
     monkeypatch.setattr(lvq_kafka.kafka, "KafkaCluster", lambda config: memory_cluster)
     monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker to the others
 
