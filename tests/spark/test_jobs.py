@@ -19,6 +19,7 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, MissingKey, QueueNotDeclared, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.kafka.kafka_topics import KafkaTopics
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
 from lvq_spark.offset_options import EARLIEST
@@ -212,9 +213,11 @@ def chain() -> MagicMock:
 
 def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapping[str, str] | None = None) -> None:
     """Let a job work on a topic of two partitions, where there is neither Spark nor Kafka."""
-    log = MagicMock(spec=KafkaCluster, config=ClientConfig("broker:9092", properties or {}))
-    log.topics.describe.return_value.partitions = 2
-    queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, cluster=log)
+    cluster = MagicMock(
+        spec=KafkaCluster, config=ClientConfig("broker:9092", properties or {}), topics=MagicMock(spec=KafkaTopics)
+    )
+    cluster.topics.describe.return_value.partitions = 2
+    queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, cluster=cluster)
     module.work(spark, queue, module.parser().parse_args(["prices", "--bare", *arguments]))
 
 
