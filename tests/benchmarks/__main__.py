@@ -148,7 +148,11 @@ def run(
 def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
     """The topics to read, one of them empty."""
     with contextlib.closing(KafkaCluster(servers)) as cluster, contextlib.ExitStack() as at_the_end:
-        topics = [load(cluster, "unique", records, records), load(cluster, "overwrites", records, records // 10)]
+        topics = [
+            load(cluster, "unique", records, records),
+            load(cluster, "overwrites", records, records // 10),
+            load(cluster, "key-header", records, records, key_header="ticker"),
+        ]
         empty = load(cluster, "empty", 0, 1)
         for topic in (*topics, empty):
             at_the_end.callback(cluster.topics.delete, topic.name)

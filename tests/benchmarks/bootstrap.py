@@ -61,17 +61,17 @@ class Stopwatch:
         say({**measured, "memory": memory, "peak": peak, "keys": keys, "checksum": checksum})
 
 
-def view(servers: str, topic: str) -> None:
+def view(servers: str, topic: str, key_header: str | None) -> None:
     import lvq_kafka.kafka  # noqa: F401  # before the clock starts
     from lvq_kafka.queue import LastValueQueue
 
     watch = Stopwatch()
-    with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
+    with LastValueQueue(topic, key_header=key_header, bootstrap_servers=servers) as queue, queue.view() as values:
         watch.stop(_thread_time(f"lvq-read-{topic}"))
         watch.report(lambda: ((entry.key.encode(), entry.value) for entry in values.entries()))
 
 
-def bare_loop(servers: str, topic: str, *, positions: bool = False) -> None:
+def bare_loop(servers: str, topic: str, key_header: str | None, *, positions: bool = False) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     watch = Stopwatch()
@@ -87,19 +87,19 @@ def bare_loop(servers: str, topic: str, *, positions: bool = False) -> None:
         for message in consumer.consume(BATCH, 0.02):
             if message.error():
                 continue
-            value = message.value()
+            value, key = message.value(), message.key() if key_header is None else dict(message.headers())[key_header]
             if value is None:
-                values.pop(message.key(), None)
+                values.pop(key, None)
             elif positions:
-                values[message.key()] = (value, message.partition(), message.offset(), message.timestamp()[1])
+                values[key] = (value, message.partition(), message.offset(), message.timestamp()[1])
             else:
-                values[message.key()] = value
+                values[key] = value
     watch.stop()
     watch.report((lambda: ((key, kept[0]) for key, kept in values.items())) if positions else values.items)
     consumer.close()
 
 
-def ktables(servers: str, topic: str, **consumer_options: str) -> None:
+def ktables(servers: str, topic: str, _: None, **consumer_options: str) -> None:
     from ktables import KafkaConnectionConfig, KafkaTable
 
     logging.disable(logging.WARNING)
@@ -135,7 +135,8 @@ def _thread_time(name: str) -> float | None:
 
 def measure(servers: str, topic: Topic, contestant: str) -> dict[str, Any]:
     """Let one contestant read a topic, and see that it holds what it should."""
-    measured = result(start("bootstrap", contestant, servers, topic.name))
+    arguments = [topic.name] if topic.key_header is None else [topic.name, topic.key_header]
+    measured = result(start("bootstrap", contestant, servers, *arguments))
     if (measured["keys"], measured.pop("checksum")) != topic.content:
         raise RuntimeError(f"{contestant} does not hold the newest value of every key of the topic {topic.label}")
     return {"contestant": contestant, "topic": topic.label, **measured}
@@ -155,6 +156,8 @@ def run(servers: str, topics: Iterable[Topic], empty: Topic, rounds: int) -> Ite
         turn = number % len(CONTESTANTS)
         for topic in topics:
             for contestant in CONTESTANTS[turn:] + CONTESTANTS[:turn]:
+                if topic.key_header is not None and contestant.startswith("ktables"):
+                    continue  # it knows record keys only
                 measured = measure(servers, topic, contestant)
                 per_key = (measured["memory"] - resting[contestant]) / topic.content.keys
                 yield {"round": number, **measured, "bytes_per_key": per_key}
@@ -165,15 +168,16 @@ def main() -> None:
     parser.add_argument("contestant", choices=CONTESTANTS)
     parser.add_argument("servers")
     parser.add_argument("topic")
+    parser.add_argument("key_header", nargs="?")
     options = parser.parse_args()
-    contestants: dict[str, Callable[[str, str], None]] = {
+    contestants: dict[str, Callable[[str, str, Any], None]] = {
         "view": view,
         "bare loop": bare_loop,
         "bare loop, positions": partial(bare_loop, positions=True),
         "ktables": ktables,
         "ktables, read_committed": partial(ktables, isolation_level="read_committed"),
     }
-    contestants[options.contestant](options.servers, options.topic)
+    contestants[options.contestant](options.servers, options.topic, options.key_header)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,8 @@ def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Seq
     for topic in _distinct(reading, "topic"):
         of_topic = [result for result in reading if result["topic"] == topic]
         for other, bar in (("bare loop", 1.0), ("ktables", 3.0), ("ktables, read_committed", 3.0)):
+            if not _of(of_topic, other):
+                continue
             speed = _ratio(of_topic, other, "view", _wall)
             found.append(Target.at_least(f"bootstrap, {topic}: speed in times {other}", bar, speed))
         memory = _ratio(of_topic, "view", "bare loop", lambda result: result["bytes_per_key"])

@@ -42,6 +42,8 @@ class Topic:
     label: str
     name: str
     content: Content
+    key_header: str | None = None
+    """The header that holds each record's key, beside the record key itself."""
 
 
 def create(cluster: KafkaCluster, label: str) -> str:
@@ -62,6 +64,7 @@ def load(
     keys: int,
     headers: Headers | None = None,
     *,
+    key_header: str | None = None,
     compacted: bool = False,
 ) -> Topic:
     """A topic of so many records over so many keys.
@@ -79,16 +82,24 @@ def load(
 
     everything = records_kept()
     if compacted:
-        write(cluster, name, islice(everything, records - TAIL), headers)
+        write(cluster, name, islice(everything, records - TAIL), headers, key_header=key_header)
         force_compaction(cluster, name)
-    write(cluster, name, everything, headers)
-    return Topic(label, name, Content.of(newest.items()))
+    write(cluster, name, everything, headers, key_header=key_header)
+    return Topic(label, name, Content.of(newest.items()), key_header)
 
 
 def write(
-    cluster: KafkaCluster, name: str, records: Iterable[tuple[bytes, bytes]], headers: Headers | None = None
+    cluster: KafkaCluster,
+    name: str,
+    records: Iterable[tuple[bytes, bytes]],
+    headers: Headers | None = None,
+    *,
+    key_header: str | None = None,
 ) -> None:
-    """Append keys and values, all with the same headers, as fast as it goes, and wait until they are stored."""
+    """Append keys and values as fast as possible, and wait until they are stored.
+
+    All have the same headers, and ``key_header`` with their own key.
+    """
     given: Any = {} if headers is None else {"headers": list(headers)}
     producer = Producer(
         {
@@ -104,6 +115,8 @@ def write(
     for number, (key, value) in enumerate(records):
         while True:
             try:
+                if key_header is not None:
+                    given["headers"] = [*(headers or ()), (key_header, key)]
                 producer.produce(name, value, key, **given)
                 break
             except BufferError:
