@@ -1,4 +1,4 @@
-"""Writers and their receipts."""
+"""The contract of writers and their receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs after compaction and deletion of records."""
+"""The contract of logs after compaction and deletion of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.contract.harness import COMPACTED, Faults, follow, pairs, put, read_a
 
 
 def newest(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The newest value of each key that is not deleted."""
+    """Return the newest value of each key that is not deleted."""
     return {key: value for key, value in dict(pairs(read_all(cluster, topic))).items() if value is not None}
 
 
@@ -52,7 +52,7 @@ class CleaningContract:
         writer.close()
         end = settled(cluster, topic)
         assert end == {0: 8}
-        assert pairs(read_all(cluster, topic)) == [("a", "1"), ("b", "1")]  # read_all reads to the end, or fails
+        assert pairs(read_all(cluster, topic)) == [("a", "1"), ("b", "1")]  # read_all fails unless it reaches the end
 
     def test_a_delete_outlives_the_value_it_hides_and_is_then_cleaned_away(
         self, cluster: Cluster, topic: str, faults: Faults
@@ -145,7 +145,7 @@ class CleaningContract:
         ends = cluster.logs.stable_ends(topic)
         assert cluster.logs.overwritten(topic, ends) == {}
         assert cluster.logs.overwritten(topic, {p: LogEnd(99, epoch) for p, (_, epoch) in ends.items()}) == {}
-        # No epoch at all is before each of them. Offsets from the end on are not checked.
+        # -1, no epoch, is lower than any epoch. Offsets from the end on are not checked.
         records = read_all(cluster, topic)
         for end in (1, 3, 5, 6, 99):
             below = [record for record in records[::-1] if record.offset < end]

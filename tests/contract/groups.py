@@ -1,4 +1,4 @@
-"""Groups: commits without members, and with them."""
+"""The contract of groups: membership, and commits with and without members."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class GroupsContract:
         poll_until(lambda: listener.held == {0, 1}, member)
         answers: list[Mapping[int, TransportError | None]] = []
         member.commit_async({0: Commit(4, "x"), 1: Commit(1)}, answers.append)
-        assert answers == []  # it comes with a poll, on the polling thread
+        assert answers == []  # answered during a poll, on the polling thread
         poll_until(lambda: len(answers) == 1, member)
         assert answers == [{0: None, 1: None}]
         assert cluster.groups.committed(group, topic) == {0: Commit(4, "x"), 1: Commit(1)}

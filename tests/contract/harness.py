@@ -1,4 +1,4 @@
-"""Harness of the contract suite: the faults of a cluster, and the small steps that its tests are made of."""
+"""The harness of the contract suite: cluster faults and common steps."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.waiting import eventually
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 NOTHING_COMES = 0.3
-"""How long a test looks on where nothing must come."""
+"""Seconds that a test waits to see that nothing comes."""
 
 
 class Faults(Protocol):
-    """Things that a cluster does by itself."""
+    """Events inside a cluster."""
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
-        """Clean the log of all that may go, and return when it is gone."""
+        """Compact the log; return when all removable records are gone."""
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Move the start of a partition's log up."""
+        """Delete the records of a partition below an offset."""
 
     def expel(self, member: GroupMember) -> None:
-        """Put a member out of its group as if its session had timed out; it learns of that later."""
+        """Remove a member from its group, as if its session had timed out. The member notices later."""
 
 
 def put(cluster: Cluster, topic: str, *pairs: tuple[str, str | None]) -> list[Position]:
-    """Append keys and values (None deletes), and wait until they are stored."""
+    """Append keys and values (None deletes); wait until they are stored."""
     writer = cluster.writer()
     receipts = [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]
     positions = [receipt.result(10) for receipt in receipts]
@@ -40,12 +40,12 @@ def put(cluster: Cluster, topic: str, *pairs: tuple[str, str | None]) -> list[Po
 
 
 def pairs(records: Iterable[Record]) -> list[tuple[str, str | None]]:
-    """Keys and values as text."""
+    """Return keys and values as text."""
     return [(key_text(r.key or b""), None if r.value is None else r.value.decode()) for r in records]
 
 
 def settled(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Wait until the markers of all decided transactions are written; the end offsets then."""
+    """Wait until all transaction markers are written; return the end offsets."""
 
     def same() -> dict[int, int] | None:
         ends = cluster.logs.end_offsets(topic)
@@ -55,7 +55,7 @@ def settled(cluster: Cluster, topic: str) -> dict[int, int]:
 
 
 def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: float = 15.0) -> list[Record]:
-    """Poll until the positions reach ``until``; return the records that came. Goes on after errors that pass."""
+    """Poll until the positions reach ``until``; return the records. Retry after retriable errors."""
     records: list[Record] = []
     positions: dict[int, int] = {}
 
@@ -79,7 +79,7 @@ def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: f
 
 
 def read_all(cluster: Cluster, topic: str) -> list[Record]:
-    """Everything that a reader gets from the start to the last stable offset."""
+    """Read all records up to the last stable offset."""
     reader = cluster.reader(topic, cluster.logs.start_offsets(topic))
     try:
         return follow(reader, cluster.logs.end_offsets(topic, stable=True))
@@ -88,18 +88,18 @@ def read_all(cluster: Cluster, topic: str) -> list[Record]:
 
 
 def stays_at(reader: LogReader | GroupMember, positions: Mapping[int, int]) -> bool:
-    """Look on for a while: no record comes, and a position that is reported again is still the same."""
+    """Return whether, for a while, no record comes and no position changes."""
     fetch = reader.poll(NOTHING_COMES)
     return not len(fetch.batch) and fetch.positions.items() <= positions.items()
 
 
 def polls_without_error(reader: LogReader) -> None:
-    """Poll once; for waiting until a poll raises."""
+    """Poll once. Tests use it to wait until a poll raises."""
     reader.poll(0.2)
 
 
 class Listener:
-    """A `GroupListener` that keeps a diary. It starts each partition at the commit, else at 0."""
+    """A `GroupListener` that keeps a diary. It starts each partition at its commit, or at 0."""
 
     def __init__(self) -> None:
         self.held: set[int] = set()
@@ -124,7 +124,7 @@ class Listener:
 
 
 def poll_until(condition: Callable[[], object], *members: GroupMember, timeout: float = 30.0) -> None:
-    """Poll the members in turn until the condition holds. Drop what they read."""
+    """Poll the members in turn until the condition holds. Discard their records."""
 
     def step() -> object:
         for member in members:

@@ -1,4 +1,4 @@
-"""An outage of the whole cluster, and its end."""
+"""The contract of outages of the whole cluster."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.waiting import eventually
 
 
 class Outage(Protocol):
-    """Switches the cluster off and on."""
+    """A switch that turns the cluster off and on."""
 
     def disconnect(self) -> None:
-        """No broker answers from now on."""
+        """Make all brokers unreachable."""
 
     def reconnect(self) -> None:
-        """The brokers are back, with all that they had."""
+        """Make the brokers reachable again, with all their data."""
 
 
 class OutagesContract:
@@ -47,7 +47,7 @@ class OutagesContract:
         def went_on() -> bool:
             try:
                 records.extend(reader.poll(0.2).batch)
-            except BrokerUnavailable:  # the news of the outage may come late
+            except BrokerUnavailable:  # an error from the outage may come late
                 return False
             return bool(records)
 

@@ -1,7 +1,7 @@
-"""R14 as a table of cases: a key in several partitions has one current value, and which that is.
+"""R14 as a table of cases: the one current value of a key in several partitions.
 
-The newest record of its home partition wins. Where that has none, the latest of those that are the newest of their
-partitions does: by append time, then partition. If the winner is a delete, there is no value.
+The newest record in the home partition wins. If the home partition has none, the newest records of the other partitions
+compete: the latest append time wins, then the higher partition. If the winner is a delete, there is no value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["CASES", "PARTITIONS", "R14Contract", "records"]
 
 PARTITIONS = 3
 HOME, LOW, HIGH = range(PARTITIONS)
-"""Where a record lies: in its key's home, or in the lower or higher one of the other partitions."""
+"""The place of a record: its key's home, or the lower or higher of the other partitions."""
 
 
 class Written(NamedTuple):
-    """A record of a case; among those of one partition, the later ones have the higher offsets."""
+    """A record of a case. Within a partition, later records have higher offsets."""
 
     where: int
     at: int
@@ -30,7 +30,7 @@ class Written(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The records written of a key, and its current value; None for none."""
+    """The records of a key, and its current value or None."""
 
     name: str
     written: tuple[Written, ...]
@@ -74,7 +74,7 @@ CASES = [
 
 
 def records(start: int = 0) -> Iterator[Record]:
-    """All cases as one log: each partition in the order of its offsets. Times begin at ``start`` (ms)."""
+    """Yield all cases as one log, each partition in offset order. Times begin at ``start`` (ms)."""
     written = [(home_partition(case.key, PARTITIONS), case.key, one) for case in CASES for one in case.written]
     for partition in range(PARTITIONS):
         offset = 0
@@ -86,7 +86,7 @@ def records(start: int = 0) -> Iterator[Record]:
 
 
 class R14Contract:
-    """Every case, on a fixture ``current``: what an implementation makes of `records`, by key."""
+    """All cases. The fixture ``current`` has an implementation's values for `records`, by key."""
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name or "an empty key")
     def test_r14(self, current: Mapping[bytes, bytes], case: Case) -> None:

@@ -1,4 +1,4 @@
-"""Readers: where they stand, when they wait, and what they refuse."""
+"""The contract of readers: positions, waiting and errors."""
 
 from __future__ import annotations
 

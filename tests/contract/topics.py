@@ -1,4 +1,4 @@
-"""Topics: creating, describing, changing, deleting, and their offsets."""
+"""The contract of topics: creation, description, changes, deletion and offsets."""
 
 from __future__ import annotations
 

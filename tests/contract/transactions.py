@@ -1,4 +1,4 @@
-"""Transactions: markers, aborted records, and what an open one holds up."""
+"""The contract of transactions: markers, aborted records, and waits for open transactions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TransactionsContract:
         writer.close()
 
     def test_an_abort_shortly_after_a_commit_leaves_a_writer_that_can_go_on(self, cluster: Cluster, topic: str) -> None:
-        """The broker refuses the partitions of a transaction while the one before completes, some ms long."""
+        """For some ms after a commit, the broker refuses to add partitions to the next transaction."""
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer(transactional_id=topic)
         for value in range(30):

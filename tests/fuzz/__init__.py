@@ -1,6 +1,6 @@
-"""Hostile data from others, made up by the thousand: definitions, JSON lines, records with headers, commits.
+"""Generated hostile data: definitions, JSON lines, records with headers, and commits.
 
-Whatever it is, it ends in a typed error or is taken for what it is; it stops nobody else; and on its way out it is of
-bounded length and steers no terminal. The suite makes up some hundreds, ``make prove`` as many times more as
-``LVQ_FUZZ`` says.
+Any input is either accepted or raises a typed error. It affects no other queue, and output that contains it has bounded
+length and no terminal control characters. The normal suite generates hundreds of examples; ``make prove`` multiplies
+that by ``LVQ_FUZZ``.
 """

@@ -1,4 +1,4 @@
-"""Hostile input: mostly something valid in which a part was replaced, since noise is refused at the door."""
+"""Strategies for hostile input: mostly valid data with one part replaced, because noise is rejected early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ nasty_texts = st.one_of(
     st.sampled_from(_NAMES),
     st.sampled_from(_NASTY).map(lambda part: part * 3_000),
 )
-# Half a surrogate pair is in JSON what it is not in UTF-8.
+# Half a surrogate pair is valid in JSON, but not in UTF-8.
 _json_texts = st.one_of(nasty_texts, st.sampled_from(["\ud800", "\udcff"]))
 _scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), _json_texts)
 _documents = st.recursive(
@@ -33,7 +33,7 @@ _depths = st.sampled_from([1, 400, 499, 500, 501, 600, 990, 1100, 50_000])
 
 @st.composite
 def _json(draw: st.DrawFn, value: st.SearchStrategy[Any]) -> bytes:
-    """The JSON of a value, with a part that is nested, doubled, cut off or overwritten."""
+    """Draw the JSON of a value, possibly with a part nested, doubled, cut off or overwritten."""
     text = json.dumps(draw(value), ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
     how = draw(st.sampled_from(["whole"] * 6 + ["nested", "cut", "overwritten", "digits", "doubled"]))
     at = draw(st.integers(0, max(0, len(text) - 1)))
@@ -56,7 +56,7 @@ _fields = st.sampled_from(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A record of the registry: its key and its value."""
+    """Draw the key and the value of a registry record."""
     name = draw(st.one_of(st.just("evil"), nasty_texts, st.binary(max_size=5))) or "evil"
     key = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     shown = key.decode("utf-8", "replace")
@@ -68,7 +68,7 @@ def definitions(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 def lines() -> st.SearchStrategy[bytes]:
-    """A line for ``put --from-jsonl``."""
+    """Return a strategy for lines of ``put --from-jsonl``."""
     told = st.one_of(st.just("x"), _documents, st.fixed_dictionaries({"base64": _scalars}))
     names = st.sampled_from(["key", "value", "headers", "all_headers", "undecodable", "deleted", "event", "lvq_export"])
     rows = st.dictionaries(names, told, max_size=4)
@@ -84,14 +84,14 @@ _values = st.one_of(st.none(), st.binary(max_size=8), nasty_texts.map(lambda tex
 
 
 def values() -> st.SearchStrategy[bytes]:
-    """Record values, JSON more often than not."""
+    """Return a strategy for record values, mostly JSON."""
     return st.one_of(_json(_documents), _json(st.just({"a": "x"})), st.binary(max_size=8))
 
 
 headers = st.lists(
     st.tuples(st.one_of(st.sampled_from(["ticker", "lvq-unkeyed", ""]), nasty_texts), _values), max_size=4
 )
-"""Headers, as a client hands them over."""
+"""Headers, in the form that Kafka clients use."""
 
 _numbers = st.one_of(
     st.integers(0, 12), st.integers(0, 2**63 - 1), st.sampled_from([2**61, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**70])
@@ -100,7 +100,7 @@ _numbers = st.one_of(
 
 @st.composite
 def _texts(draw: st.DrawFn, base: int) -> str:
-    """Commit texts: of a map, with another number, byte or length in it, and a checksum that fits."""
+    """Draw a commit text: an encoded map with some number, byte or length changed, and a valid checksum."""
     how = draw(st.sampled_from(["map", "map", "bytes", "fields", "foreign"]))
     if how == "foreign":
         return draw(
@@ -132,6 +132,6 @@ def _texts(draw: st.DrawFn, base: int) -> str:
 
 @st.composite
 def commits(draw: st.DrawFn) -> tuple[int, str]:
-    """Return what somebody has committed with a queue's group: an offset and a text."""
+    """Draw the offset and text of a commit to a queue's group."""
     offset = draw(st.one_of(st.integers(0, 12), st.sampled_from([2**31, 2**62, 2**63 - 1])))
     return offset, draw(_texts(offset))

@@ -1,4 +1,4 @@
-"""The checks. Each sees some examples in the suite, and in ``make prove`` as many times more as LVQ_FUZZ says."""
+"""Fuzz tests of everything that reads foreign data. LVQ_FUZZ multiplies the number of examples."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FORMS: dict[Format, Codec] = {"bytes": BYTES, "text": TEXT, "json": JSON}
 
 
 def harmless(text: str) -> None:
-    """Check that a text shown to people is short and steers no terminal."""
+    """Check that a text shown to users is short and has no terminal control characters."""
     assert len(text) < LONGEST
     assert text.replace("\n", "").replace("\t", "").isprintable(), ascii(text)
 
 
 @contextmanager
 def errors_harmless() -> Iterator[None]:
-    """Allow errors of ours, if they are harmless; any other one is a failure."""
+    """Allow the library's errors if their texts are harmless; let others fail the test."""
     try:
         yield
     except LVQError as error:
@@ -55,7 +55,7 @@ class _Harmless(logging.Handler):
 
 @contextmanager
 def fresh_cluster() -> Iterator[MemoryCluster]:
-    """A cluster in memory with a queue ``prices``; what is logged meanwhile is harmless."""
+    """Yield an in-memory cluster with a queue ``prices``; check that log messages are harmless."""
     logger, handler = logging.getLogger("lvq_kafka"), _Harmless()
     logger.addHandler(handler)
     cluster = MemoryCluster()

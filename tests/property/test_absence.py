@@ -1,4 +1,4 @@
-"""R18 on a log that cleans as Kafka does: who reads on by the rule of `Absence` never keeps a key that was deleted."""
+"""R18: a reader that resumes by the rule of `Absence` keeps no deleted key, on a log cleaned as in Kafka."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RETENTION = 10.0
 
 @dataclass
 class Log:
-    """One partition. A delete goes in the first cleaning that is `RETENTION` after the first one that met it."""
+    """A partition. The first cleaning at least `RETENTION` after a delete was first cleaned removes the delete."""
 
     records: list[Record] = field(default_factory=list)
     end: int = 0
-    hidden: int | None = None  # where an open transaction begins
+    hidden: int | None = None  # start of an open transaction
     cleaned: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -33,7 +33,7 @@ class Log:
         self.end += 1
 
     def clean(self, now: float) -> None:
-        """All below the last stable offset but the last record, which lies in the active segment."""
+        """Clean all records below the last stable offset, except the last one, which is in the active segment."""
         below = [record for record in self.records if record.offset < min(self.stable, self.end - 1)]
         newest = {record.key: record.offset for record in below}
         gone = {record.offset for record in below if newest[record.key] != record.offset}
@@ -73,7 +73,7 @@ STEPS = st.lists(
         st.tuples(st.just("clean"), st.none()),
         st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 8.0, 12.0])),
         st.tuples(st.just("read"), st.integers(1, 3)),
-        st.tuples(st.just("ask"), st.none()),  # where the log ends; the answer comes some steps later
+        st.tuples(st.just("ask"), st.none()),  # for the end of the log; the answer comes some steps later
         st.tuples(st.just("tell"), st.none()),
         st.tuples(st.just("hide"), st.none()),
         st.tuples(st.just("show"), st.none()),
@@ -83,7 +83,7 @@ STEPS = st.lists(
 
 
 class Reader:
-    """Folds what it reads, and starts over when it is too late."""
+    """A reader that folds records, and starts over if it was absent too long."""
 
     def __init__(self, absence: type[Absence]) -> None:
         self._kind = absence
@@ -143,7 +143,7 @@ def test_r18_who_is_at_the_end_of_the_log_holds_no_key_that_was_deleted(steps: l
 
 
 class Trusting(Absence):
-    """Without the rule."""
+    """An absence without the rule."""
 
     @property
     def trusted(self) -> float:
@@ -151,7 +151,7 @@ class Trusting(Absence):
 
 
 class Hasty(Absence):
-    """A reader that takes the reported end for one that was reached."""
+    """An absence that treats a reported end as reached."""
 
     def ended(self, then: float, ends: object) -> None:
         super().ended(then, {0: 0})

@@ -1,4 +1,4 @@
-"""A ledger that looks at records later than it reads them comes to the same as one that looks at each at once."""
+"""The equivalence of a ledger that buffers records during catch-up and one that handles each record at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECORDS = st.lists(
     marker=st.booleans(),
     few=st.sampled_from([0, 2, 8192]),
 )
-@example(  # two keys are new among the others, and change places
+@example(  # two new keys among the others change places
     records=[(key, True, 1) for key in (b"a", b"a", b"a", b"a", b"b", b"c", b"b", b"a")],
     sizes=[1, 6, 1],
     behind=0,
@@ -86,8 +86,8 @@ def _read(ledger: Ledger, batch: RecordBatch, positions: dict[int, int]) -> None
 
 
 def _handed_out(ledger: Ledger) -> list[tuple[object, ...]]:
-    """Return what is handed out, in its order, while everything is acked; and what may be claimed after each."""
-    ledger.advance({0: 10_000})  # to the target, wherever that is
+    """Acquire and ack all messages; return them in order, each followed by the claim after its ack."""
+    ledger.advance({0: 10_000})  # past any target
     found: list[tuple[object, ...]] = []
     while (item := ledger.acquire()) is not None:
         ledger.ack(item)

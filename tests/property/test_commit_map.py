@@ -1,4 +1,4 @@
-"""The commit map against a set of done offsets, and its text against everything that may happen to a text."""
+"""The commit map against a set of done offsets, and its text against any damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ lengths = st.one_of(st.integers(1, 3), st.integers(1, 300), st.integers(1, 2**45
 @st.composite
 def runs(draw: st.DrawFn, of: st.SearchStrategy[int] = lengths, most: int = 40) -> tuple[int, ...]:
     pairs = draw(st.lists(st.tuples(of, of), max_size=most))
-    # A pattern over and over, so that some are worth deflating.
+    # Repeated patterns, because they are worth deflating.
     return tuple(length for pair in pairs for length in pair) * draw(st.sampled_from([1, 1, 1, 2, 20]))
 
 
@@ -48,7 +48,7 @@ def commit_maps(draw: st.DrawFn, counted: bool = True) -> CommitMap:
 
 @st.composite
 def dense_maps(draw: st.DrawFn) -> CommitMap:
-    """Maps of which a part is best listed offset by offset, perhaps between others; and of many messages counted."""
+    """Draw maps with a part that is best written as a bitmap, and with many delivery counts."""
     rng = draw(st.randoms(use_true_random=False))
     base = draw(st.sampled_from([0, 1000, 2**62]))
     part = [rng.randint(1, draw(st.integers(1, 12))) for _ in range(2 * draw(st.integers(100, 300)))]
@@ -61,7 +61,7 @@ def dense_maps(draw: st.DrawFn) -> CommitMap:
 
 @contextmanager
 def packed_from(size: int) -> Iterator[None]:
-    """Other forms than plain numbers are looked at from so many bytes on."""
+    """Try forms other than plain numbers from this size on."""
     usual, packing.DENSE_FROM = packing.DENSE_FROM, size
     packing.pack_runs.cache_clear()
     try:
@@ -73,12 +73,12 @@ def packed_from(size: int) -> Iterator[None]:
 
 @st.composite
 def small_maps(draw: st.DrawFn) -> CommitMap:
-    """Maps over so few offsets that all of them can be looked at."""
+    """Draw maps with few enough offsets to check each."""
     return CommitMap(draw(st.integers(0, 12)), draw(runs(st.integers(1, 4), most=6)))
 
 
 def done_offsets(commit_map: CommitMap) -> set[int]:
-    """The meaning of a map, computed naively."""
+    """Return the done offsets of a map, computed naively."""
     done = set(range(commit_map.base))
     at = commit_map.base
     for number, length in enumerate(commit_map.runs):
@@ -154,7 +154,7 @@ def test_a_shortened_map_fits_claims_nothing_more_and_forgets_no_more_than_it_mu
         lowest = sorted(commit_map.counts.items())[: len(short.counts) + 1]
         assert dict(lowest[:-1]) == short.counts
         if short.runs:
-            return  # there was room for runs, of which counts have left half
+            return  # runs had room in the half that counts left
         longer = replace(short, counts=dict(lowest))
     elif short.runs != commit_map.runs:
         longer = replace(short, runs=commit_map.runs[: len(short.runs) + 2])
@@ -244,7 +244,7 @@ def test_no_text_raises_anything_but_a_refusal(base: int, text: str) -> None:
 
 
 def sealed(wire: bytes) -> bytes:
-    """With the checksum that makes a reader believe it."""
+    """Append the checksum that readers check."""
     return wire + zlib.crc32(wire).to_bytes(4, "big")
 
 

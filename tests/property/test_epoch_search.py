@@ -1,4 +1,4 @@
-"""Finding where a log was overwritten takes a few looks at what comes first from certain offsets on."""
+"""The search for the first overwritten record of a log, in few lookups of the first record from an offset on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lvq_kafka.cluster import LogEnd
 from lvq_kafka.kafka.truncation import _search
 
-# Records by their distance from the one before, and by how much later their leader's epoch is.
+# For each record, the distances of its offset and its leader epoch from the previous record.
 LOGS = st.lists(st.tuples(st.integers(1, 50), st.sampled_from([0, 0, 0, 0, 1, 3])), max_size=30)
 
 

@@ -1,4 +1,4 @@
-"""The fold equals a naive dict over any log, any batching, any replay, any legal compaction, any interleaving."""
+"""The fold against a naive dict, for any log, batching, replay, legal compaction and interleaving."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ headers: st.SearchStrategy[Headers] = st.sampled_from(
 values = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2))
 steps = st.lists(
     st.tuples(st.integers(1, 3), st.integers(0, 9), st.sampled_from(KEYS), values, headers), max_size=25
-)  # strategies that are made once, since making them takes longer than drawing
+)  # created once, because creating strategies takes longer than drawing
 
 
 @st.composite
 def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
-    """One log for each partition: holes in the offsets, times that may run backwards, deletes, any key anywhere."""
+    """Draw a log for each partition, with offset gaps, timestamps out of order, deletes, and keys anywhere."""
     result = []
     for partition in range(partitions):
         offset, log = 0, []
@@ -37,7 +37,7 @@ def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
 
 
 def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
-    """The rule, computed naively: each partition's newest record of a key, then home first, newest time, partition."""
+    """Apply the rule naively: of the newest records per partition, prefer home, then the time, then the partition."""
     candidates: dict[bytes, list[Record]] = {}
     for log in partition_logs:
         newest = {record.key: record for record in log if record.key is not None}
@@ -53,7 +53,7 @@ def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
 
 
 def in_place(log: Sequence[Record]) -> list[bytes]:
-    """The order in which keys came, an update keeping its place, and a delete giving it up."""
+    """Return the keys in order of arrival. An update keeps its place, and a delete gives it up."""
     order: dict[bytes, None] = {}
     for record in log:
         assert record.key is not None
@@ -69,7 +69,7 @@ def content(latest: LatestValues) -> dict[bytes, Record]:
 
 
 def feed(data: st.DataObject, latest: LatestValues, partition_logs: Sequence[Sequence[Record]]) -> None:
-    """Apply the logs in batches of any size, partitions interleaved at will, reading any part of them again."""
+    """Apply the logs in batches of any size, with partitions interleaved and some batches repeated."""
     at = [0] * len(partition_logs)
     pieces = st.lists(st.tuples(st.integers(0, len(partition_logs) - 1), st.integers(1, 8)), min_size=1, max_size=4)
     turns = st.tuples(pieces, st.booleans())
@@ -113,7 +113,7 @@ def test_the_fold_of_a_log_equals_the_fold_of_any_legal_compaction_of_it(
 ) -> None:
     newest = {record.key: record.offset for record in log[0]}
     compacted = [record for record in log[0] if newest[record.key] == record.offset or data.draw(st.booleans())]
-    # A delete may be dropped too, once everything older of its key is gone.
+    # A delete may go once all older records of its key are gone.
     compacted = [
         record
         for record in compacted
@@ -130,7 +130,7 @@ def test_the_fold_of_a_log_equals_the_fold_of_any_legal_compaction_of_it(
 def test_the_fold_of_several_partitions_equals_that_of_any_compaction_that_keeps_deletes(
     data: st.DataObject, partition_logs: list[list[Record]]
 ) -> None:
-    """While the delete of a key is there, it hides what other partitions have of it; afterwards it cannot (R14)."""
+    """A delete hides the key's values in other partitions only until it is compacted away (R14)."""
     compacted = []
     for log in partition_logs:
         newest = {record.key: record.offset for record in log}
@@ -149,7 +149,7 @@ def test_a_grown_topic_moves_keys_home_without_reading_again(
     latest.grow(2)
     for record in partition_logs[1]:
         latest.apply(RecordBatch.of([record]))
-    # Deletes that came while there was one partition were not remembered, so nothing contests what came after.
+    # Deletes read while there was one partition were not kept, so later records of their keys are uncontested.
     forgotten = {record.key for record in partition_logs[0] if record.value is None}
     shown, told = content(latest), expected(partition_logs)
     assert {k: r for k, r in shown.items() if k not in forgotten} == {

@@ -1,8 +1,8 @@
-"""A state machine drives the ledger and a naive model side by side, over a log that is compacted in between.
+"""A state machine that drives the ledger and a naive model side by side, over a log that compaction changes.
 
-The model is the contract in its plainest form: the log as a list, a set of what is done for good, a set of what is
-acknowledged in this life. A crash leaves only the last commit that was stored, its offset and its text, and the
-log as the cleaner has left it. After every step the invariants of the design hold: I1 to I6, I9 and I11.
+The model is the contract in its plainest form: the log as a list, a set of durably settled offsets, and a set of
+offsets acked since the last start. Only the last stored commit and the compacted log survive a crash. After every step,
+invariants I1 to I6, I9 and I11 of the design hold.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ GIVES_BACK = {"release": Ledger.release, "delay": Ledger.release, "abort": Ledge
 
 
 class Consuming(RuleBasedStateMachine):
-    """One consumer of two partitions that loses, regains and crashes; offsets never repeat, records can vanish."""
+    """A consumer that loses and regains two partitions and crashes. Offsets never repeat, and records can vanish."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Consuming(RuleBasedStateMachine):
         for partition in PARTITIONS:
             self.assign(partition=partition)
 
-    # --- the world --------------------------------------------------------------------------------------------------
+    # --- the log ----------------------------------------------------------------------------------------------------
 
     @rule(partition=PARTITION, records=st.lists(st.tuples(KEYS, DELETES), min_size=1, max_size=5), unread=RARELY)
     def produce(self, partition: int, records: list[tuple[bytes | None, bool]], unread: bool) -> None:
@@ -157,7 +157,7 @@ class Consuming(RuleBasedStateMachine):
             stored = {(partition, offset): count for offset, count in claim.counts.items()}
             assert all(stored.get(at, 0) == self.count[at] for at in self.pending_and_tried(partition))
         if not answered:
-            return  # it may have been stored; nobody relies on it
+            return  # it may be stored, but nobody relies on it
         durable = {offset for offset in self.acked[partition] if claim.done(offset)}
         assert durable == self.acked[partition] or claim != whole, "an ack is left out"
         self.settled[partition] |= durable
@@ -210,7 +210,7 @@ class Consuming(RuleBasedStateMachine):
         self.ledger.advance({partition: position})
         self.read[partition] = position
 
-    # --- the holders ------------------------------------------------------------------------------------------------
+    # --- holders ----------------------------------------------------------------------------------------------------
 
     @rule(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), min_size=1, max_size=5))
     def work(self, steps: list[tuple[str, int]]) -> None:
@@ -246,7 +246,7 @@ class Consuming(RuleBasedStateMachine):
     @precondition(lambda self: not self.bounded)
     @rule()
     def everything_comes_though_all_fails(self) -> None:
-        """Liveness: what can be handed out is, however often everything else comes back at once."""
+        """Check liveness: every eligible message is handed out, even if all others come back at once."""
         starving = self.eligible()
         for _ in range(5 * len(starving)):
             item = self.ledger.acquire()
@@ -267,7 +267,7 @@ class Consuming(RuleBasedStateMachine):
         return [item for item in self.held if item.reserved and item.state in (State.ACQUIRED, State.STALE)]
 
     def note(self, item: Item) -> None:
-        """A message was handed out."""
+        """Check a message that was handed out."""
         at = partition, offset = item.partition, item.offset
         assert not any(self.lane(i.partition, i.offset) == self.lane(*at) for i in self.held), "I2: one at a time (G13)"
         assert offset not in self.settled[partition], "I3: a durably acknowledged message came again (G11)"
@@ -300,7 +300,7 @@ class Consuming(RuleBasedStateMachine):
         if step == "leave":
             self.ledger.leave(item)
             self.locks.pop(item, None)
-            self.count[item.partition, item.offset] -= item.reserved  # nobody ever gets it
+            self.count[item.partition, item.offset] -= item.reserved  # it is never delivered
         elif step == "extend":
             self.ledger.extend(item, self.now + 3)
             self.locks[item] = self.now + 3
@@ -319,7 +319,7 @@ class Consuming(RuleBasedStateMachine):
     def let_go(self, item: Item, *, left: bool = False) -> None:
         self.held.remove(item)
         self.gone.append(item)
-        self.count[item.partition, item.offset] -= item.reserved and not left  # nobody ever got it
+        self.count[item.partition, item.offset] -= item.reserved and not left  # it was never delivered
         self.locks.pop(item, None)
 
     def wake(self) -> None:
@@ -352,7 +352,7 @@ class Consuming(RuleBasedStateMachine):
     def catches_up(self, partition: int) -> bool:
         return partition in self.targets and self.read[partition] < self.targets[partition]
 
-    # --- the contract, naively --------------------------------------------------------------------------------------
+    # --- the naive contract ------------------------------------------------------------------------------------------
 
     def lane(self, partition: int, offset: int) -> tuple[int, bytes | int]:
         key = self.seen[partition][offset][0]
@@ -364,13 +364,13 @@ class Consuming(RuleBasedStateMachine):
         return key is not None and any(other == key and at > offset for at, (other, _) in seen.items())
 
     def is_done(self, partition: int, offset: int) -> bool:
-        """I1: whether a commit may say so."""
+        """Return whether a commit may mark an offset done (I1)."""
         if offset in self.acked[partition] or self.loaded[partition].done(offset):
             return True
         return self.seen[partition][offset][1] is None or self.is_superseded(partition, offset)
 
     def alive(self, partition: int) -> dict[bytes | int, int]:
-        """By lane, the offset of the message that is outstanding."""
+        """Return the offset of the outstanding message of each lane."""
         seen = self.seen[partition]
         return {self.lane(partition, at)[1]: at for at in seen if not self.is_done(partition, at)}
 
@@ -389,7 +389,7 @@ class Consuming(RuleBasedStateMachine):
         alive = {partition: self.alive(partition) for partition in self.targets}
         for partition in self.targets:
             lowest = min(alive[partition].values(), default=self.read[partition])
-            if self.catches_up(partition):  # then it may stay behind
+            if self.catches_up(partition):  # then it may lag
                 assert self.ledger.assignment.base(partition) <= lowest
             else:
                 assert self.ledger.assignment.base(partition) == lowest
@@ -416,7 +416,7 @@ class Consuming(RuleBasedStateMachine):
                     assert len(replace(claim, **FRAME).encode(1 << 30)) <= self.limit, "I9"
 
     def teardown(self) -> None:
-        """G10: whatever was never settled is handed out in the next life."""
+        """Check G10: after a restart, every unsettled message is handed out."""
         expected = set()
         for partition in PARTITIONS:
             stored = CommitMap.decode(*self.committed[partition])

@@ -1,4 +1,4 @@
-"""Whatever is written, compacted, purged, reset, moved and reclaimed: what a queue holds is what it should."""
+"""The contents of a queue after any writes, compactions, purges, resets, moves and reclaims."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ STEPS = st.one_of(
 
 
 class World:
-    """A queue, and beside it what it should hold."""
+    """A queue, with a model of its contents."""
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
         self.queue: LastValueQueue[str] = declare(self.cluster, "q", spec=TopicSpec(partitions=2, reclaim=True))
         self.other: LastValueQueue[str] = declare(self.cluster, "other")
-        self.begin: dict[int, int] = {0: 0, 1: 0}  # by partition, where it was last reset to
+        self.begin: dict[int, int] = {0: 0, 1: 0}  # by partition, the offset of the last reset
         self.done: set[tuple[int, int]] = set()
         self.moved = 0
 
@@ -70,7 +70,7 @@ class World:
                     self.queue.repair()
 
     def waiting(self) -> dict[tuple[int, int], Record]:
-        """By partition and offset, what should be in the queue."""
+        """Return the expected contents, by partition and offset."""
         newest: dict[tuple[int, bytes | None], Record] = {}
         for record in self.cluster.records("q"):
             if record.offset >= self.begin[record.partition]:

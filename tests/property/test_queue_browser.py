@@ -1,4 +1,4 @@
-"""Whatever is written, deleted, consumed, taken back and compacted: the browser of a queue gives what is true (G2)."""
+"""G2: the events of a queue browser after any writes, deletes, acks, resets and compactions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ BETWEEN = st.lists(st.one_of(*CHANGES, *LOOKING), min_size=10, max_size=40)
 
 
 class World:
-    """A queue; beside it, naively, what was written, acked and committed; and what its browser has given.
+    """A queue and its browser, with a naive model of the writes, acks, commits and events.
 
-    A ``filtered`` browser is one of what has the header ``side: here``.
+    A ``filtered`` browser selects the header ``side: here``.
     """
 
     def __init__(self, partitions: int, *, filtered: bool) -> None:
@@ -55,15 +55,15 @@ class World:
         self.acked: set[At] = set()
         self.committed: set[At] = set()
         self.known: set[At] = set()
-        """The commits at the browser's last look."""
+        """Offsets committed at the browser's last refresh."""
         self.hidden: set[At] = set()
-        """The commits at any look since the browser was opened."""
+        """Offsets committed at any refresh since the browser opened."""
         self.browser: Browser[str] | None = None
         self.given: dict[str, At] = {}
         """The values that the browser shows."""
         self.highest: dict[str, At] = {}
         self.there: dict[str, At] = {}
-        """The newest values when the browser was started."""
+        """The newest values when the browser started."""
         self.ended = False
 
     def step(self, what: str, argument: Any) -> None:
@@ -104,13 +104,13 @@ class World:
         self.newest[key] = at
 
     def _commit(self, *, with_dead: bool) -> None:
-        """Commit what was acked; and, as a consumer may or may not know of it, what was superseded or deleted."""
+        """Commit the acked offsets, and ``with_dead`` also superseded and deleted ones, as some consumers do."""
         dead = {at for at, (key, value) in self.written.items() if value is None or self.newest[key] != at}
         self.committed |= self.acked | (dead if with_dead else set())
         self._store()
 
     def _reset(self, to: int) -> None:
-        """Take back what was consumed from this offset on, in every partition."""
+        """Undo acks and commits from this offset on in every partition."""
         self.acked = {at for at in self.acked if at[1] < to}
         self.committed = {at for at in self.committed if at[1] < to}
         self._store()
@@ -139,7 +139,7 @@ class World:
         self.browser.start()
 
     def open(self, racing: list[tuple[str, Any]]) -> None:
-        """Some things happen when its dump has been read, and before it looks again at what was consumed."""
+        """Open the browser. The racing steps run between its dump and its next look at the commits."""
         assert self.browser is not None
         waiter, racing = self.browser._follower.waiter, list(racing)
         wait = waiter.caught_up
@@ -185,7 +185,7 @@ class World:
                     later = [place for place in self.elsewhere if self.written[place][0] == key]
                     assert max(later) > at, f"I9: {key} is said to have left"
                     assert self.filtered
-                elif event.consumed:  # this value, or one that took its place before the browser had read that one
+                elif event.consumed:  # this value, or a successor that the browser had not read yet
                     assert at in self.written, f"I7: {key} is said left to consume, and was not given"
                     later = [place for place, (of, _) in self.written.items() if of == key and place >= at]
                     assert not self.known.isdisjoint(later), f"I7: {key} is said left to consume"
@@ -204,7 +204,7 @@ class World:
 
     def finish(self) -> None:
         assert self.browser is not None
-        self._looked()  # to drain is to look, too
+        self._looked()  # drain() refreshes, too
         for event in self.browser.drain(30):
             self._see(event)
         assert self.ended

@@ -1,29 +1,29 @@
-"""Behaviour that users of last value queues know from other brokers, one test for each scenario.
+"""Scenarios: behaviour that users of last value queues know from other brokers.
 
-The scenarios are drawn from the test suites and documents of Qpid C++ (CPP; its old form M4), ActiveMQ Artemis (ART),
-Qpid Broker-J (BJ) and of Kafka clients. A test's name carries the scenario's number and says what happens here. Where
-systems differ, or ours differs from the scenario's, the rule (R) or guarantee (G) that decides is named, here and in
-the test.
+The scenarios come from the test suites and documentation of Qpid C++ (CPP, and its old version M4), ActiveMQ Artemis
+(ART), Qpid Broker-J (BJ) and Kafka clients. A test's name has the scenario's number and the behaviour of this library.
+Where systems differ, or this library differs from the scenario, the table and the test name the rule (R) or guarantee
+(G) that decides.
 
 =====  =======================  ======================================================================================
-S      module                   what decides where systems differ
+S      module                   rule, where systems differ
 =====  =======================  ======================================================================================
 S001   test_conflation.py
 S002   test_conflation.py
-S003   test_conflation.py       R6: asking chooses, so a consumer that does not ask is one that is not started
+S003   test_conflation.py       R6: acquiring chooses, so a consumer that does not acquire counts as unstarted
 S006   test_conflation.py
 S009   test_conflation.py
 S010   test_conflation.py       R6, G13: held values stay and count (as BJ, ART; CPP drops them), newer ones wait
-S011   test_conflation.py       R4: tail (as CPP, BJ, ART); ``order="in-place"`` is the rule of M4
+S011   test_conflation.py       R4: tail (as CPP, BJ, ART); M4 does as ``order="in-place"``
 S014   test_conflation.py
 S015   test_conflation.py
 S016   test_conflation.py
 S018   test_keys.py             R1: both pass (CPP keeps one)
 S021   test_keys.py             R1: both pass
-S022   test_keys.py             R1, R2: the empty text is a key, none is none (as ART, BJ)
+S022   test_keys.py             R1, R2: empty text is a key, a missing header is not (as ART, BJ)
 S023   test_keys.py             R2: one key (as CPP, ART Core; two in BJ)
 S025   test_keys.py             R3: refused
-S026   test_keys.py             R3: the switch alone is refused, there is no default header (ART has one)
+S026   test_keys.py             R3: the switch alone is refused, no default header (ART has one)
 S029   test_keys.py             R3: refused (as CPP; BJ, ART accept groups)
 S030   test_keys.py
 S031   test_browsing.py
@@ -31,10 +31,10 @@ S032   test_browsing.py
 S033   test_browsing.py
 S035   test_browsing.py
 S036   test_browsing.py
-S037   test_browsing.py         G6: only the second run's values (M4 keeps what was browsed)
+S037   test_browsing.py         G6: only the second run's values (M4 keeps browsed messages)
 S038   test_browsing.py
-S041   test_browsing.py         G9: no handles to waiting messages; asking chooses
-S042   test_browsing.py         G2, G6: shown until acked (CPP, BJ hide what is held)
+S041   test_browsing.py         G9: no handles to waiting messages; acquiring chooses
+S042   test_browsing.py         G2, G6: shown until acked (CPP, BJ hide held messages)
 S044   test_browsing.py
 S047   test_browsing.py         G6: a browser has nothing to ack
 S049   test_consuming.py
@@ -46,34 +46,34 @@ S059   test_consuming.py
 S060   test_consuming.py
 S061   test_consuming.py
 S062   test_consuming.py
-S063   test_consuming.py        G3: only the last one is promised
+S063   test_consuming.py        G3: only the last one is guaranteed
 S065   test_consuming.py
 S068   test_consuming.py        R13: the reader is a browser
 S069   test_consuming.py        R13: the reader is a browser
-S071   test_consuming.py        R6: only the newer value (by the documents of M4, both)
+S071   test_consuming.py        R6: only the newer value (both, according to the M4 documentation)
 S074   test_non_destructive.py  R13: the readers are browsers
 S075   test_non_destructive.py  R13: the readers are browsers
 S076   test_non_destructive.py  R13: the readers are browsers
-S077   test_non_destructive.py  R13: refused (as CPP; ART, BJ downgrade in silence)
+S077   test_non_destructive.py  R13: refused (as CPP; ART, BJ silently downgrade)
 S079   test_transactions.py     G13: newer values wait while a transaction has the older ones
 S080   test_transactions.py
 S083   test_browsing.py
-S085   test_browsing.py         G5: a browser's dump ends and says what is hidden; a view waits
-S086   test_transactions.py     There is no two-phase commit: an open transaction that is stored stands for it
+S085   test_browsing.py         G5: a browser's dump ends and reports hidden values; a view waits
+S086   test_transactions.py     no two-phase commit; instead, an open transaction that is stored
 S087   test_transactions.py     G13: the transaction has the first value only (in ART all six)
 S088   test_restart.py
 S090   test_restart.py
 S091   test_restart.py          G14: there are no transient messages
-S094   test_restart.py          G1, G8: a view that comes back is rebuilt; one that was cut off goes on
+S094   test_restart.py          G1, G8: a reopened view is rebuilt, a disconnected one resumes
 S108   test_management.py
-S109   test_management.py       R7: a message is named by its key
+S109   test_management.py       R7: a message is identified by its key
 S111   test_management.py
 S113   test_consuming.py
-S139   test_selecting.py        G6: queues have no default filter, and only browsers select
+S139   test_selecting.py        G6: queues have no default filter; only browsers select
 S140   test_selecting.py        R15
-S143   test_selecting.py        R15: a period counts from the opening; updates always come
-S144   test_selecting.py        R15: refused when the browser is made
-S145   test_selecting.py        a key, or the header that names it, selects the same
+S143   test_selecting.py        R15: the period ends when the browser opens; updates always come
+S144   test_selecting.py        R15: refused when the browser is created
+S145   test_selecting.py        a key and its header select the same
 S146   test_selecting.py
 S148   test_selecting.py
 S155   test_compacted_log.py    R9: null deletes, empty is a value

@@ -1,4 +1,4 @@
-"""The scenarios on the in-memory cluster. ``tests/integration/test_scenarios.py`` runs them on a real broker."""
+"""Fixtures for scenarios on the in-memory cluster. ``tests/integration/test_scenarios.py`` uses a real broker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 pytest.register_assert_rewrite("tests.scenarios.harness")
 
-from lvq_kafka.testing import MemoryCluster  # noqa: E402  # the harness must not be imported before this
+from lvq_kafka.testing import MemoryCluster  # noqa: E402  # the harness must not be imported earlier
 from tests.scenarios.harness import Declare, Queue, Venue, declaring  # noqa: E402
 
 
 class InMemory:
-    """`Venue` in memory. Its storage outlives its users, so a restart has nothing left to do."""
+    """`Venue` in memory. Its storage outlives its clients, so a restart does nothing."""
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
@@ -41,5 +41,5 @@ def declare(venue: Venue) -> Iterator[Declare]:
 
 @pytest.fixture
 def q(declare: Declare) -> Queue:
-    """The queue that scenarios call Q: keyed by the header k, empty."""
+    """Return an empty queue keyed by the header k."""
     return declare()

@@ -1,8 +1,7 @@
-"""The language of the scenarios: send, browse, take, ack, restart, in a few words each.
+"""The vocabulary of the scenarios: send, browse, take, ack, restart.
 
-Scenarios run on any cluster: on the in-memory cluster from here, and the same functions on a real broker from
-``tests/integration/test_scenarios.py``. They speak to the library through its public surface only. Looking inside a
-consumer is here, in one place: `Taking.settle` and `Taking.index_size`.
+Scenarios run on any cluster: in memory from this package, and on a real broker from
+``tests/integration/test_scenarios.py``. They use only the public API. Any look inside a consumer is in `Taking` here.
 """
 
 from __future__ import annotations
@@ -45,33 +44,33 @@ KEY = "k"
 """The key header of every scenario's queue."""
 
 PATIENCE = 30.0
-"""Seconds after which something that must come has not come."""
+"""Seconds after which a wait fails."""
 
 PRODUCERS_TIMES = TopicSpec(config={"message.timestamp.type": "CreateTime"})
-"""A topic that keeps the times which producers name. Policy warns of it, and scenarios about times need it."""
+"""A topic that keeps producers' timestamps. The policy warns about it, but scenarios about time need it."""
 
 _PATIENTLY: dict[str, Any] = {"catch_up_timeout": PATIENCE, "metadata_interval": 0.1}
 
 
 class Venue(Faults, Protocol):
-    """The place where a scenario runs, with the acts of its other users and its operator."""
+    """The cluster that a scenario runs on, with the acts of other programs and of the operator."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, as it is now."""
+        """The current cluster."""
 
     def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
         """Store a value in any partition, as a program with another partitioner does; None deletes.
 
-        The time, in ms, is kept where the topic takes `PRODUCERS_TIMES`.
+        The timestamp, in ms, is kept if the topic has `PRODUCERS_TIMES`.
         """
 
     def restart(self) -> None:
-        """Stop the broker and start it again, its storage kept."""
+        """Restart the broker. It keeps its storage."""
 
 
 class Closeable(Protocol):
-    """Something that has to be closed."""
+    """An object to close."""
 
     def close(self) -> None: ...
 
@@ -87,10 +86,10 @@ Send = Callable[..., list[Position]]
 
 
 class Queue:
-    """A declared queue, and everything that a scenario has opened on it.
+    """A declared queue, and everything opened on it.
 
-    Messages are written as in the scenarios: ``"a=a1"`` is the value a1 with the key a, ``"=v1"`` has the empty key,
-    and ``"-=x1"`` has no key header.
+    Messages are written like this: ``"a=a1"`` is the value a1 with the key a, ``"=v1"`` has the empty key, and
+    ``"-=x1"`` has no key header.
     """
 
     def __init__(self, venue: Venue, name: str, **options: Any) -> None:
@@ -101,21 +100,21 @@ class Queue:
         self._producer = self._keep(self.queue.producer())
 
     def close(self) -> None:
-        """Close all that was opened and is still open; at once, since each waits for a thread of its own."""
+        """Close everything that is open, concurrently, since each object waits for its own thread."""
         opened, self._opened = self._opened, []
         with ThreadPoolExecutor() as threads:
             for closed in [threads.submit(one.close) for one in opened]:
                 closed.result()
 
     def restart(self) -> None:
-        """Every process that uses the queue ends, the broker restarts, and the queue is opened again."""
+        """Close everything, restart the broker, and open the queue again."""
         self.close()
         self.venue.restart()
         self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
         self._producer = self._keep(self.queue.producer())
 
     def restart_broker(self) -> None:
-        """Restart the broker; everything open goes on when it is back."""
+        """Restart the broker. Everything stays open and resumes."""
         self.venue.restart()
         self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
 
@@ -126,22 +125,22 @@ class Queue:
     # ---------------------------------------------------------------- writing
 
     def send(self, *messages: str, **headers: str) -> list[Position]:
-        """Send in this order, with these headers, and wait until all are stored."""
+        """Send messages in order, with these headers, and wait until they are stored."""
         return _send(self._producer, messages, headers)
 
     def send_at(self, time: float, message: str) -> None:
-        """Send with a time, in seconds since the epoch; the topic has to take `PRODUCERS_TIMES`."""
+        """Send with a timestamp, in seconds since the epoch. The topic must have `PRODUCERS_TIMES`."""
         key, _, value = message.partition("=")
         self.venue.write(self.queue.topic, 0, key, value, round(time * 1000))
 
     def delete(self, *keys: str) -> None:
-        """Remove keys."""
+        """Delete keys."""
         for receipt in [self._producer.delete(key) for key in keys]:
             receipt.result(PATIENCE)
 
     @contextmanager
     def transaction(self, *, abort: bool = False) -> Iterator[Send]:
-        """A transaction: what is sent through the function that it gives belongs to it."""
+        """Begin a transaction; yield a function that sends in it."""
         producer = self.queue.producer(transactional_id=f"{self.name}-{uuid.uuid4().hex}")
         with producer, suppress(_Abort), producer.transaction(PATIENCE):
             yield lambda *messages: _send(producer, messages, {})
@@ -152,32 +151,32 @@ class Queue:
     # ---------------------------------------------------------------- reading
 
     def browse(self, **options: Any) -> Browsing:
-        """Open a browser; it has read its dump."""
+        """Return an open browser that has read its dump."""
         return Browsing(self._keep(self.queue.browser(**_PATIENTLY | options).open()))
 
     def view(self, **options: Any) -> View[str]:
-        """Open a view; it is caught up."""
+        """Return an open view that has caught up."""
         return self._keep(self.queue.view(**_PATIENTLY | options).__enter__())
 
     def consume(self, **options: Any) -> Taking:
-        """Open a consumer."""
+        """Return an open consumer."""
         consumer = self.queue.consumer(commit_interval=0.01, revoke_grace=0.0, **options)
         return Taking(self._keep(consumer), self)
 
     def content(self) -> list[str]:
-        """Return what a fresh browser drains."""
+        """Return the values that a new browser shows."""
         with self.queue.browser(follow=False, **_PATIENTLY) as browser:
             return [text(event) for event in browser if not isinstance(event, EndOfDump)]
 
 
 class Browsing:
-    """A browser, and what it gives as text."""
+    """A browser whose events are read as text."""
 
     def __init__(self, browser: Browser[str]) -> None:
         self.browser = browser
 
     def drain(self) -> list[str]:
-        """Read until nothing more is at hand. Skip the end of the dump."""
+        """Read all current events. Skip the end of the dump."""
         return [text(event) for event in self.browser.drain(PATIENCE) if not isinstance(event, EndOfDump)]
 
     def dump(self) -> tuple[list[str], EndOfDump]:
@@ -202,21 +201,21 @@ class Browsing:
 
 
 class Taking:
-    """A consumer, and the steps of one who works with it."""
+    """A consumer, with the steps of its user."""
 
     def __init__(self, consumer: Consumer[str], queue: Queue) -> None:
         self.consumer = consumer
         self._queue = queue
 
     def take(self, tx: Transaction[str] | None = None) -> Delivery[str]:
-        """Receive one and hold it; in a transaction, if one is given."""
+        """Acquire a message, in a transaction if one is given."""
         delivery = (tx or self.consumer).acquire(PATIENCE)
         assert delivery is not None, f"no message came: {self.consumer.stats}"
         return delivery
 
     @contextmanager
     def transaction(self, *, abort: bool = False) -> Iterator[Transaction[str]]:
-        """A transaction over what is taken in it."""
+        """Begin a consumer transaction."""
         producer = self._queue.queue.producer(transactional_id=f"{self._queue.name}-{uuid.uuid4().hex}")
         with producer, suppress(_Abort), self.consumer.transaction(producer, timeout=PATIENCE) as tx:
             yield tx
@@ -224,7 +223,7 @@ class Taking:
                 raise _Abort
 
     def take_and_ack(self, count: int) -> list[str]:
-        """Receive so many, each acked before the next."""
+        """Acquire so many messages, and ack each before the next."""
         values = []
         for _ in range(count):
             with self.take() as delivery:
@@ -232,7 +231,7 @@ class Taking:
         return values
 
     def take_all(self) -> list[str]:
-        """Receive and ack all that the queue has for this consumer."""
+        """Acquire and ack all messages."""
         values = []
         self.settle()
         while (delivery := self._next()) is not None:
@@ -241,12 +240,12 @@ class Taking:
         return values
 
     def has_nothing(self) -> bool:
-        """Return whether the consumer has read all that was sent before, and has nothing of it to hand out."""
+        """Return whether nothing is left to hand out, once everything sent before has been read."""
         self.settle()
         return self._next() is None
 
     def _next(self) -> Delivery[str] | None:
-        """The next one that waits. None says that none does, and never that the consumer's lease has just ended."""
+        """Return the next waiting message. None means that there is none, and never that the lease has lapsed."""
         shared = self.consumer._shared
         while True:
             with shared._changed:
@@ -256,7 +255,7 @@ class Taking:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until the consumer has read all that was sent before, and may hand it out."""
+        """Wait until the consumer has read everything sent before, and may hand it out."""
         shared = self.consumer._shared
         ends = self._queue.venue.cluster.logs.end_offsets(self._queue.queue.topic, stable=True)
 
@@ -268,18 +267,18 @@ class Taking:
 
     @property
     def waiting(self) -> int:
-        """Return how many messages wait, once everything sent before has been read."""
+        """Return the number of waiting messages, once everything sent before has been read."""
         self.settle()
         return self.consumer.stats.available
 
     @property
     def held(self) -> int:
-        """Return how many messages are held."""
+        """Return the number of held messages."""
         return self.consumer.stats.in_work
 
     @property
     def index_size(self) -> int:
-        """Return how many entries the consumer has in all its tables: what would grow if it leaked."""
+        """Return the number of entries in all tables of the consumer, which would grow if it leaked."""
         shared = self.consumer._shared
         with shared._changed:
             ledger = shared.core.ledger
@@ -290,12 +289,12 @@ class Taking:
             return sum(map(len, tables))
 
     def close(self) -> None:
-        """Leave; what is held is released."""
+        """Close the consumer. Held messages are released."""
         self.consumer.close(PATIENCE)
 
 
 def text(event: Entry[str] | Deleted | EndOfDump) -> str:
-    """An event as the scenarios write it: the value, or that a key was deleted."""
+    """Return the text of an event: its value, or the deleted key."""
     if isinstance(event, Entry):
         return event.value
     return f"{event.key} deleted" if isinstance(event, Deleted) else "end of dump"
@@ -310,14 +309,14 @@ def _send(producer: Producer[str], messages: tuple[str, ...], headers: Mapping[s
 
 
 class Declare(Protocol):
-    """Declares a queue of its own for a scenario; options are those of `LastValueQueue.declare`."""
+    """A function that declares a queue, with the options of `LastValueQueue.declare`."""
 
     def __call__(self, suffix: str = "", **options: Any) -> Queue: ...
 
 
 @contextmanager
 def declaring(venue: Venue, name: str) -> Iterator[Declare]:
-    """Yield a function that declares queues called ``name`` and a suffix; close all that was opened on them."""
+    """Yield a function that declares queues named ``name`` plus a suffix; close everything opened on them."""
     with ExitStack() as queues:
 
         def declare(suffix: str = "", **options: Any) -> Queue:

@@ -1,4 +1,4 @@
-"""Section 3: reading without taking. With S083 and S085 of section 6, on what a browser sees of transactions."""
+"""Section 3: browsing. Also S083 and S085 of section 6: transactions as a browser sees them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _run(number: int) -> list[str]:
 
 
 def test_s037_a_browse_does_not_pin_what_it_has_seen(q: Queue) -> None:
-    """G6, as in Qpid from 0.6 on; in M4 a consumer would get the first run's four values, too."""
+    """G6, as in Qpid since 0.6. In M4 a consumer also gets the first run's four values."""
     q.send(*_run(1))
     assert q.browse().drain() == ["1.1", "1.2", "1.3", "1.4"]
     q.send(*_run(2))
@@ -82,8 +82,8 @@ def test_s038_two_browses_see_the_same_and_a_consumer_gets_what_is_newest_then(q
 
 
 def test_s041_a_message_is_acquired_once_and_never_after_it_was_replaced(q: Queue) -> None:
-    """G9: there is no handle to a message that waits. Asking chooses the next one, so a replaced value cannot be had,
-    and one that is held cannot be had again; a handle is good for one settlement."""
+    """G9: waiting messages have no handles. Acquiring chooses the next message, so neither a replaced value nor a held
+    one can be acquired. A handle is valid for one settlement."""
     q.send("a=1", "b=2", "c=3", "a=4")
     c = q.consume()
     assert c.waiting == 3
@@ -102,7 +102,7 @@ def test_s041_a_message_is_acquired_once_and_never_after_it_was_replaced(q: Queu
 
 
 def test_s042_a_browser_shows_a_held_message_until_it_is_acked(q: Queue) -> None:
-    """Ours, by G2 and G6: held is not consumed. In Qpid and Broker-J the held one is hidden until it is released."""
+    """By G2 and G6, held is not consumed. Qpid and Broker-J hide a held message until it is released."""
     q.send("a=a1", "b=b1")
     c = q.consume()
     held = c.take()
@@ -122,7 +122,7 @@ def test_s044_a_dump_under_load_misses_no_key_and_shows_no_older_value_after_a_n
     enough = Event()
 
     def write(remainder: int) -> None:
-        """Update this writer's half of the keys, round after round, with the number of the update."""
+        """Update this writer's half of the keys in rounds. A value is the number of its update."""
         with q.queue.producer() as producer:
             for number in range(1, most):
                 if enough.is_set():
@@ -154,7 +154,7 @@ def test_s044_a_dump_under_load_misses_no_key_and_shows_no_older_value_after_a_n
 
 
 def test_s047_reading_all_that_there_is_settles_nothing(q: Queue) -> None:
-    """G6: what a browser gives is no delivery, so there is nothing to ack, and nothing is."""
+    """G6: a browser's entries are not deliveries. There is nothing to ack, and nothing is acked."""
     q.send("a=a1", "b=b1")
     cluster, group = q.venue.cluster, q.queue.definition.group
     before = cluster.groups.committed(group, q.queue.topic), q.queue.stats()
@@ -176,7 +176,7 @@ def test_s083_an_aborted_value_is_never_shown_and_the_one_before_it_stays(q: Que
 
 
 def test_s085_the_dump_ends_without_waiting_for_an_open_transaction_and_says_so(q: Queue) -> None:
-    """G5: the end of the dump names what the transaction hides; a view, which promises completeness, waits for it."""
+    """G5: the end of the dump names the partition that the transaction blocks. A view must be complete, so it waits."""
     q.send("a=a1")
     with q.transaction() as send:
         send("b=b1")

@@ -1,7 +1,7 @@
-"""Section 15: what a log-compacted topic does to those who read it.
+"""Section 15: reading a compacted topic.
 
-A cold load is what a view, a browser and a consumer do when they are opened. The batch snapshot of Spark runs over the
-same rules; its own tests are in ``tests/spark``.
+A view, a browser and a consumer do a cold load when they open. Spark's batch snapshot follows the same rules; its tests
+are in ``tests/spark``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.scenarios.harness import PATIENCE, Declare, Queue
 
 
 def cold_load(q: Queue) -> dict[str, str]:
-    """Return what every kind of reader finds when it is opened: it ends, and all agree."""
+    """Open every kind of reader, check that all finish and agree, and return the values."""
     view = q.view()
     values, end = q.browse().dump()
     assert end.blocked == ()
@@ -63,7 +63,7 @@ def test_s156_a_log_with_offsets_and_nothing_in_it_is_loaded_to_its_end(declare:
 
 
 def test_s157_a_log_whose_last_record_was_aborted_is_loaded_to_its_end(q: Queue) -> None:
-    """Before and after compaction has taken that record; its marker is all that is left then."""
+    """This holds before and after compaction removes that record and leaves only its marker."""
     q.send("a=1", "b=2", "b=3")
     with q.transaction(abort=True) as send:
         send("a=4")
@@ -74,9 +74,9 @@ def test_s157_a_log_whose_last_record_was_aborted_is_loaded_to_its_end(q: Queue)
 
 
 def write_what_goes(q: Queue) -> dict[int, int]:
-    """Two partitions whose last records are a delete, and an aborted one with its marker; their ends.
+    """Write two partitions that end in a delete and in an aborted record with its marker; return their ends.
 
-    Not through an idempotent producer: of that the broker keeps the last batch, without records.
+    The deletes do not come from an idempotent producer: the broker keeps its last batch, without records.
     """
     for partition, key, value in [(0, "a", "1"), (0, "b", "2"), (1, "c", "1"), (1, "d", "2"), (1, "d", None)]:
         q.venue.write(q.queue.topic, partition, key, value)
@@ -90,7 +90,7 @@ def write_what_goes(q: Queue) -> dict[int, int]:
 
 
 def check_what_is_left(q: Queue, ends: dict[int, int]) -> None:
-    """Of each partition only the first record, and the end."""
+    """Check that only the first record of each partition is left, and that the ends are the same."""
     assert q.venue.cluster.logs.end_offsets(q.queue.topic) == ends
     assert [(record.partition, record.offset) for record in read_all(q.venue.cluster, q.queue.topic)] == [
         (0, 0),
@@ -100,7 +100,7 @@ def check_what_is_left(q: Queue, ends: dict[int, int]) -> None:
 
 
 def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(declare: Declare) -> None:
-    """Nothing lies between the first records and the ends, and nothing ever will."""
+    """The offsets between the first records and the ends have no records, and never will."""
     q = declare(spec=TopicSpec(partitions=2))
     cluster = q.venue.cluster
     assert isinstance(cluster, MemoryCluster)
@@ -115,8 +115,8 @@ def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(
 def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
     declare: Declare, key: str, foreign_first: bool
 ) -> None:
-    """R14: its home partition, where all writers of ours put it, wins, even over what a foreign partitioner wrote
-    later; a value that is alone wherever it lies counts."""
+    """R14: the home partition, where this library's writers put the key, wins even over a later write by a foreign
+    partitioner. A key in one partition only has the value it has there."""
     q = declare(spec=TopicSpec(partitions=3))
     view = q.view()
     foreign = (home_partition(key.encode(), 3) + 1) % 3
@@ -134,14 +134,14 @@ def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
 
 
 def test_s159_a_key_that_has_moved_to_another_partition_has_its_newest_value_or_none(q: Queue) -> None:
-    """R14: a delete in the new home hides the value that is left in the old one."""
+    """R14: a delete in the new home hides the old value in the previous one."""
     topic, cluster = q.queue.topic, q.venue.cluster
     key = next(key for key in map(str, count()) if home_partition(key.encode(), 4) != 0)
     view, browser = q.view(), q.browse()
     assert q.send(f"{key}=1") == [Position(topic, 0, 0)]
     assert browser.drain() == ["1"]
     cluster.topics.add_partitions(topic, 4)
-    # Writers learn of new partitions in their own time; one that is opened now knows them.
+    # Open writers discover new partitions with a delay. A new writer knows them at once.
     with LastValueQueue.open(q.name, cluster=cluster).producer() as writer:
         assert writer.put(key, b"2").result(PATIENCE).partition == home_partition(key.encode(), 4)
         view.barrier(PATIENCE)

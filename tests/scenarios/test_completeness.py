@@ -1,4 +1,4 @@
-"""No scenario is forgotten, and the table of the package tells the truth."""
+"""The completeness of the scenarios, and of the table in the package's docstring."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def _tests() -> dict[str, list[int]]:
-    """The numbers of the scenarios that are tested, by module."""
+    """Return the numbers of the tested scenarios, by module."""
     found = {}
     for path in sorted(HERE.glob("test_*.py")):
         names = re.findall(r"^def test_s(\d{3})_\w+\(", path.read_text(), re.MULTILINE)
@@ -31,7 +31,7 @@ def _tests() -> dict[str, list[int]]:
 
 
 def _table() -> dict[str, list[int]]:
-    """The same, as the package's docstring has it."""
+    """Return the same from the package's docstring."""
     text = ast.get_docstring(ast.parse((HERE / "__init__.py").read_text())) or ""
     found: dict[str, list[int]] = {}
     for number, module in re.findall(r"^S(\d{3}) +(test_\w+\.py)", text, re.MULTILINE):

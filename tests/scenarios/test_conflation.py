@@ -1,4 +1,4 @@
-"""Section 1: of each key only the newest value stays."""
+"""Section 1: conflation, which keeps only the newest value of each key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_s002_a_browser_gets_the_newest_of_each_key_in_the_order_of_arrival(q: Q
 
 
 def test_s003_values_that_nobody_asked_for_yet_are_replaced_and_counted(q: Queue) -> None:
-    """Ours has no consumer that exists unstarted: one that does not ask is the same, since asking chooses (R6)."""
+    """There are no unstarted consumers. One that does not acquire is equivalent, because acquiring chooses (R6)."""
     c, view = q.consume(), q.view()
     q.send("a=m1", "a=m2")
     view.barrier(PATIENCE)
@@ -49,7 +49,7 @@ def test_s009_a_message_in_two_queues_is_replaced_in_each_by_itself(declare: Dec
 
 
 def test_s010_held_values_stay_with_their_holder_and_newer_ones_wait(q: Queue) -> None:
-    """R6 and G13: what is held counts (as in Broker-J and Artemis), and no second value of its key goes out."""
+    """R6 and G13: held values count (as in Broker-J and Artemis), and no second value of a held key is handed out."""
     q.send("a=1", "b=2", "c=3", "a=4")
     c = q.consume()
     assert c.waiting == 3
@@ -71,7 +71,7 @@ def test_s011_the_newest_value_stands_at_the_tail(q: Queue) -> None:
 
 
 def test_s011_the_newest_value_keeps_its_place_where_that_was_asked_for(declare: Declare) -> None:
-    """R4: ``order="in-place"`` is the old rule."""
+    """R4: ``order="in-place"`` is the rule of M4."""
     q = declare(order="in-place")
     q.send("a=m1", "b=m2", "c=m3", "a=m4")
     assert q.content() == ["m4", "m2", "m3"]
@@ -79,7 +79,7 @@ def test_s011_the_newest_value_keeps_its_place_where_that_was_asked_for(declare:
 
 
 def test_s014_the_size_is_that_of_the_newest_value_alone(q: Queue) -> None:
-    """Neither the queue, nor a consumer, nor a browser that looks away keeps anything of the value before."""
+    """Neither the queue, nor a consumer, nor an idle browser keeps anything of the previous value."""
     c, b = q.consume(), q.browse()
     q.send("a=m1")
     c.settle()

@@ -1,4 +1,4 @@
-"""Section 4: take, hold, ack, release. With S113 of section 9, on looking at a queue that is at work."""
+"""Section 4: acquire, hold, ack and release. Also S113 of section 9: inspecting a busy queue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_s054_values_that_were_replaced_while_held_do_not_come_back_after_their_
 
 
 def test_s056_a_released_message_is_the_next_one_again(q: Queue) -> None:
-    """Two who share the messages of one partition share a consumer, from threads of their own."""
+    """Two holders share the messages of a partition by sharing a consumer, each from its own thread."""
     q.send(*(f"{number}={number}" for number in range(1, 11)))
     c = q.consume()
     one = c.take()
@@ -51,7 +51,7 @@ def test_s056_a_released_message_is_the_next_one_again(q: Queue) -> None:
 
 
 def test_s057_a_replaced_value_that_is_released_does_not_come_after_the_newer_one(q: Queue) -> None:
-    """R6, as in Qpid and Broker-J; in Artemis m1 comes back. By G13 m2 waits, too, while m1 is held."""
+    """R6, as in Qpid and Broker-J; in Artemis m1 comes back. By G13, m2 also waits while m1 is held."""
     c = q.consume()
     q.send("a=m1")
     first = c.take()
@@ -76,7 +76,7 @@ def test_s059_the_index_forgets_keys_that_are_done(q: Queue) -> None:
 
 
 def test_s060_a_key_that_is_sent_and_taken_at_full_speed_leaves_nothing_behind(q: Queue) -> None:
-    """Memory is flat: however many came, the consumer's tables hold what waits, what is held, and nothing else."""
+    """Memory use is flat: the consumer's tables contain only waiting and held messages."""
     c, sends = q.consume(), 100_000
 
     def send() -> None:
@@ -116,7 +116,7 @@ def test_s062_a_message_is_chosen_when_it_is_asked_for(q: Queue) -> None:
 
 
 def test_s063_the_last_one_taken_is_the_last_one_of_the_transaction(q: Queue) -> None:
-    """Artemis gives m1 to m5, and m6 to the next consumer. There is no promise which are skipped (G3)."""
+    """Artemis hands out m1 to m5, and m6 to the next consumer. G3 does not specify which values are skipped."""
     c = q.consume()
     with q.transaction() as send:
         send(*(f"a=m{number}" for number in range(1, 7)))
@@ -140,7 +140,7 @@ def test_s065_what_is_sent_and_acked_in_turn_comes_once_each(q: Queue) -> None:
 
 
 def test_s068_a_reader_that_waited_first_does_not_take_the_key_away_from_the_next(declare: Declare) -> None:
-    """R13: who reads a non-destructive queue is a browser."""
+    """R13: readers of a non-destructive queue are browsers."""
     q = declare(non_destructive=True)
     b = q.browse()
     with ThreadPoolExecutor() as threads:
@@ -153,7 +153,7 @@ def test_s068_a_reader_that_waited_first_does_not_take_the_key_away_from_the_nex
 
 
 def test_s069_a_read_of_a_non_destructive_queue_leaves_its_count(declare: Declare) -> None:
-    """R13: the reader is a browser, and to delete all messages is to delete every key."""
+    """R13: the reader is a browser. To delete all messages, delete every key."""
     q = declare(non_destructive=True)
     b = q.browse()
     q.send("A=M1")
@@ -168,7 +168,7 @@ def test_s069_a_read_of_a_non_destructive_queue_leaves_its_count(declare: Declar
 
 
 def test_s071_a_released_value_is_replaced_like_any_other(q: Queue) -> None:
-    """R6; by the documents of M4 an update does not touch one that was requeued, and both would come."""
+    """R6. By the M4 documentation, an update does not replace a requeued message, and both would come."""
     c = q.consume()
     q.send("a=m1")
     c.take().release()
@@ -178,7 +178,7 @@ def test_s071_a_released_value_is_replaced_like_any_other(q: Queue) -> None:
 
 
 def test_s113_a_queue_can_be_looked_at_while_it_is_at_work(q: Queue) -> None:
-    """5 000 sends stand for the half second of the original."""
+    """5 000 sends replace the half second of the original."""
     c, view, sends, done = q.consume(), q.view(), 5000, Event()
 
     def send() -> None:

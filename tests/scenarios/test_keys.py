@@ -1,4 +1,4 @@
-"""Section 2: which messages have a key, which keys are the same, and what can be declared."""
+"""Section 2: messages with and without a key, equality of keys, and valid declarations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_s023_a_number_and_its_text_are_one_key(q: Queue) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", None])
 def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(venue: Venue, name: str | None) -> None:
-    """R3. In Python None means the record key itself, which is a name; as an option it is a missing one."""
+    """R3. In Python, None means the record key, which is a valid name. As an option, None means a missing name."""
     for option in ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey"):
         with pytest.raises(ConfigError, match="key header"):
             QueueDefinition.from_options("q", {option: name})
@@ -57,7 +57,7 @@ def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(venue: Venue
 
 
 def test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not() -> None:
-    """R3: no default header, where Artemis takes ``_AMQ_LVQ_NAME``; and a switch that is off is read as off."""
+    """R3: no default header, unlike ``_AMQ_LVQ_NAME`` in Artemis. A switch that is off counts as off."""
     from_options = QueueDefinition.from_options
     with pytest.raises(ConfigError) as caught:
         from_options("q", {"last-value": "true"})

@@ -1,4 +1,4 @@
-"""Section 9: management, and what is counted."""
+"""Section 9: management and counters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_s108_what_was_purged_and_is_sent_again_comes_once(q: Queue) -> None:
 
 
 def test_s109_a_message_that_was_taken_out_leaves_nothing_behind(q: Queue) -> None:
-    """A message is named by its key: of each there is only one (R7)."""
+    """A message is identified by its key, since each key has only one (R7)."""
     q.send("a=m1")
     assert q.queue.purge(keys=["a"]).messages == 1
     assert (q.queue.stats().depth, q.queue.stats().lag, q.content()) == (0, 0, [])

@@ -1,4 +1,4 @@
-"""Section 5: queues that are read and never consumed. By R13 their readers are browsers."""
+"""Section 5: queues that are read and never consumed. By R13, their readers are browsers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.scenarios.harness import Declare
 
 
 def test_s074_every_reader_gets_the_newest_value_and_none_takes_it(declare: Declare) -> None:
-    """Nothing of it is ever consumed (R13), so to purge it is to delete every key."""
+    """Nothing is ever consumed (R13). To purge the queue, delete every key."""
     q = declare(non_destructive=True)
     q.send("KEY=hello", "KEY=how")
     assert q.queue.stats().depth == 1
@@ -50,7 +50,7 @@ def test_s076_every_reader_sees_everything_once(declare: Declare) -> None:
 
 
 def test_s077_a_consumer_of_a_non_destructive_queue_is_refused(declare: Declare) -> None:
-    """R13: as in Qpid; Artemis and Broker-J downgrade it in silence."""
+    """R13: as in Qpid; Artemis and Broker-J silently downgrade the consumer."""
     q = declare(non_destructive=True)
     with pytest.raises(ConfigError, match="non_destructive") as caught:
         q.queue.consumer()

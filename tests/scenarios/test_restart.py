@@ -1,4 +1,4 @@
-"""Section 7: what was stored is as it was when broker and processes come back."""
+"""Section 7: stored messages and acks after a restart of broker and clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_s090_what_was_held_at_a_restart_comes_again_and_what_was_acked_does_not
 
 
 def test_s091_every_message_is_durable(q: Queue) -> None:
-    """G14: there are no transient messages that a durable queue could trip over."""
+    """G14: there are no transient messages, which a durable queue could mishandle."""
     q.send("a=1", "a=2")
     assert q.content() == ["2"]
     q.restart()
@@ -42,7 +42,7 @@ def test_s091_every_message_is_durable(q: Queue) -> None:
 
 
 def test_s094_a_view_that_was_away_shows_what_a_new_one_shows(q: Queue) -> None:
-    """A view keeps no position of its own: it is rebuilt, and holds the cut that is there then (G1, G8)."""
+    """A view stores no position: it is rebuilt from the current cut (G1, G8)."""
     q.send("a=a1", "b=b1")
     before = q.view().snapshot()
     assert dict(before) == {"a": "a1", "b": "b1"}
@@ -56,7 +56,7 @@ def test_s094_a_view_that_was_away_shows_what_a_new_one_shows(q: Queue) -> None:
 
 
 def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue) -> None:
-    """The same for a view whose process lives on while it cannot reach the cluster: it resumes at its position."""
+    """A view whose process survives while the cluster is unreachable resumes at its position."""
     cluster = q.venue.cluster
     assert isinstance(cluster, MemoryCluster)
     q.send("a=a1", "b=b1")

@@ -1,4 +1,4 @@
-"""Sections 13 and 14: readers that ask for some of what there is, by header, by age, by key."""
+"""Sections 13 and 14: browsers that select by header, age or key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.scenarios.harness import KEY, PRODUCERS_TIMES, Declare, Queue
 
 
 def test_s139_a_browser_that_selects_by_a_header_gets_what_has_it(q: Queue) -> None:
-    """There is no default filter that it could override: a queue is the same for all who do not select."""
+    """There is no default filter to override: a queue looks the same to all other readers."""
     b = q.browse(headers={"foo": 0})
     q.send("a=a1", foo="0")
     q.send("b=b1", foo="1")
@@ -30,7 +30,7 @@ def test_s140_a_replay_period_of_nothing_leaves_out_all_that_was_there(q: Queue)
 
 
 def test_s143_a_replay_period_leaves_out_what_is_older_until_it_is_updated(declare: Declare) -> None:
-    """R15. A key that was left out is like all others afterwards."""
+    """R15. A key left out of the dump is treated like any other afterwards."""
     q = declare(spec=PRODUCERS_TIMES)
     now = time.time()
     q.send_at(now - 7200, "a=a1")
@@ -47,7 +47,7 @@ def test_s143_a_replay_period_leaves_out_what_is_older_until_it_is_updated(decla
 def test_s144_a_replay_period_that_is_none_is_refused_by_its_value(
     q: Queue, options: dict[str, Any], named: str
 ) -> None:
-    """R15. Before anything is read."""
+    """R15. This happens before anything is read."""
     with pytest.raises(ConfigError, match="replay_period") as refused:
         q.queue.browser(**options)
     assert named in str(refused.value)
@@ -59,7 +59,7 @@ def test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made(q: Que
 
 
 def test_s145_a_subscription_to_a_key_gets_its_value_and_its_updates_alone(q: Queue) -> None:
-    """The subscription may name the key, or the header that holds it."""
+    """The subscription may name the key or its header."""
     q.send("IBM=1", "IBM=2", "MSFT=9")
     browsers = [q.browse(keys=["IBM"]), q.browse(headers={KEY: "IBM"})]
     assert [b.dump()[0] for b in browsers] == [["2"], ["2"]]

@@ -1,6 +1,6 @@
-"""Section 6: consuming in transactions. Sending in them is in `test_browsing` (S083, S085).
+"""Section 6: consuming in transactions. Sending in transactions is in `test_browsing` (S083, S085).
 
-There is no two-phase commit in Kafka; what stands for "prepared" is that everything of the transaction is stored.
+Kafka has no two-phase commit. A transaction counts as prepared once all its records are stored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tests.scenarios.harness import Queue
 
 
 def test_s079_values_that_came_during_an_aborted_transaction_come_and_those_they_replaced_do_not(q: Queue) -> None:
-    """By G13 the newer values wait while the transaction has the older ones, so they are taken after it."""
+    """By G13, newer values wait while the transaction has the older ones, and are taken after it."""
     c = q.consume()
     q.send("a=m1", "b=m2")
     with c.transaction(abort=True) as tx:
@@ -52,7 +52,7 @@ def test_s086_a_transaction_that_was_open_at_a_restart_commits_its_newest_values
 
 
 def test_s087_what_a_transaction_held_at_a_restart_and_gave_back_is_replaced_by_the_newest(q: Queue) -> None:
-    """By G13 the transaction has m1 only, and m2 to m6 wait; in Artemis it takes them all."""
+    """By G13, the transaction has only m1, and m2 to m6 wait. In Artemis it takes all six."""
     c = q.consume()
     q.send("a=m1")
     with c.transaction(abort=True) as tx:

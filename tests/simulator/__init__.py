@@ -1,37 +1,37 @@
-"""A cluster, its consumers and its accidents, simulated, to prove the consume protocol.
+"""A simulated cluster with consumers and failures, to prove the consume protocol.
 
-The simulator alone keeps the truth (`proof`); the rules under test are those of `lvq_kafka.core`: its
-`ConsumerCore` as it is shipped, driven in the engine's order (`member`). The invariants are named as follows, and
-every check names the one that it is about.
+Only the simulator knows the truth (`proof`). The rules under test are those of `lvq_kafka.core`: the `ConsumerCore`
+that ships, driven in the engine's order (`member`). Every check names its invariant:
 
-- **I1 truth**: what a commit that was ever sent says is done was acked, rejected, superseded, deleted, or is a gap.
-- **I2 exclusive**: within an assignment a message has one holder, and a key one message in work; no handle outlives it.
-- **I3 durable ack**: what was reported durable is held as done by the group, and is not handed out again.
-- **I4 conflation**: a message that is handed out is the newest of its key that was read, and reading went at least to
+- **I1 truth**: any offset that a sent commit marks done was acked, rejected, superseded or deleted, or is a gap.
+- **I2 exclusive**: within an assignment, a message has one holder and a key has one message in work. No handle outlives
+  the assignment.
+- **I3 durable ack**: the group keeps as done every ack that was reported durable. The message is not handed out again.
+- **I4 conflation**: a message that is handed out is the newest of its key that was read. Reading has reached at least
   the end that was seen when the partition was assigned.
-- **I5 no step back**: after a newer value of its key was reported durable, no older one is handed out.
-- **I6 order**: within an assignment the values of a key are handed out in the order of the log. It follows from I4:
-  what was newest when it was handed out is never newer than what is newest later, since a log is read in its order. So
-  nothing breaks I6 alone. It is checked before I4, to call a step back by its name, and stands should I4 err.
-- **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
+- **I5 no step back**: once the ack of a newer value was reported durable, no older value of its key is handed out.
+- **I6 order**: within an assignment, the values of a key are handed out in log order. This follows from I4, because a
+  log is read in order, so nothing can break I6 alone. It is checked before I4 to give a step back its proper name, and
+  as a safeguard if the check of I4 is wrong.
+- **I7 browser, soundness**: a dump shows only values that were newest when they were read and were not consumed.
 - **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
-- **I9 bound**: no commit is longer than allowed; and what it has room for it says.
-- **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end, and
-  everyone who asked it whether an ack is durable has an answer.
-- **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
-- **I12 reclaim**: no record goes before it is done for every queue on the topic.
-- **I13 once**: a message is in the output of one committed transaction at most.
-- **I14 counted**: with durable counts, no delivery is forgotten. With or without them none is made up, but by a crash
-  between the count and the delivery: the last commit before a partition is given up counts what somebody has got.
-- **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
-  accepted, or found too long: it judges the member first. Others may have the partition.
-- **I16 last word**: where the last commit before a partition is given up is stored, it says done of every ack that was
-  accepted and for which the text has room.
-- **I17 no starvation**: who asks for a message gets one, if there is any that may be handed out: whatever is held, or
-  delayed, or fails always, and however full the commit text is. Only where transactions are used, which commit all or
-  nothing, messages wait for room.
+- **I9 bound**: no commit exceeds the allowed length, and a commit leaves nothing out that it has room for.
+- **I10 convergence**: after producers stop and holders settle, one remaining member consumes everything to the end. All
+  its waiters for durable acks get an answer.
+- **I11 codec**: a commit decodes to what was encoded. It marks acked offsets done, and others pending.
+- **I12 reclaim**: no record is deleted before every queue on the topic is done with it.
+- **I13 once**: a message is in the output of at most one committed transaction.
+- **I14 counted**: with durable counts, no delivery is forgotten. With or without them, only a crash between the count
+  and the delivery adds one: the last commit before a partition is given up counts only actual deliveries.
+- **I15 lease**: a consumer hands out messages only if the group has accepted a commit that it sent recently, or refused
+  it merely as too large, since the group checks the member first. Otherwise another member may own the partition.
+- **I16 last word**: if the last commit before a partition is given up is stored, it marks done every ack that was
+  accepted and that the text has room for.
+- **I17 no starvation**: a caller gets a message if there is one to hand out, no matter what is held, delayed or always
+  failing, and no matter how full the commit text is. Messages wait for room only where transactions are used, because
+  those commit all or nothing.
 
-I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
+I3, I5, I13 and I14 need the broker's fencing and hold only with it. The others always hold.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["quietly"]
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Log nothing of what consumers have to say."""
+    """Suppress the log messages of consumers."""
     logger = logging.getLogger("lvq_kafka.consumer")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The long run of the simulator: ``python -m tests.simulator [steps] [seed]``. Says what it has exercised."""
+"""The long run of the simulator: ``python -m tests.simulator [steps] [seed]``. Prints what it has exercised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulator import quietly
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import walks
 
-_STEPS = 200_000  # by hypothesis; the walks, which are faster, go three times as far
+_STEPS = 200_000  # by hypothesis; the walks are faster and take three times as many
 _EXAMPLES = 100
 _LENGTHS = (50, 250, 1000)
 

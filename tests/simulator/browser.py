@@ -1,4 +1,4 @@
-"""A browser of a queue: a dump of what is in it, with the group's commits asked before and after."""
+"""A browser of a queue: one dump of its contents, with the group's commits read before and after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Browser"]
 
 
 class Browser:
-    """A dump. It begins at the bases of the group, ends at the current ends, and shows what is not done in the end."""
+    """A dump. It reads from the group's bases to the current ends and shows what is not done at the end of it."""
 
     def __init__(self, logs: Sequence[Log], group: Group, proof: Proof) -> None:
         self._logs = logs
@@ -31,7 +31,7 @@ class Browser:
         return all(position >= end for position, end in zip(self._positions, self._ends))
 
     def read(self, most: int) -> bool:
-        """Read on in every partition."""
+        """Read the next records of every partition."""
         if self.finished:
             return False
         for partition, (log, position) in enumerate(zip(self._logs, self._positions)):
@@ -40,7 +40,7 @@ class Browser:
         return True
 
     def show(self) -> bool:
-        """End the dump: ask for the commits again, and show what is not done by them. Checks I7 and I8."""
+        """End the dump: read the commits again, and show what they do not mark done. Checks I7 and I8."""
         if any(self._group.offsets(partition) is None for partition in range(len(self._logs))):
             return False
         for partition, log in enumerate(self._logs):
@@ -57,14 +57,14 @@ class Browser:
                         "I7", f"{offset} of partition {partition}, the value of {lane!r}, is shown and was consumed"
                     )
             for entry in self._expected[partition]:
-                # Values superseded since come with the updates, if not in the dump.
+                # A value that has superseded another since the dump began may come with the updates instead.
                 if (
                     log.newest[entry.lane] is entry
                     and not says_done(commit, entry.offset)
                     and shown.get(entry.lane) != entry.offset
                 ):
                     if entry.offset < log.start and not self._group.fenced:
-                        continue  # consumed and truncated; an old commit is there again
+                        continue  # consumed and truncated, but an old commit was restored
                     raise Violation(
                         "I8", f"{entry.offset} of partition {partition}, the value of {entry.lane!r}, is not shown"
                     )

@@ -1,4 +1,4 @@
-"""Events in the cluster: to the topic, to the groups, and to commits in flight."""
+"""The steps of the cluster: its topic, groups and commits in flight."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["ClusterSteps"]
 
 
 class ClusterSteps(Scene):
-    """Steps of producers, the cleaner, the coordinator, the network, and browsers."""
+    """Steps of producers, the cleaner, the coordinator, the network and browsers."""
 
     # ---------------------------------------------------------------- the topic
 
     def produce(self, who: int, how: int) -> bool:
-        """A producer writes a value or a delete, with a key or without, in a transaction or not."""
+        """Append a value or a delete, with or without a key, in a transaction or not."""
         log = self._logs[who % len(self._logs)]
         number, kind = how % 8, how // 8
         key = None if number == 7 else b"%d" % (number % self._setting.keys)
@@ -33,7 +33,7 @@ class ClusterSteps(Scene):
         return True
 
     def decide(self, who: int, how: int) -> bool:
-        """A producer's transaction commits or aborts."""
+        """Commit or abort a producer's transaction."""
         transaction = one_of(self._transactions, who)
         if transaction is None:
             return False
@@ -45,13 +45,13 @@ class ClusterSteps(Scene):
         return True
 
     def compact(self, who: int, how: int) -> bool:
-        """The cleaner removes some of what it may remove."""
+        """Compact part of a log."""
         gone = self._logs[who % len(self._logs)].compact(how | how << 6)
         self.counts["records compacted away"] += gone
         return gone > 0
 
     def reclaim(self, who: int, how: int) -> bool:
-        """The library truncates what is done for every queue."""
+        """Truncate a partition up to the offset that every queue has done."""
         partition = who % len(self._logs)
         commits = [queue.group.offsets(partition) for queue in self._queues]
         bases = [{} if commit is None else {partition: commit[0]} for commit in commits]
@@ -66,7 +66,7 @@ class ClusterSteps(Scene):
     # ---------------------------------------------------------------- groups
 
     def notice(self, who: int, how: int) -> bool:
-        """The group puts out one that it has not heard of: it is no more, or it stands still."""
+        """Remove a dead or paused member from its group."""
         alive = {member.number for member in self.members if not member.stopped}
         for queue in self._queues:
             number = one_of([number for number in queue.group.members if number not in alive], who)
@@ -76,7 +76,7 @@ class ClusterSteps(Scene):
         return False
 
     def evict(self, who: int, how: int) -> bool:
-        """The group has not heard of a member for too long, though it is alive."""
+        """Remove a live member from its group, as if it had timed out."""
         member = one_of(self.members, who)
         if member is None or member.number not in self._queue_of[member.number].group.members:
             return False
@@ -84,18 +84,18 @@ class ClusterSteps(Scene):
         return True
 
     def rebalance(self, who: int, how: int) -> bool:
-        """Have the group reassign its partitions."""
+        """Reassign the partitions of a group."""
         self._queues[who % len(self._queues)].group.rebalance(how % 4)
         return True
 
     def limit(self, who: int, how: int) -> bool:
-        """The group has another coordinator, which takes longer texts, or only shorter ones, than the one before."""
+        """Move a group to a coordinator with another text limit."""
         group, limits = self._queues[who % len(self._queues)].group, self._setting.broker_limits
         before, group.text_limit = group.text_limit, limits[how % len(limits)]
         return group.text_limit != before
 
     def expire(self, who: int, how: int) -> bool:
-        """The coordinator aborts a transaction that takes too long, or whose consumer is no more."""
+        """Abort a consumer's transaction that has timed out. Usually its consumer is dead."""
         works = self._orphans
         if how % 8 == 0:
             works = works + [member.work.transaction for member in self.members if member.work is not None]
@@ -108,10 +108,10 @@ class ClusterSteps(Scene):
         self._orphans = [orphan for orphan in self._orphans if orphan.open]
         return True
 
-    # ---------------------------------------------------------------- commits on their way
+    # ---------------------------------------------------------------- commits in flight
 
     def deliver(self, who: int, how: int) -> bool:
-        """The next commit arrives, or not, or twice; and its answer leaves, or not."""
+        """Deliver the next commit once, twice or never, with or without an answer."""
         ways = [(self._queue_of[member.number], member.connection) for member in self.members] + self._adrift
         way = one_of([way for way in ways if way[1].requests or way[1].refused], who)
         if way is None:
@@ -144,20 +144,20 @@ class ClusterSteps(Scene):
         return True
 
     def _send_again(self, connection: Connection) -> None:
-        """The client has waited long enough since these were refused for now."""
+        """Let the client retry the commits that were refused with a retriable error."""
         again = [request for request in connection.refused if self._is_waited_for(request)]
         connection.refused.clear()
         connection.requests += again
         self.counts["commits sent again by the client"] += len(again)
 
     def _is_waited_for(self, request: Request) -> bool:
-        """Return whether the client has not answered for it, so that it may send it again."""
+        """Return whether the client has reported no outcome yet, and may send the commit again."""
         return any(
             member.number == request.member and request.flight in member.commits._flights for member in self.members
         )
 
     def stale(self, who: int, how: int) -> bool:
-        """A commit from long ago arrives again."""
+        """Deliver an old commit again."""
         if not self._sent:
             return False
         queue, request = self._sent[(who + 8 * how) % len(self._sent)]
@@ -167,9 +167,9 @@ class ClusterSteps(Scene):
         return True
 
     def _arrive_late(self, queue: Queue, request: Request) -> bool:
-        """A commit of a present member arrives once more, over a connection that it has lost.
+        """Deliver a current member's commit again, from a connection that it has lost.
 
-        Nothing can be done about a crash before the next look. So that comes first.
+        The member looks at its commits right away: a crash before that could not be repaired.
         """
         members = [one for one in self.members if one.number == request.member and not (one.stopped or one.closing)]
         fits = queue.group.text_limit >= self._setting.options.text_limit
@@ -193,7 +193,7 @@ class ClusterSteps(Scene):
         return True
 
     def _commit_undisturbed(self, member: Member) -> None:
-        """A commit, all the way to its answer."""
+        """Commit, and deliver the commit and its answer."""
         member.commit()
         connection, group = member.connection, self._queue_of[member.number].group
         self._send_again(connection)

@@ -1,4 +1,4 @@
-"""Silence for the logs of disturbed consumers, which are no news here and cost more than the disturbance."""
+"""A fixture that silences disturbed consumers: logging costs more time than the disturbance itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of consumers, and their acts."""
+"""The steps of consumers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["LOCK_TIME", "ConsumerSteps"]
 _MOST_MEMBERS = 4
 _SILENCE = 3.0  # seconds
 LOCK_TIME = 2.0
-"""Seconds that a message may be held, or is delayed."""
+"""Seconds that a message may be held or is delayed."""
 
 
 class ConsumerSteps(ClusterSteps):
-    """Steps of processes, of their engines, and of those who hold messages."""
+    """Steps of processes, their engines and their holders."""
 
     # ---------------------------------------------------------------- processes
 
     def join(self, who: int = 0, how: int = 0) -> bool:
-        """A consumer starts: where there is none that runs, or one more."""
+        """Start a consumer: always if the queue has none running, otherwise rarely."""
         queue = self._queues[who % len(self._queues)]
         running = any(not member.stopped and self._queue_of[member.number] is queue for member in self.members)
         if len(self.members) >= _MOST_MEMBERS or (running and how % 16):
@@ -32,18 +32,18 @@ class ConsumerSteps(ClusterSteps):
         return True
 
     def crash(self, who: int, how: int) -> bool:
-        """A consumer ends without a word. The group does not know it yet; what it has sent is on its way."""
+        """Crash a consumer. The group does not know yet, and its commits stay in flight."""
         member = one_of(self.members, who)
         if member is None:
             return False
         for stage in _stages(member):
             self.counts[f"crash {stage}"] += 1
         self._bury(member)
-        self.join(who)  # it is started again
+        self.join(who)  # a restart
         return True
 
     def stop(self, who: int, how: int) -> bool:
-        """A consumer stands still, and does not notice."""
+        """Pause a consumer, which does not notice."""
         member = self._member(who)
         if member is None:
             return False
@@ -51,7 +51,7 @@ class ConsumerSteps(ClusterSteps):
         return True
 
     def resume(self, who: int, how: int) -> bool:
-        """One that stood still, for long or not, goes on as if nothing had been."""
+        """Resume a paused consumer, after some time or none. It continues as if nothing had happened."""
         member = self._pick([member for member in self.members if member.stopped], who)
         if member is None:
             return False
@@ -62,7 +62,7 @@ class ConsumerSteps(ClusterSteps):
         return True
 
     def leave(self, who: int, how: int) -> bool:
-        """A consumer closes, if there is another one."""
+        """Close a consumer if there is another one."""
         member = self._member(who)
         return len(self.members) > 1 and member is not None and self._closed(member, member.close())
 
@@ -100,7 +100,7 @@ class ConsumerSteps(ClusterSteps):
         return any(member.fetch(p, most, at_once=at_once) for p in partitions[turn:] + partitions[:turn])
 
     def hand_out(self, who: int, how: int) -> bool:
-        """Somebody takes messages; or what has to come first, where the group was not heard of for long."""
+        """Hand out messages. If a lease has lapsed, renew it first with a commit."""
         if self._first(who, lambda member: member.hand_out(1 + how // 16)):
             return True
         if not any(member.core.hand_out.is_suspended(self._now) for member in self.members if not member.stopped):
@@ -108,7 +108,7 @@ class ConsumerSteps(ClusterSteps):
         return self.answer(who, how) or self.deliver(who, how) or self.commit(who, how)
 
     def settle(self, who: int, how: int) -> bool:
-        """A holder works, or settles what it has."""
+        """Let a holder work, or settle a message."""
         member = self._pick([member for member in self.members if member.held and not member.stopped], who)
         if member is None:
             return False
@@ -122,7 +122,7 @@ class ConsumerSteps(ClusterSteps):
         return self._first(who, lambda member: member.letter(stored=how % 4 > 0))
 
     def transact(self, who: int, how: int) -> bool:
-        """A transaction goes on: part of it is the commit, then it is decided; or it aborts."""
+        """Continue a transaction: send its commit, commit it, or abort it."""
         member = self._pick([member for member in self.members if member.work and not member.stopped], who)
         if member is None or member.work is None:
             return False
@@ -135,12 +135,12 @@ class ConsumerSteps(ClusterSteps):
         return member.begin_commit(reached=how % 8 != 1, answered=how % 8 != 2)
 
     def tick(self, who: int, how: int) -> bool:
-        """Time passes, and somebody notices."""
+        """Let time pass, then run the turn of a consumer."""
         self._pass(how % 3)
         return self._first(who, lambda member: member.turn())
 
     def _pass(self, seconds: int) -> None:
-        """Time passes, and no engine that runs is silent for long."""
+        """Let time pass. Running engines still get their turns."""
         for _ in range(seconds):
             self._now += 1
             for member in self.members:
@@ -156,7 +156,7 @@ class ConsumerSteps(ClusterSteps):
         return self._first(who, lambda member: self._closed(member, member.answer()))
 
     def time_out(self, who: int, how: int) -> bool:
-        """A consumer waits no longer for an answer: mostly, when none can come."""
+        """Time out a consumer's wait for an answer, usually when none can come."""
         return self._first(who, lambda member: self._wait_no_longer(member, how))
 
     def _wait_no_longer(self, member: Member, how: int) -> bool:
@@ -182,7 +182,7 @@ _SETTLING: list[Callable[[ConsumerSteps, Member, Item], None]] = [
 
 
 def _stages(member: Member) -> list[str]:
-    """At which steps of the way a member is with one message or another."""
+    """Return the stages that a member's messages are in."""
     reached = {
         "s1 fetched": member.fetched is not None,
         "s2 conflated": member.ledger.assignment.available > 0,

@@ -1,12 +1,12 @@
-"""The coordinator of a consumer group, and the way of a commit to it.
+"""The coordinator of a consumer group, and the connections that commits take to it.
 
-Partitions move cooperatively: one that has another owner first has to be given up by it, in its own time, or by its
-being put out of the group. Every such step is a new epoch (a generation, in the older protocol).
+Partitions move cooperatively: the previous owner gives a partition up in its own time, or is removed from the group.
+Every such step is a new epoch (a generation in the classic protocol).
 
-The broker's assumed behaviour: commits of one member arrive in the order in which they were sent, or not at all,
-and one may be taken twice in a row. One that is refused for now is an exception: until the client has answered for it,
-it may send it again, behind newer ones. The rest may happen: they are lost, late, and so are their answers.
-With fencing off nothing is taken for granted: every commit that was ever sent may arrive again, at any time.
+The broker is assumed to behave as follows. A member's commits arrive in order or not at all, and one may be applied
+twice in a row. The exception is a commit that is refused with a retriable error: until the client reports its outcome,
+the client may send it again, after newer commits. Commits and answers may be lost or late. With fencing off, nothing is
+assumed: any commit that was ever sent may arrive again at any time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.simulator.waiting import Question
 __all__ = ["Connection", "Group", "Offsets", "Request", "Standing"]
 
 Offsets = Mapping[int, tuple[int, str]]
-"""By partition, what is committed: an offset and a text."""
+"""The committed offset and text of each partition."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Request:
-    """A commit on its way."""
+    """A commit in flight."""
 
     member: int
     epoch: int
@@ -38,33 +38,33 @@ class Request:
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """From a member to the coordinator and back, in order. It outlives the member."""
+    """The ordered traffic between a member and the coordinator. It outlives the member."""
 
     requests: deque[Request] = field(default_factory=deque)
     refused: deque[Request] = field(default_factory=deque)
-    """Refused for now: the client sends them again by itself, as long as it has not answered for them."""
+    """Commits refused with a retriable error. The client retries them until it reports their outcome."""
     answers: deque[tuple[Flight[Question], Mapping[int, Answer]]] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A member's answer when it asks."""
+    """The answer to a heartbeat."""
 
     epoch: int
     gone: list[int]
-    """Partitions that it has to give up."""
+    """Partitions that the member must give up."""
     new: list[int]
-    """Partitions that it owns from now on."""
+    """Partitions that the member now owns."""
 
 
 class Group:
     """A coordinator.
 
     Args:
-        starts: what `declare` has committed.
-        fenced: whether it refuses the commits of those who are not, or no longer, members.
-        lenient: whether it takes a commit of an older epoch for a partition that its sender has owned ever since.
-        text_limit: characters that it takes for a text.
+        starts: the commits made by `declare`.
+        fenced: whether it refuses commits from anyone but current members.
+        lenient: whether it accepts a commit with an older epoch if the sender has owned the partition ever since.
+        text_limit: the most characters that it accepts in a text.
         stored: called with every commit that becomes visible.
     """
 
@@ -87,7 +87,7 @@ class Group:
         self._since = dict.fromkeys(starts, 0)
         self._offsets = dict(starts)
         self._maps = {partition: CommitMap.decode(*start) for partition, start in starts.items()}
-        self._written = dict.fromkeys(starts, 0)  # where in the coordinator's own log the visible commit lies
+        self._written = dict.fromkeys(starts, 0)  # position of the visible commit in the coordinator's own log
         self._pending: dict[int, tuple[Transaction, tuple[int, str], int]] = {}
         self._log_end = 0
         self._stored = stored
@@ -96,7 +96,7 @@ class Group:
 
     @property
     def members(self) -> list[int]:
-        """The members of the group."""
+        """Return the members of the group."""
         return self._members
 
     def join(self, member: int) -> None:
@@ -104,7 +104,7 @@ class Group:
         self.rebalance()
 
     def remove(self, member: int) -> None:
-        """A member has left, or was not heard of for too long."""
+        """Remove a member that has left or timed out."""
         self._members.remove(member)
         for partition, owner in self.owner.items():
             if owner == member:
@@ -112,7 +112,7 @@ class Group:
         self.rebalance()
 
     def rebalance(self, shift: int = 0) -> None:
-        """Reassign partitions: owners keep theirs as far as that is fair, unless all is shifted."""
+        """Reassign partitions. Owners keep a fair share of theirs, unless ``shift`` moves everything."""
         self.epoch += 1
         members = self._members
         if not members:
@@ -132,7 +132,7 @@ class Group:
                 room[chosen] -= 1
 
     def heartbeat(self, member: int) -> Standing | None:
-        """Return what a member has to do; None when it is none."""
+        """Return a member's standing, or None if it is not a member."""
         if member not in self._members:
             return None
         gone = [p for p, owner in self.owner.items() if owner == member and self._target[p] != member]
@@ -143,7 +143,7 @@ class Group:
         return Standing(self.epoch, gone, new)
 
     def given_up(self, member: int, partitions: list[int]) -> None:
-        """A member has given up partitions."""
+        """Take back the partitions that a member has given up."""
         for partition in partitions:
             if self.owner[partition] == member:
                 self.owner[partition] = None
@@ -152,7 +152,7 @@ class Group:
     # ---------------------------------------------------------------- offsets
 
     def commit(self, request: Request) -> dict[int, Answer]:
-        """Take a commit. Of one with a text that is too long, others are stored, but all are said to be too large."""
+        """Store a commit. If one text is too large, the others are stored, but all are answered as too large."""
         offsets = request.offsets
         if not self.accepts(request.member, request.epoch, offsets):
             return dict.fromkeys(offsets, Answer.UNKNOWN)
@@ -164,7 +164,7 @@ class Group:
         return dict.fromkeys(offsets, Answer.STORED if all(fits.values()) else Answer.TOO_LARGE)
 
     def commit_in(self, transaction: Transaction, member: int, epoch: int, offsets: Offsets) -> Answer:
-        """Take a commit as a part of a transaction: visible when that commits."""
+        """Add a commit to a transaction. It becomes visible when the transaction commits."""
         if not transaction.open or not self.accepts(member, epoch, offsets):
             return Answer.UNKNOWN
         if any(len(text) > self.text_limit for _, text in offsets.values()):
@@ -175,7 +175,7 @@ class Group:
         return Answer.STORED
 
     def decided(self, transaction: Transaction) -> None:
-        """A transaction was decided. A commit outside of it that came after its own wins over that."""
+        """Apply or drop the commits of a decided transaction. A later commit outside it wins over its own."""
         for partition, (pending, commit, written) in list(self._pending.items()):
             if pending is transaction:
                 del self._pending[partition]
@@ -183,11 +183,11 @@ class Group:
                     self._store(partition, commit, written)
 
     def offsets(self, partition: int) -> tuple[int, str] | None:
-        """Return what is committed; None while a transaction has still to decide that."""
+        """Return the committed offset and text, or None while a pending transaction may replace them."""
         return None if partition in self._pending else self._offsets[partition]
 
     def visible(self, partition: int) -> CommitMap:
-        """Return what is committed by now, whatever is still to be decided."""
+        """Return the visible commit, even if a transaction is pending."""
         return self._maps[partition]
 
     def _store(self, partition: int, commit: tuple[int, str], written: int) -> None:
@@ -197,7 +197,7 @@ class Group:
         self._stored(partition, self._maps[partition])
 
     def accepts(self, member: int, epoch: int, offsets: Offsets) -> bool:
-        """Return whether a commit counts. A broker does not ask whether its sender owns the partitions."""
+        """Return whether a commit passes fencing. A broker does not check that the sender owns the partitions."""
         if not self.fenced:
             return True
         if member not in self._members:

@@ -1,4 +1,4 @@
-"""Dead letters on their way: as much of a cluster, its writer and a consumer as `DeadLetters` needs."""
+"""Dead letters in flight: the parts of a cluster, its writer and a consumer that `DeadLetters` needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Letters", "Removing"]
 
 
 class Removing:
-    """Removes messages when their letters are stored: the core, without a lock."""
+    """A core without a lock, which removes messages once their dead letters are stored."""
 
     topic = "topic"
 
@@ -34,7 +34,7 @@ class Removing:
 
 
 class Letters:
-    """A topic for dead letters whose appends are decided one by one, when the world likes."""
+    """A dead letter topic. The world decides its appends one by one, at any time."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Letter] = deque()
@@ -61,7 +61,7 @@ class Letters:
         return cast(Receipt, letter)
 
     def decide(self, *, stored: bool) -> None:
-        """The write of the oldest one was acknowledged, or has failed, or nobody knows."""
+        """Acknowledge the write of the oldest letter, or let it fail with an unknown outcome."""
         self._waiting.popleft().decide(
             None if stored else DeliveryFailed("The broker has refused it.", code="_MSG_TIMED_OUT")
         )
@@ -71,7 +71,7 @@ class Letters:
 
 
 class _Letter:
-    """One on its way."""
+    """A dead letter in flight."""
 
     def __init__(self) -> None:
         self._error: Exception | None = None

@@ -1,4 +1,4 @@
-"""One partition: an append-only log with transactions, compaction and truncation. Its offsets never repeat."""
+"""A partition: an append-only log with transactions, compaction and truncation. Offsets are never reused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from operator import attrgetter
 __all__ = ["Entry", "Lane", "Log", "Transaction"]
 
 Lane = bytes | int
-"""The key that a record conflates with; one without a key conflates with nothing, and its offset stands for it."""
+"""The key that a record conflates by. A record without a key conflates with nothing; its lane is its offset."""
 
 _OFFSET = attrgetter("offset")
 
 
 class Transaction:
-    """A producer's transaction. It is decided once."""
+    """A transaction. It commits or aborts once."""
 
     __slots__ = ("committed", "open")
 
@@ -25,7 +25,7 @@ class Transaction:
 
 
 class Entry:
-    """A record as it lies in the log. ``value`` None is a delete."""
+    """A record in the log. A ``value`` of None is a delete."""
 
     __slots__ = ("key", "lane", "offset", "transaction", "value")
 
@@ -38,20 +38,20 @@ class Entry:
 
 
 class Log:
-    """A partition. Reading ends at ``stable_end``, below every transaction that is open."""
+    """A partition. Reading stops at ``stable_end``, before the first open transaction."""
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
         self.stable_end = 0
         self.newest: dict[Lane, Entry] = {}
-        """By lane, the newest record that can be, or could once be, read: whatever the cleaner has removed since."""
+        """By lane, the newest record that was ever readable, even if the cleaner has removed it since."""
         self._entries: list[Entry] = []
         self._unread: deque[Entry] = deque()  # at or above the stable end
-        self._open: dict[Transaction, int] = {}  # with the offset of its first record
+        self._open: dict[Transaction, int] = {}  # first offset of each
 
     def append(self, key: bytes | None, value: bytes | None, transaction: Transaction | None = None) -> None:
-        """A producer writes."""
+        """Append a record."""
         entry = Entry(self.end, key, value, transaction)
         self.end += 1
         self._entries.append(entry)
@@ -60,12 +60,12 @@ class Log:
             self._open.setdefault(transaction, entry.offset)
 
     def decide(self, transaction: Transaction) -> None:
-        """Write the marker of a decided transaction, if it has written here. The marker takes an offset."""
+        """Append the marker of a decided transaction if it wrote to this partition. The marker takes an offset."""
         if self._open.pop(transaction, None) is not None:
             self.end += 1
 
     def settle(self) -> list[Entry]:
-        """Move the stable end to where it is now; returns what can be read since."""
+        """Update the stable end; return the records that became readable."""
         self.stable_end = min(self._open.values(), default=self.end)
         unread, readable = self._unread, []
         while unread and unread[0].offset < self.stable_end:
@@ -76,7 +76,7 @@ class Log:
         return readable
 
     def read(self, position: int, most: int) -> tuple[list[Entry], int]:
-        """The next records that can be read, and the position after them: past holes and markers, when it was all."""
+        """Return the next readable records and the position after them, past gaps and markers if none are left."""
         found: list[Entry] = []
         entries = self._entries
         for at in range(bisect_left(entries, position, key=_OFFSET), len(entries)):
@@ -90,12 +90,13 @@ class Log:
         return found, max(position, self.stable_end)
 
     def compact(self, mask: int) -> int:
-        """Remove any of what may be removed: aborted, superseded, or a delete that has nothing older left of its key.
+        """Remove some records: aborted or superseded ones, and deletes with no older record of their key left.
 
-        Returns how many records have gone.
+        Returns:
+            The number of records removed.
         """
         kept: list[Entry] = []
-        lanes: set[Lane] = set()  # of what is kept
+        lanes: set[Lane] = set()  # of the records kept
         for at, entry in enumerate(self._entries):
             if entry.offset >= self.stable_end:
                 kept += self._entries[at:]
@@ -112,7 +113,7 @@ class Log:
         return gone
 
     def delete_records(self, before: int) -> list[Entry]:
-        """Truncate the log; returns what has gone."""
+        """Truncate the log; return the records removed."""
         at = bisect_left(self._entries, before, key=_OFFSET)
         gone, self._entries = self._entries[:at], self._entries[at:]
         self.start = before

@@ -1,4 +1,4 @@
-"""The simulator as a state machine for hypothesis, which finds the shortest script that breaks an invariant."""
+"""The simulator as a hypothesis state machine, which finds the shortest script that breaks an invariant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS = st.builds(
 
 
 class ConsumeProtocol(RuleBasedStateMachine):
-    """A world of its own for every example. ``counts`` sums up what has happened in all of them."""
+    """A new world for every example. ``counts`` sums up the events in all of them."""
 
     counts: ClassVar[Counter[str]] = Counter()
 
@@ -40,7 +40,7 @@ class ConsumeProtocol(RuleBasedStateMachine):
 
     @rule(step=_STEPS)
     def happens(self, step: Step) -> None:
-        self.sound = False  # a broken world is not brought to its end
+        self.sound = False  # a broken world cannot finish
         self.world.act(*step)
         self.sound = True
 

@@ -1,9 +1,8 @@
-"""One consumer process: the order in which its engine drives what it holds, with nothing else around it.
+"""A consumer process: the order in which its engine drives the library's own `ConsumerCore`.
 
-This is the engine's specification; what it drives is the library's own `ConsumerCore`. A method is what happens without
-interruption; between any two of them the world may do what it likes, and the process may end. Methods return whether
-there was anything to do. The engine's part in commits is in `tests.simulator.process`, what holders do in
-`tests.simulator.working`.
+This is the engine's specification. A method runs without interruption; between two methods the world may do anything,
+and the process may end. A method returns whether there was anything to do. Commits are in `tests.simulator.process`,
+the holders' acts in `tests.simulator.working`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ TAG = b"\1topic\1\1"
 
 
 class Member(Working):
-    """A consumer process that is, or takes itself for, a member of its group."""
+    """A consumer process that is a member of its group, or believes it is."""
 
-    # ---------------------------------------------------------------- the group's comings and goings
+    # ---------------------------------------------------------------- membership
 
     def heartbeat(self) -> bool:
-        """Ask the group. A partition that has to go is withheld first, so that its holders can finish."""
+        """Send a heartbeat. A revoked partition is withheld first, to let its holders finish."""
         if self.blocked:
             return False
         standing = self._group.heartbeat(self.number)
@@ -46,7 +45,7 @@ class Member(Working):
         return learned or bool(standing.new or standing.gone)
 
     def load(self) -> bool:
-        """Begin with the partitions whose commit is decided: only then it is known what is done."""
+        """Start the partitions that have no commit pending in a transaction: until then, it is unknown what is done."""
         maps: dict[int, CommitMap] = {}
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -64,7 +63,7 @@ class Member(Working):
         return bool(maps)
 
     def close(self) -> bool:
-        """Leave the group: give everything up first."""
+        """Give up all partitions, then leave the group."""
         if self.blocked or self.closing or self.core.transaction.excludes_commits:
             return False
         self.abort()
@@ -82,7 +81,7 @@ class Member(Working):
     # ---------------------------------------------------------------- reading
 
     def fetch(self, partition: int, most: int, *, at_once: bool) -> bool:
-        """Get the next records, and take them in, at once or next time."""
+        """Fetch the next records, and take them in now or in the next call."""
         if self.blocked:
             return False
         if self.fetched is None:

@@ -1,7 +1,7 @@
-"""A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it.
+"""A consumer process: its state and its commits. `tests.simulator.member` completes it.
 
-It knows and decides by the library's own `ConsumerCore`, by the world's clock and without a lock. The part that is
-simulated is the engine around it, broken into steps, and the holders.
+All knowledge and decisions are those of the library's own `ConsumerCore`, which runs on the world's clock without a
+lock. Only the engine around it, in single steps, and the holders are simulated.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ _REMOVED = frozenset({State.ACKED, State.REJECTED})
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a queue's consumers. ``partition_count`` is what the commits say, which need not be the real one."""
+    """Options of a queue's consumers. Commits carry ``partition_count``, which need not be the real number."""
 
     order: Order = "tail"
     limits: ConsumerLimits = field(default_factory=lambda: ConsumerLimits(max_in_work=4))
     text_limit: int = 4095
     ahead: bool = False
-    """Whether messages are set aside, and given to holders one by one."""
+    """Whether messages are taken ahead and handed over one by one."""
     dead_letters: bool = False
     partition_count: int = 1
     ends_known: bool = True
-    """Whether the end of a partition is asked for when it is assigned. Without it there is the end of the commit."""
+    """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
 
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """A transaction over what a member takes: the messages it acked, and the commit that is a part of it."""
+    """A consumer transaction: the messages acked in it and its commit."""
 
     transaction: Transaction = field(default_factory=Transaction)
     items: list[Item] = field(default_factory=list)
     flight: Flight[Question] | None = None
     next: bool = False
-    """Its commit waits for the plain one before it."""
+    """Whether its commit waits for the outstanding plain commit."""
     committing: bool = False
     sent_at: float = 0.0
 
 
 class Sync(Enum):
-    """The answer that the engine waits for, doing nothing else."""
+    """The purpose of a commit that blocks the engine."""
 
     FINAL = "the last commit before partitions go"
     GRACE = "a commit that somebody waits for before partitions go"
 
 
 class Process:
-    """A consumer process: its knowledge, and its handling of commits."""
+    """A consumer process: its state and its commits."""
 
     def __init__(
         self,
@@ -91,21 +91,21 @@ class Process:
         )
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}
-        """Messages that were acquired and are not settled, by the model."""
+        """The model's messages that are acquired and not settled."""
         self.held: dict[Item, None] = {}
-        """Messages in holders' hands, with the number of the assignment."""
+        """Messages that holders have, in the order of delivery."""
         self.worked: set[Item] = set()
-        """Those of the held ones whose side effect is done."""
+        """Held messages whose side effect has happened."""
         self.acked: list[Item] = []
-        """Those of whose durability nobody has asked."""
+        """Acked messages that nobody waits for yet."""
         self.fetched: tuple[int, list[Entry], int] | None = None
         self.work: Work | None = None
         self.going: list[int] = []
-        """Partitions that are about to go. Meanwhile the engine is inside the group's callback."""
+        """Partitions being given up. Meanwhile the engine is inside the rebalance callback."""
         self.closing = self.closed = False
         self.epoch = 0
         self.acks = 0
-        """Acks that no commit has left for."""
+        """Acks since the last commit was sent."""
         self.answered = False
         """Whether the last commit is known to be stored."""
         self.turned = clock()
@@ -114,24 +114,24 @@ class Process:
         self._group = group
         self._proof = proof
         self._options = options
-        self._coming: dict[int, int] = {}  # partitions that were assigned and wait for their commit, with their targets
+        self._coming: dict[int, int] = {}  # targets of assigned partitions that wait for their commit
         self._flight: Flight[Question] | None = None
-        self._said: dict[int, CommitMap] = {}  # by partition, the last commit that was sent
+        self._said: dict[int, CommitMap] = {}  # the last commit sent, by partition
         self._sync: tuple[Sync, Flight[Question]] | None = None
-        self._asked: list[Question] = []  # who waits for an ack to be durable
+        self._asked: list[Question] = []  # waits for durable acks
         self._sent_at: dict[Flight[Question], float] = {}
-        self._accepted = -math.inf  # when the last commit was sent that the group is known to have accepted
+        self._accepted = -math.inf  # send time of the last commit known to be accepted
         group.join(number)
 
     # ---------------------------------------------------------------- turns
 
     @property
     def blocked(self) -> bool:
-        """Return whether the engine waits for an answer, or for holders, and does nothing else."""
+        """Return whether the engine does nothing but wait for an answer or for holders."""
         return self._sync is not None or bool(self.going)
 
     def turn(self) -> bool:
-        """The engine's sign of life; whether something was due by the clock."""
+        """Run a turn of the engine; return whether a timer was due."""
         if self._sync is not None:
             return False
         wakes = self.ledger.next_wake
@@ -143,24 +143,24 @@ class Process:
 
     @property
     def in_doubt(self) -> bool:
-        """Return whether it is long since the group is known to have counted on it."""
+        """Return whether the last commit known to be accepted was sent more than a lease ago."""
         return self._clock() - self._accepted > LEASE
 
     # ---------------------------------------------------------------- committing
 
     def commit(self) -> bool:
-        """Send what has changed, when the commit before is answered or was given up, and no transaction commits."""
+        """Commit changes, unless a commit is outstanding or a transaction commits."""
         if self.blocked or self._flight is not None:
             return False
         self._flight = self._send(self.core.next_commit(self._clock()))
         return self._flight is not None
 
     def _commit_now(self, purpose: Sync, partitions: list[int]) -> bool:
-        """Begin a commit that the engine waits for."""
+        """Send a commit that blocks the engine."""
         if purpose is Sync.FINAL:
             self.core.end_locks(partitions)
             self._observe()
-        if self.core.transaction.excludes_commits:  # a plain commit would win over that of the transaction
+        if self.core.transaction.excludes_commits:  # a plain commit would win over the transaction's
             self._synced(purpose, Answer.UNKNOWN)
             return True
         flight = self._send(self.core.next_commit(self._clock(), partitions))
@@ -188,14 +188,14 @@ class Process:
         return flight
 
     def answer(self) -> bool:
-        """Take the next answer, however late it is."""
+        """Take the next answer, no matter how late."""
         if not self.connection.answers:
             return False
         self._landed(*self.connection.answers.popleft())
         return True
 
     def time_out(self) -> bool:
-        """Wait no longer for an answer: nothing is known of that commit."""
+        """Stop waiting for an answer. The outcome of the commit is unknown."""
         flight = self._flight if self._sync is None else self._sync[1]
         if flight is None:
             return False
@@ -215,7 +215,7 @@ class Process:
             self._synced(purpose, *set(answers.values()))
 
     def _synced(self, purpose: Sync, answer: Answer) -> None:
-        """The engine goes on. After a text that was too large it tries once more, shorter."""
+        """Unblock the engine. If the text was too large, a shorter commit follows."""
         if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
             if answer is Answer.STORED and self.ledger.capacity.limit == self._options.text_limit:
                 for partition in set(self.going) - self.commits.unsaid.keys():
@@ -223,7 +223,7 @@ class Process:
             self._end_going()
 
     def ask(self, item: Item) -> None:
-        """Somebody wants to know when an ack is durable."""
+        """Wait for an ack to be durable."""
         question = Question(item)
         durable = self.core.wait_done(item, question)
         if durable is None:
@@ -234,11 +234,11 @@ class Process:
 
     @property
     def awaited(self) -> list[Item]:
-        """Acks of which somebody waits to hear whether they are durable."""
+        """Return the acks that have waiters."""
         return [question.item for question in self._asked]
 
     def _report(self) -> None:
-        """Report to those whose wait is over."""
+        """Answer the waiters whose outcome is known."""
         outcome = self.core.pop_outcome()
         for question in outcome.ready:
             question.heard = Heard.DURABLE
@@ -248,7 +248,7 @@ class Process:
         self._asked = [question for question in self._asked if question.heard is Heard.NOTHING]
 
     def look(self) -> bool:
-        """See whether somebody has written over what was committed."""
+        """Check whether the commits were overwritten."""
         if self.blocked:
             return False
         stored = {partition: self._group.offsets(partition) for partition in self.lives}
@@ -259,7 +259,7 @@ class Process:
     # ---------------------------------------------------------------- giving partitions up
 
     def give_up(self, *, urgent: bool = False) -> bool:
-        """One step of giving partitions up: commits that are waited for, the final one, its end, the end of locks."""
+        """Do the next step of giving partitions up: a commit with waiters, the final commit, or a timeout."""
         if not self.going:
             return False
         if self._sync is not None:
@@ -290,15 +290,15 @@ class Process:
         self._sync = None
 
     def _owns(self, partition: int) -> bool:
-        """Return whether it really does; it may not know better."""
+        """Return whether it is the real owner. The process itself may not know."""
         return self._group.owner[partition] == self.number
 
-    # ---------------------------------------------------------------- what the model sees of the library
+    # ---------------------------------------------------------------- the model of the core
 
     def _observe(self) -> None:
-        """Take over what the core has done by itself: it has taken messages back, and then acquired others.
+        """Copy the core's own actions to the model: first lost messages, then acquired ones.
 
-        Done offsets are not taken over: the checks are about those.
+        Done offsets are not copied, because the checks are about those.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)
@@ -314,10 +314,10 @@ class Process:
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)
 
-    # ---------------------------------------------------------------- what must hold at any moment
+    # ---------------------------------------------------------------- checks at any moment
 
     def check(self) -> None:
-        """I1, I3 and I11, of the commits that could leave now."""
+        """Check I1, I3 and I11 for the commits that could be sent now."""
         for partition, generation in self.lives.items():
             claim = self.ledger.assignment.claim(partition)
             self._proof.true(partition, claim)

@@ -1,4 +1,4 @@
-"""The truth about a queue, kept apart from the code under test, and the checks of it: one queue's ghosts."""
+"""The truth about one queue, kept apart from the code under test, and the checks against it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Life", "Proof", "Violation", "done_ranges", "forgets", "says_done"]
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. ``invariant`` is its name, like I1."""
+    """A broken invariant. ``invariant`` is its name, such as I1."""
 
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
@@ -23,7 +23,7 @@ class Violation(AssertionError):
 
 
 def done_ranges(commit: CommitMap) -> list[tuple[int, int]]:
-    """Return what a commit says is done, each range as its first offset and the one after its last."""
+    """Return the ranges that a commit marks done, each with its first offset and the offset after its last."""
     ranges, at = [(0, commit.base)], commit.base
     for pending, done in zip(commit.runs[::2], commit.runs[1::2]):
         ranges.append((at + pending, at + pending + done))
@@ -32,18 +32,18 @@ def done_ranges(commit: CommitMap) -> list[tuple[int, int]]:
 
 
 def says_done(commit: CommitMap, offset: int) -> bool:
-    """Return whether a commit says that this is done."""
+    """Return whether a commit marks this offset done."""
     return any(first <= offset < after for first, after in done_ranges(commit))
 
 
 def forgets(commit: CommitMap, before: CommitMap) -> bool:
-    """Return whether a commit says less than one before."""
+    """Return whether a commit marks less done than an earlier one."""
     mine = done_ranges(commit)
     return any(not any(begin <= first and after <= end for begin, end in mine) for first, after in done_ranges(before))
 
 
 class Life:
-    """One assignment of one partition, as a naive model: what was read, what is out, who holds what."""
+    """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
         "acked", "given", "holding", "last", "loaded", "newest", "out", "partition", "position", "returned", "target",
@@ -56,15 +56,15 @@ class Life:
         self.position = start
         self.newest: dict[Lane, int] = {}
         self.out: dict[Lane, int] = {}
-        """By lane, the newest value that was read and that nobody has settled."""
+        """By lane, the newest value read, unless it is settled."""
         self.holding: dict[Lane, int] = {}
         self.last: dict[Lane, int] = {}
-        """By lane, the last one that was handed out."""
+        """By lane, the last message handed out."""
         self.returned: set[int] = set()
-        """Messages that were handed out and came back."""
+        """Messages that came back after they were handed out."""
         self.acked: list[int] = []
         self.given: Counter[int] = Counter()
-        """How often a holder has got what lies at an offset."""
+        """The number of deliveries, by offset."""
 
     def read(self, entries: Iterable[Entry], position: int) -> None:
         for entry in entries:
@@ -76,7 +76,7 @@ class Life:
         self.position = position
 
     def settled(self, item: Item, *, acked: bool) -> None:
-        """A holder has settled a message, or has lost it."""
+        """Note that a message was settled or lost."""
         lane, offset = item.lane, item.offset
         del self.holding[lane]
         if not acked:
@@ -87,39 +87,39 @@ class Life:
                 del self.out[lane]
 
     def delivered(self, offset: int) -> int:
-        """Return how often a message was handed to somebody, as far as this life can know."""
+        """Return the number of deliveries of a message that this assignment can know."""
         return self.loaded.counts.get(offset, 0) + self.given[offset]
 
 
 class Proof:
-    """The ghosts of one queue.
+    """The true state of one queue, and its checks.
 
     Args:
         logs: the partitions.
-        base: where the queue begins: what lies below is none of its own.
-        counted: whether there is always room for delivery counts. Where the limit of texts sinks, there is not.
+        base: the offset of each partition where the queue begins. Lower offsets are not part of it.
+        counted: whether there is always room for delivery counts. If the text limit may sink, there is not.
     """
 
     def __init__(self, logs: list[Log], base: list[int], *, counted: bool) -> None:
         self.group: Group
         self.alive: list[dict[Lane, int]] = [{} for _ in logs]
-        """By lane, the newest value, unless it was consumed. This must not be lost, so no commit may call it done."""
+        """By lane, the newest value, unless it was consumed. No commit may mark it done, or it would be lost."""
         self.effects: dict[tuple[int, int], int] = {}
-        """How often holders were given a message, by partition and offset."""
+        """The number of deliveries, by partition and offset."""
         self._logs = logs
         self._base = base
         self._counted = counted
         self._durable: list[set[int]] = [set() for _ in logs]  # acks that were reported durable
         self._durable_newest: list[dict[Lane, int]] = [{} for _ in logs]
-        self._promised: list[list[int]] = [[] for _ in logs]  # as durable, but only what no base has passed yet
+        self._promised: list[list[int]] = [[] for _ in logs]  # durable acks that no base has passed yet
         self._outputs: set[tuple[int, int]] = set()
         self.late = False
-        """Whether a commit of a present member arrives late, so that what is committed may step back for a moment."""
+        """Whether a current member's commit is arriving late. Until it is repaired, commits may step back."""
 
-    # ---------------------------------------------------------------- what happens
+    # ---------------------------------------------------------------- events
 
     def readable(self, partition: int, entry: Entry) -> None:
-        """A record can be read from now on."""
+        """Note that a record became readable."""
         alive = self.alive[partition]
         if entry.value is None or entry.offset < self._base[partition]:
             alive.pop(entry.lane, None)
@@ -127,13 +127,13 @@ class Proof:
             alive[entry.lane] = entry.offset
 
     def acked(self, item: Item) -> None:
-        """A holder has acked, or rejected for good, while its handle was alive."""
+        """Note that a holder with a valid handle acked or rejected a message."""
         alive = self.alive[item.partition]
         if alive.get(item.lane) == item.offset:
             del alive[item.lane]
 
     def transacted(self, items: Collection[Item]) -> None:
-        """A transaction has committed, with the outputs made of these."""
+        """Note that a transaction committed outputs made from these messages. Checks I13."""
         for item in items:
             self.acked(item)
             at = item.partition, item.offset
@@ -141,10 +141,10 @@ class Proof:
                 raise Violation("I13", f"{item} is in the outputs of two committed transactions")
             self._outputs.add(at)
 
-    # ---------------------------------------------------------------- what must hold
+    # ---------------------------------------------------------------- invariants
 
     def true(self, partition: int, claim: CommitMap, leaving: Collection[int] = ()) -> None:
-        """I1, of what a commit says or would say."""
+        """Check I1 for a commit that was sent or could be sent."""
         log, done = self._logs[partition], done_ranges(claim)
         if done[-1][1] > log.stable_end:
             raise Violation("I1", f"{claim} speaks of partition {partition} beyond its end {log.stable_end}")
@@ -155,9 +155,10 @@ class Proof:
                 )
 
     def faithful(self, generation: Life, claim: CommitMap, stored: CommitMap, leaving: Collection[int] = ()) -> None:
-        """I11, I3 and I14, of a claim that was not shortened: it says all that is done, and nothing of what is not.
+        """Check I11, I3 and I14 for a claim that was not shortened.
 
-        Nor does it say less than what is known to be stored; and it counts what was handed out, or is on its way.
+        It marks exactly the done offsets, no less than the stored commit, and counts only messages that were or are
+        being handed out.
         """
         for offset, count in claim.counts.items():
             if not 0 <= count - generation.delivered(offset) <= (offset in generation.holding.values()):
@@ -178,7 +179,7 @@ class Proof:
             raise Violation("I3", f"{claim} of partition {generation.partition} forgets what was committed: {stored}")
 
     def sent(self, offsets: Offsets, maps: dict[int, CommitMap], limit: int, leaving: dict[int, set[int]]) -> None:
-        """A commit leaves."""
+        """Check I1, I9 and I11 for a commit that is sent."""
         for partition, (base, text) in offsets.items():
             if len(text) > min(limit, LONGEST_TEXT):
                 raise Violation("I9", f"a text of {len(text)} characters where {limit} are allowed")
@@ -188,14 +189,14 @@ class Proof:
             self.true(partition, read, leaving.get(partition, ()))
 
     def roomy(self, said: CommitMap, claim: CommitMap, limit: int) -> None:
-        """I9: of what is done nothing was left out for want of room, where there was some."""
+        """Check I9: a commit leaves nothing out that it has room for."""
         frame = {"topic_tag": said.topic_tag, "partitions": said.partitions, "sequence": said.sequence}
         whole = replace(claim, **frame)
         if said.runs != claim.runs and len(whole.encode(1 << 30)) <= limit:
             raise Violation("I9", f"{said} leaves out what is done: {claim}")
 
     def last(self, generation: Life, said: CommitMap) -> None:
-        """I14, of the last commit before a partition is given up: what was only set aside is not counted any more."""
+        """Check I14 for the last commit before a partition is given up: it no longer counts undelivered messages."""
         for offset, count in said.counts.items():
             if self._counted and count > generation.delivered(offset):
                 raise Violation(
@@ -203,7 +204,7 @@ class Proof:
                 )
 
     def accepted(self, generation: Life, last: CommitMap) -> None:
-        """I16, of a partition that goes when its last commit is stored."""
+        """Check I16 for a partition given up after its last commit is stored."""
         for offset in generation.acked:
             if not says_done(last, offset):
                 raise Violation(
@@ -211,7 +212,7 @@ class Proof:
                 )
 
     def stored(self, partition: int, commit: CommitMap) -> None:
-        """A commit became visible."""
+        """Check I3 for a commit that became visible."""
         promised = self._promised[partition]
         if self.group.fenced and not self.late:
             for offset in promised:
@@ -222,13 +223,13 @@ class Proof:
             self._promised[partition] = [offset for offset in promised if offset >= commit.base]
 
     def mended(self, partition: int) -> None:
-        """I3, when a present member has looked for a commit that came late: what was durable is committed again."""
+        """Check I3 once a current member has looked after a late commit: all durable acks are committed again."""
         for offset in self._durable[partition]:
             if not says_done(self.group.visible(partition), offset):
                 raise Violation("I3", f"{offset} of partition {partition} was durable, and is not after a late commit")
 
     def reported(self, item: Item) -> None:
-        """Note that an ack was reported durable."""
+        """Note that an ack was reported durable. Checks I3."""
         partition, offset, lane = item.partition, item.offset, item.lane
         if self.group.fenced and not says_done(self.group.visible(partition), offset):
             raise Violation("I3", f"{offset} of partition {partition} was reported durable and is not")
@@ -241,7 +242,7 @@ class Proof:
         return offset in self._durable[partition]
 
     def handed_out(self, generation: Life, item: Item, *, owner: bool) -> None:
-        """A message was handed out, by the owner of its partition or by one that was."""
+        """Check I2 to I6 for a message handed out by the current or a former owner of its partition."""
         lane, offset, partition = item.lane, item.offset, generation.partition
         if lane in generation.holding:
             raise Violation("I2", f"{item} is handed out while {generation.holding[lane]} of its key is held")
@@ -266,23 +267,23 @@ class Proof:
         generation.returned.discard(offset)
 
     def delivered(self, item: Item, *, counted: bool) -> None:
-        """A holder has got a message to work on; ``counted`` if that must be the group's count, at least."""
+        """Check I14 for a delivery. ``counted`` says that its number must be at least the true one."""
         at = item.partition, item.offset
         times = self.effects[at] = self.effects.get(at, 0) + 1
         counted = counted and self._counted and self.group.fenced
-        # A superseded message no longer counts: it does not come again, once the newer one is read.
+        # A superseded message does not count: it is not handed out again once the newer one is read.
         if counted and item.deliveries < times and self.alive[item.partition].get(item.lane) == item.offset:
             raise Violation("I14", f"{item} says delivery {item.deliveries}, it is at least the {times}.")
 
     def reclaimed(self, partition: int, gone: Iterable[Entry]) -> None:
-        """I12: the log was truncated."""
+        """Check I12 for truncated records."""
         alive = self.alive[partition]
         for entry in gone:
             if alive.get(entry.lane) == entry.offset:
                 raise Violation("I12", f"{entry.offset} of partition {partition} was truncated and not consumed")
 
     def converged(self, partition: int) -> None:
-        """I10: everything is quiet."""
+        """Check I10 once everything is quiet."""
         log, commit = self._logs[partition], self.group.visible(partition)
         if self.alive[partition]:
             raise Violation("I10", f"of partition {partition} these were never consumed: {self.alive[partition]}")
@@ -290,6 +291,6 @@ class Proof:
             raise Violation("I10", f"partition {partition} ends at {log.end}, committed is {commit}")
 
     def told(self, awaited: Collection[Item]) -> None:
-        """I10, of those who asked whether acks are durable."""
+        """Check I10 for waiters for durable acks."""
         if awaited:
             raise Violation("I10", f"somebody waits forever to hear whether the acks of these are durable: {awaited}")

@@ -1,4 +1,4 @@
-"""The contents of a world, and the choice of whom something happens to."""
+"""The contents of a world, and the choice of the consumers that actions apply to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """The next thing to happen."""
+    """An action, with its subject and variant."""
 
     action: str
     who: int = 0
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The constants of a world from its beginning to its end."""
+    """The constants of a world."""
 
     partitions: int = 2
     keys: int = 3
@@ -38,22 +38,22 @@ class Setting:
     existing: int = 0
     """Records per partition before the queues are declared."""
     from_the_end: bool = False
-    """Whether the queues begin with new values only."""
+    """Whether the queues start at the end of the topic."""
     fenced: bool = True
     lenient: bool = False
     broker_limits: tuple[int, ...] = (4096,)
-    """Characters that a coordinator takes for a text: the first one's, and those of others that may follow it."""
+    """The text limits, in characters, of the first coordinator and of those that may replace it."""
     gap: int = 0
-    """Offsets that are left out after every record, as a cleaned log does; a large one makes long texts."""
+    """Offsets skipped after every record, as in a compacted log. A large gap makes long texts."""
     sequence: int = 0
-    """The first commit's; a large one makes long texts."""
+    """The sequence number of the first commit. A large one makes long texts."""
     never: frozenset[str] = frozenset()
-    """Actions that do not happen."""
+    """Actions that never happen."""
     options: Options = field(default_factory=Options)
 
 
 class Queue:
-    """A queue on the topic: its group, its ghosts, and who browses it."""
+    """A queue on the topic: its group, its proof and its browser."""
 
     def __init__(self, logs: list[Log], setting: Setting) -> None:
         bases = [log.end if setting.from_the_end else 0 for log in logs]
@@ -78,7 +78,7 @@ class Scene:
     def __init__(self, setting: Setting) -> None:
         self.counts: Counter[str] = Counter()
         self.script: list[Step] = []
-        """The script, step by step."""
+        """All steps so far."""
         self.members: list[Member] = []
         self._setting = setting
         self._now = 0.0
@@ -90,16 +90,16 @@ class Scene:
         self._queues = [Queue(self._logs, setting) for _ in range(setting.queues)]
         self._queue_of: dict[int, Queue] = {}
         self._numbers = 0
-        self._transactions: list[Transaction] = []  # of producers, open
-        self._orphans: list[Transaction] = []  # of consumers that are no more, open
-        self._adrift: list[tuple[Queue, Connection]] = []  # commits on their way whose sender is no more
+        self._transactions: list[Transaction] = []  # open, of producers
+        self._orphans: list[Transaction] = []  # open, of dead consumers
+        self._adrift: list[tuple[Queue, Connection]] = []  # commits in flight whose sender is dead
         self._sent: deque[tuple[Queue, Request]] = deque(maxlen=64)
         self._touched: Member | None = None
         self._settle()
         self._start(self._queues[0])
 
     def now(self) -> float:
-        """The world's clock, in seconds."""
+        """Return the world's time, in seconds."""
         return self._now
 
     def _settle(self) -> None:
@@ -125,7 +125,7 @@ class Scene:
     # ---------------------------------------------------------------- choosing
 
     def _first(self, who: int, attempt: Callable[[Member], bool]) -> bool:
-        """Have one of the consumers that run do something, if one can."""
+        """Let one running consumer make the attempt, beginning with ``who``; return whether one succeeded."""
         running = [member for member in self.members if not member.stopped]
         for turn in range(len(running)):
             member = running[(who + turn) % len(running)]

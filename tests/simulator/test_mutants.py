@@ -1,4 +1,4 @@
-"""Broken on purpose, the consume protocol is caught by the simulator, and by the invariant that the break concerns."""
+"""Mutants of the consume protocol, each caught by the simulator through the invariant it breaks."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ Focus = Callable[[Setting], Setting]
 def caught(
     invariant: str, focus: Focus = lambda setting: setting, kind: type[World] = World, steps: int = _STEPS
 ) -> bool:
-    """Return whether the simulator finds that this invariant does not hold, in the same worlds every time.
+    """Return whether the simulator finds this invariant broken. The worlds are the same every time.
 
     Raises:
-        Exception: it does not, and the core failed in another way: a mutant may no longer fit where it is put.
+        Exception: it does not, and the core failed in another way. The mutant may no longer match the code.
     """
     failure: Exception | None = None
     for seed in range(_WORLDS):
@@ -70,7 +70,7 @@ def caught(
         except Violation as violation:
             if violation.invariant == invariant:
                 return True
-        except Exception as error:  # noqa: BLE001  # a broken core may fail in any other way first
+        except Exception as error:  # noqa: BLE001  # a broken core may fail in another way first
             failure = error
     if failure is not None:
         raise failure
@@ -139,7 +139,7 @@ class MovesInTransactions(World):
 
 
 class MovesWhileRefused(World):
-    """A world where partitions move, and transactions go on, while a commit is refused for now and will come again."""
+    """A world where partitions move and transactions continue while the client still retries a refused commit."""
 
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
         super().act(action, who, how)
@@ -153,7 +153,7 @@ class MovesWhileRefused(World):
 
 
 class MovesUnanswered(World):
-    """A world where partitions move while a commit is on its way."""
+    """A world where partitions move while a commit is in flight."""
 
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
         super().act(action, who, how)
@@ -163,7 +163,7 @@ class MovesUnanswered(World):
 
 
 class TransactsUnanswered(World):
-    """A world where transactions go on when it is not known what became of the commit before."""
+    """A world where transactions continue after a commit with an unknown outcome."""
 
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
         super().act(action, who, how)
@@ -197,7 +197,7 @@ def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
         walk(kind(focus(any_setting(random.choice))), random, steps)
 
 
-# --- what a commit claims ---------------------------------------------------------------------------------------------
+# --- claims of commits ------------------------------------------------------------------------------------------------
 
 
 def _claiming(patch: Patch, change: Callable[[PartitionLedger, CommitMap], CommitMap]) -> None:
@@ -230,7 +230,7 @@ def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: P
 
 def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch) -> None:
     def replaced(self: PendingList, item: Item, twin: Item) -> None:
-        """A message that was given back moves to the end, like a key that is put into a dict again."""
+        """Move a released message to the end, like a key that is put into a dict again."""
         self.remove(item, acked=False)
         self.append(twin)
 
@@ -274,7 +274,7 @@ def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> Non
 
 
 def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkeypatch: Patch) -> None:
-    """As if it were lost in the order of hand-out once it has failed often."""
+    """The mutant loses a message that has failed often."""
     add = InTurns.add
     monkeypatch.setattr(InTurns, "add", lambda self, item: item.deliveries >= TRIED_OFTEN or add(self, item))
     assert caught("I17")
@@ -297,7 +297,7 @@ def test_i1_a_log_that_is_read_beyond_an_open_transaction_is_caught(monkeypatch:
     assert caught("I1")
 
 
-# --- what an assignment begins with -----------------------------------------------------------------------------------
+# --- starts of assignments --------------------------------------------------------------------------------------------
 
 
 def _assigning(
@@ -355,7 +355,7 @@ def test_i3_done_runs_whose_records_were_compacted_away_and_are_forgotten_are_ca
     assert caught("I3")
 
 
-# --- what becomes of messages -----------------------------------------------------------------------------------------
+# --- hand-out, settlement and leases ----------------------------------------------------------------------------------
 
 
 def test_i4_a_release_that_ignores_that_a_newer_value_came_is_caught(monkeypatch: Patch) -> None:
@@ -609,7 +609,7 @@ def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_cau
 
 
 def test_i3_a_transaction_that_commits_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
-    """The newest one is known to be stored; the client will send the one before it again, over it."""
+    """The newest commit is known to be stored, but the client retries the one before, which overwrites it."""
     monkeypatch.setattr(ConsumerCore, "is_quiet", property(lambda self: not self._unanswered))
     assert caught("I3", kind=MovesWhileRefused)
 
@@ -617,7 +617,7 @@ def test_i3_a_transaction_that_commits_while_an_older_commit_may_come_again_is_c
 def test_i3_a_transaction_that_commits_while_a_commit_without_an_answer_may_arrive_is_caught(
     monkeypatch: Patch,
 ) -> None:
-    """The client has given up on it; nobody knows where it is."""
+    """The client has given up on it, but it may still be in flight."""
     monkeypatch.setattr(ConsumerCore, "is_quiet", property(lambda self: not self.commits.in_flight))
     assert caught("I3", kind=TransactsUnanswered)
 

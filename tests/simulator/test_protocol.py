@@ -1,4 +1,4 @@
-"""The consume protocol holds, whatever happens in the cluster and to its consumers: see `tests.simulator`."""
+"""The invariants of the consume protocol under failures in the cluster and its consumers: see `tests.simulator`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import settings
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import walks
 
-pytestmark = pytest.mark.timeout(600)  # half a minute, where nothing else runs
+pytestmark = pytest.mark.timeout(600)  # half a minute on an idle machine
 
 TestConsumeProtocol = ConsumeProtocol.TestCase
 TestConsumeProtocol.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
@@ -31,7 +31,7 @@ _ACCIDENTS = [
 
 @pytest.fixture(scope="module")
 def what_happened() -> Counter[str]:
-    """In a walk that is the same every time."""
+    """Return the counts of a walk that is the same every time."""
     return walks(range(200), 250)
 
 

@@ -1,4 +1,4 @@
-"""Findings of the simulator, as plain tests."""
+"""Bugs found by the simulator, as plain tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from lvq_kafka.core.ledger import Ledger
 
 
 def test_a_claim_keeps_what_was_done_when_its_records_were_compacted_away_before_they_were_read_again() -> None:
-    """Otherwise it said less than the commit before, and nothing was committed until the base was acked."""
+    """It used to cover less than the previous commit, so nothing was committed until the base was acked."""
     loaded = CommitMap(0, (1, 3, 2, 4))
     ledger = Ledger()
     ledger.assign(0, loaded, target=0)
     ledger.offer(0, 0, b"a", b"pending")
     ledger.offer(0, 4, b"b", b"pending")  # 1 to 3 are gone
     assert ledger.assignment.claim(0).covers(loaded)
-    ledger.advance({0: 12})  # so are 6 to 9
+    ledger.advance({0: 12})  # 6 to 9 are gone, too
     assert ledger.assignment.claim(0).covers(loaded)
     ledger.offer(0, 12, b"c", b"new")
     assert ledger.assignment.claim(0).covers(loaded)
@@ -27,12 +27,12 @@ def test_a_claim_keeps_what_was_done_behind_a_message_that_is_replaced() -> None
     ledger.assign(0, loaded, target=0)
     ledger.offer(0, 0, b"a", b"pending")
     ledger.offer(0, 2, b"b", b"pending")  # 1 is gone
-    ledger.offer(0, 6, b"b", b"newer")  # so are 3 to 5
+    ledger.offer(0, 6, b"b", b"newer")  # 3 to 5 are gone, too
     assert ledger.assignment.claim(0).covers(loaded)
 
 
 def test_a_claim_keeps_what_a_transaction_has_committed_though_a_newer_value_came_meanwhile() -> None:
-    """Otherwise it said less than the commit before, and nothing was committed until the base was acked."""
+    """It used to cover less than the previous commit, so nothing was committed until the base was acked."""
     ledger = Ledger()
     ledger.assign(0, CommitMap(0), target=0)
     ledger.offer(0, 0, b"a", b"held")
@@ -48,7 +48,7 @@ def test_a_claim_keeps_what_a_transaction_has_committed_though_a_newer_value_cam
 
 
 def test_the_ack_of_a_message_that_was_replaced_while_it_was_held_can_become_durable_at_once() -> None:
-    """Otherwise who waited for it waited for every lower message, too."""
+    """Its waiters used to wait for every lower message, too."""
     ledger = Ledger()
     ledger.assign(0, CommitMap(0), target=0)
     ledger.offer(0, 0, b"a", b"held for long")

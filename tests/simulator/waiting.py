@@ -1,4 +1,4 @@
-"""Waiters for an ack to be durable: the core's, where the library has futures."""
+"""Waiters for durable acks, in place of the library's futures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Heard", "Question"]
 
 
 class Heard(Enum):
-    """The answer that a waiter has heard."""
+    """The answer that a waiter got."""
 
     NOTHING = "nothing"
     DURABLE = "durable"
@@ -18,7 +18,7 @@ class Heard(Enum):
 
 
 class Question:
-    """True if an ack is durable."""
+    """A wait for an ack to be durable."""
 
     def __init__(self, item: Item) -> None:
         self.item = item

@@ -1,4 +1,4 @@
-"""Settings and walks: what a world is like, and what happens in it, as somebody chooses."""
+"""Settings of worlds, and walks through them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _QUIET: list[tuple[str, ...]] = [
     ("give_up",),
     ("time_out", "stale", "tick"),
 ]
-"""Actions that do not happen in some worlds: there, the others happen more often, and together."""
+"""Actions left out of some worlds, where the others happen more often and together."""
 
 _LIMITS: list[tuple[int, ...]] = [(4096,), (64,), (4096, 64), (64, 96, 128)]
-"""The text limits of coordinators, where texts are long."""
+"""The text limits of coordinators in worlds with long texts."""
 
 
 class Choose(Protocol):
-    """Takes one of several."""
+    """A choice of one of several options."""
 
     def __call__(self, options: Sequence[T], /) -> T: ...
 
 
 def any_setting(choose: Choose) -> Setting:
-    """Return what a world is like."""
+    """Return the setting of a world."""
     long_texts = choose([False, True])
     text_limit = choose([64, 96, 128, 256, 4095, 4095]) if long_texts else 4095
     broker_limits = choose(_LIMITS) if long_texts else (4096,)
@@ -80,17 +80,17 @@ def any_setting(choose: Choose) -> Setting:
 
 
 def walk(world: World, random: Random, steps: int) -> None:
-    """Let that many things happen, and bring the world to its end."""
+    """Do so many random steps, then finish the world."""
     for _ in range(steps):
         world.act(random.choices(_NAMES, cum_weights=_BOUNDS)[0], random.randrange(8), random.randrange(64))
     world.finish(random.randrange(8), random.randrange(8))
 
 
 def walks(seeds: Iterable[int], steps: int) -> Counter[str]:
-    """A walk through a world of its own for each seed; says what has happened in all of them.
+    """Walk through a new world for each seed; return the counts of all of them.
 
     Raises:
-        Violation: with the setting and the shortest script that can be found, for `replay`.
+        Violation: an invariant is broken. A note has the setting and the shortest script found, for `replay`.
     """
     counts: Counter[str] = Counter()
     for seed in seeds:
@@ -108,7 +108,7 @@ def walks(seeds: Iterable[int], steps: int) -> Counter[str]:
 
 
 def replay(setting: Setting, script: Sequence[Step]) -> World:
-    """Let happen what a script says."""
+    """Run a script."""
     world = World(setting)
     for action, who, how in script:
         if action == "finish":
@@ -119,7 +119,7 @@ def replay(setting: Setting, script: Sequence[Step]) -> World:
 
 
 def minimised(setting: Setting, script: Sequence[Step]) -> list[Step]:
-    """The shortest script that can be got by leaving steps out, and that breaks the same invariant, or fails alike."""
+    """Return a script made shorter by leaving steps out, which still breaks the same invariant or fails alike."""
     invariant = _broken_by(setting, script)
     shortest = list(script)
     size = len(shortest)
@@ -139,6 +139,6 @@ def _broken_by(setting: Setting, script: Sequence[Step]) -> str | None:
         replay(setting, script)
     except Violation as violation:
         return violation.invariant
-    except Exception as error:  # noqa: BLE001  # the core failed, which it must not do either
+    except Exception as error:  # noqa: BLE001  # the core itself failed, which is a finding, too
         return type(error).__name__
     return None

@@ -1,4 +1,4 @@
-"""A consumer process: what its holders do with messages, by themselves and in transactions."""
+"""A consumer process: the acts of its holders, outside and inside transactions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Working"]
 
 
 class Working(Process):
-    """A process with holders of messages."""
+    """A process with holders."""
 
     def __init__(self, *process: Any) -> None:
         super().__init__(*process)
         self.ahead: deque[Item] = deque()
-        """Messages that an iteration has taken, and nobody has got yet."""
+        """Messages taken ahead by an iteration and not handed over yet."""
         self.rejected: deque[Item] = deque()
-        """Messages whose dead letters are on their way."""
+        """Messages whose dead letters are in flight."""
 
     def hand_out(self, most: int = 1) -> bool:
-        """Give the next messages to holders; with durable counts, only when that is counted."""
+        """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
         if self.closing:
             return False
         if self.ahead:
@@ -52,7 +52,7 @@ class Working(Process):
         return bool(taken or exhausted) or len(self.working) > before
 
     def _nothing_starves(self) -> None:
-        """I17: nothing was to be had; so nothing could be handed out."""
+        """Check I17: if nothing was handed out, nothing was available."""
         hand_out = self.core.hand_out
         if self.core.lease.lapsed(self._clock()) or hand_out.is_full or self.ledger.bounded or hand_out.counting:
             return
@@ -62,7 +62,7 @@ class Working(Process):
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
 
     def _next_turn(self, item: Item) -> None:
-        """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
+        """Hand over a message that was taken ahead, or release it."""
         if self.core.hand_out.hand_over(item, self._clock()):
             self._deliver(item)
             return
@@ -71,7 +71,7 @@ class Working(Process):
         self._observe()
 
     def _deliver(self, item: Item) -> None:
-        if self.in_doubt:  # it may have been set aside before
+        if self.in_doubt:  # it may have been taken ahead before
             raise Violation("I15", f"{item} comes to a holder {LEASE} s after the group was last heard of")
         self.held[item] = None
         self.working[item].given[item.offset] += 1
@@ -79,11 +79,11 @@ class Working(Process):
         self._proof.delivered(item, counted=counted)
 
     def work_on(self, item: Item) -> None:
-        """The side effect of a message happens."""
+        """Do the side effect of a message."""
         self.worked.add(item)
 
     def ack(self, item: Item, *, wait: bool = False) -> None:
-        """With ``wait`` somebody wants to know when it is durable; and when earlier ones are, wherever they went."""
+        """Ack. With ``wait``, also wait until all acks so far are durable, even if their partitions have moved."""
         self._drop(item)
         if not self._settle(item, lambda: self.ledger.ack(item)):
             return
@@ -105,7 +105,7 @@ class Working(Process):
         self._settle(item, lambda: self.ledger.extend(item, self._clock() + seconds))
 
     def reject(self, item: Item) -> None:
-        """Remove it; where there are dead letters, when its own is stored."""
+        """Reject. With dead letters, the message is removed once its dead letter is stored."""
         self._drop(item)
         self._reject(item, lambda item: self.dead_letters.reject(item, "no good"))
 
@@ -122,7 +122,7 @@ class Working(Process):
             self._end(item, acked=True)
 
     def letter(self, *, stored: bool) -> bool:
-        """The write of a dead letter was acknowledged, or has failed, or nobody knows."""
+        """Acknowledge the write of a dead letter, or let it fail with an unknown outcome."""
         if not self.letters:
             return False
         item = self.rejected.popleft()
@@ -140,7 +140,7 @@ class Working(Process):
         del self.held[item]
 
     def _settle(self, item: Item, step: Callable[[], object]) -> bool:
-        """Settle, if the handle is good still; if it is not, that must be reported (I2)."""
+        """Settle if the handle is still valid. If it is not, the core must raise `LockLost` (I2)."""
         alive = item in self.working
         try:
             step()
@@ -155,7 +155,7 @@ class Working(Process):
     # ---------------------------------------------------------------- transactions
 
     def leave(self, item: Item) -> None:
-        """Ack in a transaction: it begins with the first one."""
+        """Ack in a transaction. The first ack begins it."""
         if self.closing or (self.work is not None and (self.work.next or self.work.committing)):
             return
         if self.work is None:
@@ -168,9 +168,9 @@ class Working(Process):
             self.work.items.append(item)
 
     def begin_commit(self, *, reached: bool, answered: bool) -> bool:
-        """Make what was consumed a part of the transaction. Whatever goes wrong, it aborts.
+        """Add the acks to the transaction. Any failure aborts it.
 
-        Not before the last plain commit is answered, which takes as many tries as the world likes.
+        This waits for the answer to the last plain commit, which may take any number of calls.
         """
         work = self.work
         if work is None or work.committing:
@@ -200,7 +200,7 @@ class Working(Process):
         return True
 
     def end_commit(self, *, answered: bool) -> bool:
-        """Commit the transaction. Without an answer it has to be asked again: nothing is known."""
+        """Commit the transaction. Without an answer the outcome is unknown, and the commit must be tried again."""
         work = self.work
         if work is None or not work.committing:
             return False
@@ -227,7 +227,7 @@ class Working(Process):
         return True
 
     def abort(self) -> bool:
-        """Abort the transaction, unless its commit was asked for: its messages come back."""
+        """Abort the transaction, if there is one. Its messages come back."""
         work = self.work
         if work is None:
             return False

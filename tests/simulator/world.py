@@ -1,7 +1,7 @@
-"""The world: a topic, the queues on it, their consumers and browsers, and everything that can happen to them.
+"""The world: a topic, its queues, their consumers and browsers, and everything that can happen to them.
 
-A step is a name and two small numbers, which choose whom it happens to and how. So a script of steps means the same to
-hypothesis, which shrinks it, to a random walk, which is fast, and to a regression test, which is one.
+A step is a name and two small numbers, which choose its subject and its variant. Hypothesis, which shrinks scripts of
+steps, random walks, which are fast, and regression tests all use the same scripts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.simulator.scene import Queue, Step, one_of
 
 __all__ = ["ACTIONS", "World"]
 
-_ROUNDS = 20  # turns of a consumer that nothing disturbs, and as many for each message, until it has to be at the end
+_ROUNDS = 20  # turns that an undisturbed consumer gets to reach the end, and again for each message
 
 ACTIONS: dict[str, int] = {
     "produce": 8,
@@ -45,7 +45,7 @@ ACTIONS: dict[str, int] = {
     "look": 2,
     "browse": 6,
 }
-"""Everything that can happen, and how often, in proportion."""
+"""All actions, with their relative frequencies."""
 
 _LADDER = [
     "answer",
@@ -66,7 +66,7 @@ _LADDER = [
     "decide",
     "produce",
 ]
-"""Where something cannot happen, the next one of these happens: mostly, what has to come before it."""
+"""Substitutes for impossible actions: the next possible one happens, usually a precondition."""
 
 _BEFORE = {action: _LADDER[rung + 1 :] for rung, action in enumerate(_LADDER)} | {
     "letter": _LADDER[3:],
@@ -79,10 +79,10 @@ _BEFORE = {action: _LADDER[rung + 1 :] for rung, action in enumerate(_LADDER)} |
 
 
 class World(ConsumerSteps):
-    """Everything there is and all that happens. ``counts`` says how often."""
+    """The whole simulation. ``counts`` has the number of times that each action happened."""
 
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
-        """Let something happen, or what has to come before it; and check what must hold after it."""
+        """Do an action or, if it is impossible, one of its substitutes; then check the member concerned."""
         self.script.append(Step(action, who, how))
         for name in (action, *_BEFORE.get(action, ())):
             if name not in self._setting.never and getattr(self, name)(who, how):
@@ -105,7 +105,7 @@ class World(ConsumerSteps):
     # ---------------------------------------------------------------- the end
 
     def finish(self, who: int = 0, how: int = 0) -> None:
-        """I10: producers stop, accidents end, one consumer of each queue stays; everything is consumed and decided."""
+        """Check I10: once producers and failures stop, one consumer of each queue consumes and decides everything."""
         self.script.append(Step("finish", who, how))
         while self._transactions:
             self.decide(who, how)
@@ -146,7 +146,7 @@ class World(ConsumerSteps):
         )
 
     def _turn(self, member: Member) -> None:
-        """All that an undisturbed consumer does, once."""
+        """Do one round of everything an undisturbed consumer does."""
         member.turn()
         member.heartbeat()
         member.give_up(urgent=True)

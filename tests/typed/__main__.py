@@ -1,4 +1,4 @@
-"""Check a user's program, and the examples of all pages, with pyright; mypy checks the program as well."""
+"""Check a user program and the examples on all pages with pyright. mypy also checks the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = {
 
 
 def main() -> int:
-    """Return 0 if pyright finds nothing wrong."""
+    """Run pyright; return its exit code."""
     with TemporaryDirectory(prefix="lvq-examples-") as folder:
         for name, program in python_examples():
             (Path(folder) / name).write_text(program)

@@ -1,4 +1,4 @@
-"""A program as a user would write it, with what a type checker has to infer. `make lint` checks it with two of them."""
+"""A typical user program with the types that a checker must infer. `make lint` runs two type checkers on it."""
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 from collections.abc import AsyncIterator, Iterator
@@ -29,14 +29,14 @@ from lvq_kafka.testing import MemoryCluster
 
 @dataclass(frozen=True)
 class Price:
-    """A value of the program's own."""
+    """A value type of the program."""
 
     ticker: str
     amount: float
 
 
 def price_codec() -> Codec[Price]:
-    """Return a codec of the program's own."""
+    """Return a codec of the program."""
     return Codec(
         lambda price: f"{price.ticker}={price.amount}".encode(),
         lambda raw: Price(raw.decode().split("=")[0], float(raw.decode().split("=")[1])),
@@ -45,7 +45,7 @@ def price_codec() -> Codec[Price]:
 
 
 def queues_hold_what_their_codec_decodes() -> None:
-    """Without a codec, values are bytes, however the queue is made."""
+    """Create and open queues. Without a codec, values are bytes."""
     cluster = MemoryCluster()
     assert_type(LastValueQueue("prices", key_header=None, cluster=cluster), LastValueQueue[bytes])
     assert_type(LastValueQueue("prices", key_header=None, value=TEXT), LastValueQueue[str])
@@ -59,7 +59,7 @@ def queues_hold_what_their_codec_decodes() -> None:
 
 
 def produce(queue: LastValueQueue[Price]) -> None:
-    """Producers take the queue's values."""
+    """Send values of the queue's type."""
     with queue.producer() as producer:
         assert_type(producer, Producer[Price])
         assert_type(producer.put("IBM", Price("IBM", 119.0)), Receipt)
@@ -69,7 +69,7 @@ def produce(queue: LastValueQueue[Price]) -> None:
 
 
 def read(queue: LastValueQueue[Price]) -> Iterator[str]:
-    """A view is a mapping, and a browser yields three kinds of things."""
+    """Read values from a view, which is a mapping, and from a browser, which has three kinds of events."""
     with queue.view() as view:
         assert_type(view, View[Price])
         assert_type(view["IBM"], Price)
@@ -89,7 +89,7 @@ def read(queue: LastValueQueue[Price]) -> Iterator[str]:
 
 
 def consume(queue: LastValueQueue[Price]) -> None:
-    """Deliveries hold the queue's values, in loops, blocks and handlers."""
+    """Consume values of the queue's type in a loop and in a handler."""
 
     def handle(delivery: Delivery[Price]) -> None:
         delivery.reject("no such ticker")
@@ -103,7 +103,7 @@ def consume(queue: LastValueQueue[Price]) -> None:
 
 
 async def serve(cluster: MemoryCluster) -> AsyncIterator[Price]:
-    """The same types in asyncio."""
+    """Check the same types in asyncio."""
     queue = await LastValueQueue.open_async("prices", value=price_codec(), cluster=cluster)
     assert_type(queue, LastValueQueue[Price])
     async with queue.view() as view:
