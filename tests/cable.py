@@ -1,7 +1,7 @@
-"""A cable between a Kafka client and its broker that can be cut, and that can keep a frame back.
+"""A cable between a Kafka client and its broker that can be cut, and that can hold a frame back.
 
-Cut, nothing arrives, and neither side notices. A frame that is kept arrives when it is released, over the connection
-that it was sent on: as after a box in between that has reset the client's side of it, and whose buffer is sent later.
+While it is cut, nothing arrives, and neither side notices. A held frame arrives when it is released, over its own
+connection. It is as if a middlebox reset the client's side of the connection, and sent its buffer later.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Self
 __all__ = ["END_TXN", "OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "Cable", "Trap"]
 
 OFFSET_COMMIT = 8
-"""The API key of these requests; and so on."""
+"""The API key of these requests, as below."""
 END_TXN = 26
 TXN_OFFSET_COMMIT = 28
 
 
 @dataclass(eq=False)
 class Trap:
-    """Waits for a request of one kind, or for its answer."""
+    """A trap for one kind of request, or for its answer."""
 
     api: int
     at_answer: bool
@@ -36,16 +36,16 @@ class Trap:
     answers: Queue[bytes] = field(default_factory=Queue)
 
     def release(self) -> bytes:
-        """Let the frame arrive where it was sent; returns the broker's answer, which the client will not see."""
+        """Deliver the frame, and return the broker's answer, which the client will not see."""
         assert self.target is not None, "it has not been caught"
         self.target.sendall(self.frame)
         return self.answers.get(timeout=10)
 
 
 class Cable:
-    """Leads to one broker of this machine. In its answers the port is changed, so that the client comes this way again.
+    """A cable to one broker on this machine. It rewrites the port in answers, so that clients keep using the cable.
 
-    Frames sent while it is cut arrive when it is mended, as far as somebody still waits for them.
+    Frames sent while it is cut arrive after the repair, if the connection is still open.
     """
 
     def __init__(self, servers: str) -> None:
@@ -70,11 +70,11 @@ class Cable:
         self._whole.set()
 
     def keep_next(self, api: int) -> Trap:
-        """Keep the next request of this kind. Its connection carries nothing more, and is reset for the client."""
+        """Hold the next request of this kind. Its connection carries nothing more, and is reset for the client."""
         return self._set(Trap(api, at_answer=False, cuts=False))
 
     def cut_at(self, api: int, *, answer: bool = False) -> Trap:
-        """Be cut from the next request of this kind on, which is lost; or from its answer on, which is lost instead."""
+        """Cut the cable at the next request of this kind, or at its answer. That frame is lost."""
         return self._set(Trap(api, at_answer=answer, cuts=True))
 
     def _set(self, trap: Trap) -> Trap:
@@ -98,7 +98,7 @@ class Cable:
     ) -> None:
         self._whole.set()
         _close(self._listener)
-        self._accepting.join(10)  # until then there can be one more client
+        self._accepting.join(10)  # one more client can arrive until then
         for one in self._sockets:
             _close(one)
         for thread in self._threads:
@@ -110,7 +110,7 @@ class Cable:
                 client, _ = self._listener.accept()
                 try:
                     broker = socket.create_connection((self._host, self._port))
-                except OSError:  # no broker there now
+                except OSError:  # no broker is running
                     client.close()
                     continue
                 self._sockets += [client, broker]

@@ -1,4 +1,4 @@
-"""Rules for all tests: marks that follow from a test's fixtures, and that CI skips nothing."""
+"""Rules for all tests: marks derived from fixtures, and no skips in CI."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell that runs us in the background has us, and so the programs under test, ignore Ctrl-C.
+# A shell that starts us in the background makes us ignore Ctrl-C, and with us the programs under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("tests.contract", "tests.waiting")
 
-# A busy machine is no reason to fail: what a test may take at most is pytest's timeout.
+# A busy machine is no reason to fail. Only pytest's timeout limits a test.
 settings.register_profile("lvq", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("lvq")
 
@@ -26,7 +26,7 @@ BY_FIXTURE = {
     "protocol": {"new_queue"},
     "spark": {"spark"},
 }
-"""The fixtures that decide a test's marks. The marks cannot lie: nobody sets them by hand."""
+"""The fixtures that decide a test's marks. Nobody sets these marks by hand, so they cannot be wrong."""
 
 BY_PLACE = {
     "protocol": (
@@ -37,14 +37,14 @@ BY_PLACE = {
         "tests/property/test_queue_browser.py",
     )
 }
-"""The same for what needs no fixtures."""
+"""The same for tests that need no fixtures."""
 
 TOGETHER = (
-    "tests/spark/test_cluster.py",  # these four start a Spark, or several, of their own
+    "tests/spark/test_cluster.py",  # these four start Sparks of their own
     "tests/spark/test_demo.py",
     "tests/spark/test_example.py",
     "tests/spark/test_lakehouse.py",
-    "tests/spark/test_store",  # as long as all the rest that shares a session
+    "tests/spark/test_store",  # takes as long as all other tests of the shared session
     "tests/spark/",
     "test_bad_input.py",
     "test_docker.py",
@@ -54,29 +54,29 @@ TOGETHER = (
     "test_murmur2_parity.py",
     "test_three_nodes.py",
 )
-"""Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
+"""Tests that share something slow to start. Each group stays on one worker, so that it starts only once."""
 
 
 IN_DOCKER_TOO = ("tests/integration/test_kafka_cluster_contract.py",)
-"""Tests that run on Kafka in Docker, too: of all that the library asks of a cluster.
+"""Tests that also run on Kafka in Docker: everything that the library asks of a cluster.
 
-The image holds the very Kafka that the embedded broker runs. Only the way that clients get there differs.
+The image holds the same Kafka as the embedded broker. Only the way to reach it differs.
 """
 
 LONGEST = (
     *("tests/spark/", "tests/spark/test_store", "tests/spark/test_lakehouse.py"),
-    "tests/integration/test_torture.py",  # mostly waits: so it runs beside those that compute
+    "tests/integration/test_torture.py",  # mostly waits, so it runs alongside tests that compute
     "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
     *("tests/spark/test_demo.py", "tests/spark/test_example.py"),
     *("test_docker_spark.py", "test_docker.py"),
     *("tests/integration/guarantees/test_g14_durable.py", "tests/integration/test_lost_brokers.py"),
 )
-"""Groups and files that take the longest. They come first: what begins last is what everybody waits for in the end."""
+"""The slowest groups and files. They start first: otherwise the whole run would wait for them at the end."""
 
 
 def _group(nodeid: str) -> str:
-    """Return what a test stays together with; by itself it is a group of its own."""
+    """Return the group of a test. Most tests are a group of their own."""
     return next((group for group in TOGETHER if group in nodeid), nodeid)
 
 
@@ -87,15 +87,15 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """With ``--dist loadgroup``: hand tests out as workers get free, in the groups of `TOGETHER`.
+    """With ``--dist loadgroup``, hand tests to workers as they become free, in the groups of `TOGETHER`.
 
-    xdist's own groups, which are marks, do not reach the scheduler with pytest 9.2.
+    xdist's own groups are marks, which do not reach the scheduler with pytest 9.2.
     """
     if config.getoption("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    config.option.loadscopereorder = False  # not by the number of tests: `LONGEST` tells better
+    config.option.loadscopereorder = False  # not by the number of tests: `LONGEST` knows better
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -105,7 +105,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # elsewhere they run in the order that was asked for
+    if hasattr(config, "workerinput"):  # without workers, keep the requested order
         items.sort(key=_turn)
     for item in items:
         for marker, fixtures in BY_FIXTURE.items():
@@ -123,10 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _proves_something(item: pytest.Item) -> bool:
-    """Return whether a test belongs to this run, on the embedded broker, on Kafka in Docker, or on neither.
+    """Return whether a test belongs to this run: on the embedded broker, on Kafka in Docker, or on neither.
 
-    The tests of Docker itself belong to the run on Docker, and those of `IN_DOCKER_TOO`. The others would do the same
-    there as in the run before.
+    The run on Docker has the tests of Docker itself, and those of `IN_DOCKER_TOO`. The other tests would only repeat
+    the run on the embedded broker.
     """
     docker = item.get_closest_marker("docker") is not None
     match os.environ.get("LVQ_TEST_BROKER"):

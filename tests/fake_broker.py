@@ -1,4 +1,4 @@
-"""A broker that tells of brokers and topics, and hangs up at all else: for answers no real one can be made to give."""
+"""A broker that answers metadata requests only, for answers no real broker can be made to give."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NULL_TEXT = struct.pack(">h", -1)
 
 
 class FakeBroker:
-    """It listens, and says that no broker lives, as one does while the controller has fenced all.
+    """A broker that reports no live brokers, as a real one does while the controller has fenced all.
 
-    Each topic that it is asked for is there, with one partition without a leader. It names itself in the first
-    ``alive`` answers about no topic, as a client needs them to learn who the controller is.
+    Each requested topic exists, with one partition without a leader. The first ``alive`` answers that ask for no topic
+    name the broker itself: a client needs them to learn who the controller is.
     """
 
     def __init__(self, *, alive: int = 0) -> None:
@@ -42,7 +42,7 @@ class FakeBroker:
         self._socket.close()
 
     def _serve(self) -> None:
-        with suppress(OSError):  # it is closed
+        with suppress(OSError):  # closed
             while True:
                 connection, _ = self._socket.accept()
                 Thread(target=self._talk, args=[connection], daemon=True).start()
@@ -52,7 +52,7 @@ class FakeBroker:
             while True:
                 request = BytesIO(stream.read(*_read(stream, ">i")))
                 key, version, correlation = _read(request, ">hhi")
-                _text(request)  # who asks
+                _text(request)  # client id
                 if key == _API_VERSIONS:
                     answer = _api_versions(version)
                 elif key == _METADATA:
@@ -80,12 +80,12 @@ class FakeBroker:
 
 
 def _topic(name: bytes) -> bytes:
-    partition = struct.pack(">hiiiii", _LEADER_NOT_AVAILABLE, 0, -1, 1, 1, 0)  # its one replica is broker 1
+    partition = struct.pack(">hiiiii", _LEADER_NOT_AVAILABLE, 0, -1, 1, 1, 0)  # its only replica is on broker 1
     return struct.pack(">h", 0) + _packed(name) + struct.pack(">bi", 0, 1) + partition
 
 
 def _api_versions(version: int) -> bytes:
-    """Answer in the oldest form, which any client that hears of an unsupported version understands."""
+    """Answer in the oldest form. A client understands it when its own version is unsupported."""
     known = [
         (_API_VERSIONS, 0, 0),
         (_METADATA, _METADATA_VERSION, _METADATA_VERSION),

@@ -1,4 +1,4 @@
-"""Cables on which things take their time, as in a network: everything a little, or requests until they are let go."""
+"""Slow cables, as in a real network: one delays everything, one holds produce requests back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PRODUCE = 0
 
 
 class SlowCable(Cable):
-    """Everything takes ``latency`` seconds, each way, and as much as one likes can be under way."""
+    """A cable that delays everything by ``latency`` seconds each way. Any amount of data can be in flight."""
 
     latency = 0.0
 
@@ -60,25 +60,25 @@ class SlowCable(Cable):
 
 
 class HoldingCable(Cable):
-    """Keeps produce requests while `hold` is in effect, and all that comes after them on their connections."""
+    """A cable that holds produce requests back after `hold`, and everything after them on their connections."""
 
     def __init__(self, servers: str) -> None:
         self._holding = self._refusing = False
         self._lock = Lock()
-        self._held: dict[tuple[socket.socket, socket.socket], list[bytes]] = {}  # by client's and broker's side
+        self._held: dict[tuple[socket.socket, socket.socket], list[bytes]] = {}  # by client and broker socket
         super().__init__(servers)
 
     @property
     def held(self) -> int:
-        """Return how many requests are kept."""
+        """Return the number of requests held back."""
         return sum(map(len, self._held.values()))
 
     def hold(self) -> None:
-        """Keep produce requests from now on."""
+        """Hold produce requests back from now on."""
         self._holding = True
 
     def reset(self) -> None:
-        """Close the connections of requests that are kept, as the client sees it, and keep no more."""
+        """Close the client's side of connections with held requests, and hold no more."""
         self._holding = False
         for client, _ in list(self._held):
             with suppress(OSError):
@@ -89,11 +89,11 @@ class HoldingCable(Cable):
         self._refusing = True
 
     def accept(self) -> None:
-        """Take new connections."""
+        """Accept new connections."""
         self._refusing = False
 
     def release(self) -> None:
-        """Let what was kept arrive."""
+        """Deliver the held requests."""
         for (_, broker), frames in self._held.items():
             for frame in frames:
                 broker.sendall(frame)

@@ -1,4 +1,4 @@
-"""The pages that users read, README included, and running the examples on them."""
+"""The user-facing pages, README included, and a runner for their examples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGES = ("README.md", *sorted(f"docs/{path.relative_to(DOCS)}" for path in DOCS.
 _FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 _NOT_HERE = {"broker", "watch"}
-"""Commands that go on until they are interrupted, or are about a broker of their own; tests/integration/test_cli.py."""
+"""Commands that run until interrupted, or that need a broker of their own; see tests/integration/test_cli.py."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Block:
 
 
 def page(name: str) -> str:
-    """The text of a page, by its path from the root of the project."""
+    """Return the text of a page, by its path from the project's root."""
     return (ROOT / name).read_text()
 
 
 def blocks(name: str) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     text = page(name)
     found = list(_FENCED.finditer(text))
     return [Block(this[2], this[3], _output(text, this, later)) for this, later in zip(found, [*found[1:], None])]
@@ -60,14 +60,14 @@ def _output(text: str, this: re.Match[str], later: re.Match[str] | None) -> str 
 
 
 def block(name: str, language: str, containing: str) -> str:
-    """The one block of a language on a page that contains some text."""
+    """Return the only block of a language on a page that contains some text."""
     found = [each.body for each in blocks(name) if each.language == language and containing in each.body]
     assert len(found) == 1, f"{len(found)} blocks of {language} on {name} contain {containing!r}"
     return found[0]
 
 
 def after(name: str, text: str) -> str:
-    """The first block after some text."""
+    """Return the first block after some text."""
     whole = page(name)
     match = _FENCED.search(whole, whole.index(text) + len(text))
     assert match is not None
@@ -75,14 +75,17 @@ def after(name: str, text: str) -> str:
 
 
 def transitions(name: str, events: str) -> dict[str, dict[str, str]]:
-    """The table of states on a page: by event and state, the next state. ``events`` is the head of its first column."""
+    """Return a page's table of states: the next state by event and state.
+
+    ``events`` is the head of its first column.
+    """
     lines = page(name).split(f"| {events} |")[1].split("\n\n")[0].splitlines()
     states, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     return {event: {state: after for state, after in zip(states, outcomes) if after} for event, *outcomes in rows}
 
 
 def python_examples() -> Iterator[tuple[str, str]]:
-    """The Python of every page as one program, with a file name that says where it stands."""
+    """Yield each page's Python as one program, with a file name made from the page's path."""
     for name in PAGES:
         program = "\n\n".join(each.body for each in blocks(name) if each.language == "python")
         if program:
@@ -95,12 +98,12 @@ def run(
     printed: Callable[[], str],
     replacing: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Run a page from top to bottom, as a reader would: its Python in one program, its ``lvq`` commands in between.
+    """Run a page from top to bottom, as a reader would: all Python as one program, ``lvq`` commands in between.
 
     Args:
         shell: runs an ``lvq`` command with these arguments, and fails unless it succeeds.
-        printed: what was printed since it was asked last.
-        replacing: what stands on the page, and what to run instead.
+        printed: returns what was printed since its last call.
+        replacing: text on the page, and what to run instead.
 
     Returns:
         The names that the program has defined.
@@ -123,7 +126,7 @@ def run(
 
 
 def lvq_commands(script: str) -> Iterator[list[str]]:
-    """The arguments of each ``lvq`` command in a script that ends by itself."""
+    """Yield the arguments of each ``lvq`` command in a script that ends by itself."""
     for line in script.splitlines():
         command = shlex.split(line, comments=True)
         if command[:1] == ["lvq"] and command[1] not in _NOT_HERE:

@@ -1,4 +1,4 @@
-"""Records as a client in another language may write them: whatever bytes the protocol has room for."""
+"""Records as clients in other languages may write them: any bytes that the protocol can carry."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 __all__ = ["UNREADABLE_NAME", "RawRecord", "produce_raw"]
 
 UNREADABLE_NAME = b"\xff\xfe\x80"
-"""The name of a header that is not UTF-8, as the protocol asks for and no broker checks."""
+"""A header name that is not UTF-8. The protocol requires UTF-8, but no broker checks."""
 
-_PRODUCE, _VERSION, _CORRELATION = 0, 3, 1  # the oldest version that has headers, and that brokers still know
+_PRODUCE, _VERSION, _CORRELATION = 0, 3, 1  # the oldest version with headers that brokers still support
 _ALL_REPLICAS = -1
 _NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)  # id, epoch, sequence: neither idempotent nor transactional
 
@@ -26,12 +26,12 @@ class RawRecord(NamedTuple):
 
 
 def produce_raw(address: str, topic: str, *records: RawRecord, partition: int = 0) -> int:
-    """Append the records, in one batch, to a partition that the broker at this address leads; returns their start."""
+    """Append records in one batch to a partition that the broker at this address leads. Return the first offset."""
     batch = _batch(records)
     request = (
         struct.pack(">hhi", _PRODUCE, _VERSION, _CORRELATION)
         + _text("another client")
-        + struct.pack(">hhi", -1, _ALL_REPLICAS, 30_000)  # without a transactional id
+        + struct.pack(">hhi", -1, _ALL_REPLICAS, 30_000)  # no transactional id
         + struct.pack(">i", 1)
         + _text(topic)
         + struct.pack(">iii", 1, partition, len(batch))
@@ -49,7 +49,7 @@ def produce_raw(address: str, topic: str, *records: RawRecord, partition: int = 
 
 
 def _batch(records: Sequence[RawRecord]) -> bytes:
-    """A record batch of the format that came with headers ("magic" 2)."""
+    """Return a record batch in the format that introduced headers ("magic" 2)."""
     rows = b"".join(_sized(_record(place, record)) for place, record in enumerate(records))
     last = len(records) - 1
     checked = struct.pack(">hiqq", 0, last, 1, 1) + _NO_PRODUCER + struct.pack(">i", len(records)) + rows
@@ -76,7 +76,7 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """A number below 2^63, zigzag-encoded."""
+    """Zigzag-encode a number below 2^63 as a varint."""
     rest = number << 1 if number >= 0 else (-number << 1) - 1
     return bytes(_groups(rest))
 

@@ -1,4 +1,4 @@
-"""Running programs in tests: not for a guessed time, but for as long as they get on with it."""
+"""Running programs in tests without a guessed timeout: they may run as long as they print."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Done = subprocess.CompletedProcess[str]
 def run_while_it_speaks(
     command: Sequence[str], *, environment: Mapping[str, str] | None = None, silence: float = 300.0
 ) -> Done:
-    """Run a program from the project's folder, which may take what it needs on this machine while it prints.
+    """Run a program from the project's folder. It may take any time, as long as it keeps printing.
 
-    The test that calls it needs ``pytest.mark.timeout(0)``: this is its limit.
+    The calling test needs ``pytest.mark.timeout(0)``: this function is its limit.
 
     Args:
-        silence: seconds without a word after which it is taken to hang. It is killed then, with all its children.
+        silence: seconds without output after which the program counts as hung, and is killed with all its children.
 
     Raises:
-        AssertionError: it hung; carries what it had said.
+        AssertionError: the program hung; the message has its output.
     """
     environment = {**(os.environ if environment is None else environment), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -50,12 +50,12 @@ def run_while_it_speaks(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         for one in heard:
-            one.thread.join(10)  # a process that it has left behind can hold a pipe open
+            one.thread.join(10)  # a process that it left behind can hold a pipe open
     return Done(list(command), process.returncode, str(heard[0]), str(heard[1]))
 
 
 class _Listener:
-    """Collects what is written into a pipe."""
+    """Collects the output from a pipe."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.last = time.monotonic()

@@ -1,7 +1,7 @@
-"""Kafka as it runs in production: three nodes, each broker and controller, whose topics have three replicas.
+"""Kafka as in production: three nodes, each broker and controller, and topics with three replicas.
 
-`EmbeddedBroker` is one node. Here are three of them that know of each other: each is killed, paused and restarted by
-itself. Two of three are a quorum; with fewer nothing is written and no leader is elected.
+`EmbeddedBroker` is one node. This is a cluster of three; each can be killed, paused and restarted separately. Two of
+three are a quorum. With fewer, nothing can be written and no leader is elected.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ _REPLICATED = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-    # A node that stands still is out of the game within seconds, so that tests need not wait for half a minute.
+    # Drop a paused node within seconds, so that tests need not wait half a minute.
     "replica.lag.time.max.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
 }
-_START = 120.0  # seconds; on two busy processors three JVMs take their time
+_START = 120.0  # seconds; three JVMs are slow to start on two busy cores
 
 
 class ThreeNodes:
-    """The running cluster; its nodes go by their numbers, 1 to 3."""
+    """The running cluster. Nodes go by their numbers, 1 to 3."""
 
     def __init__(self, brokers: Mapping[int, EmbeddedBroker]) -> None:
         self._brokers = brokers
-        self._down: dict[int, Callable[[EmbeddedBroker], None]] = {}  # and what brings each up again
+        self._down: dict[int, Callable[[EmbeddedBroker], None]] = {}  # and how to bring each back
         self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in brokers.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     @property
     def up(self) -> list[int]:
-        """The nodes that run."""
+        """Return the running nodes."""
         return [node for node in self._brokers if node not in self._down]
 
     def kill(self, *nodes: int) -> None:
-        """End nodes with SIGKILL; they keep their data."""
+        """Kill nodes with SIGKILL. They keep their data."""
         for node in nodes:
             self._brokers[node].kill()
             self._down[node] = EmbeddedBroker.restart
 
     def pause(self, *nodes: int) -> None:
-        """Have nodes stand still (SIGSTOP): their connections stay open."""
+        """Freeze nodes with SIGSTOP. Their connections stay open."""
         for node in nodes:
             self._brokers[node].pause()
             self._down[node] = EmbeddedBroker.resume
@@ -73,20 +73,20 @@ class ThreeNodes:
         self._brokers[node].restart()
 
     def bring_back(self, *nodes: int) -> None:
-        """Bring these back, or all that are down, and wait until every replica is in sync."""
+        """Bring these nodes back, or all that are down, and wait until every replica is in sync."""
         back = {node: self._down.pop(node) for node in nodes or list(self._down)}
-        with ThreadPoolExecutor(len(NODES)) as pool:  # none of two serves before the other one is there
+        with ThreadPoolExecutor(len(NODES)) as pool:  # if two are down, neither serves before the other is up
             for done in [pool.submit(how, self._brokers[node]) for node, how in back.items()]:
                 done.result()
         if not self._down:
             eventually(self._is_whole, _START, every=0.1)
 
     def data_of(self, node: int) -> Path:
-        """Return where a node keeps its logs."""
+        """Return the folder of a node's logs."""
         return self._brokers[node].data_dir / "data"
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The node that leads a partition."""
+        """Return the node that leads a partition."""
 
         def find() -> int:
             try:
@@ -99,11 +99,11 @@ class ThreeNodes:
         return eventually(find, _START, every=0.1)
 
     def coordinator(self, group: str) -> int:
-        """The node that looks after a group."""
+        """Return the coordinator of a group."""
         return self.leader("__consumer_offsets", _java_hash(group) % self._partitions("__consumer_offsets"))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """The node that looks after a transactional id."""
+        """Return the coordinator of a transactional id."""
         topic = "__transaction_state"
         return self.leader(topic, _java_hash(transactional_id) % self._partitions(topic))
 
@@ -123,10 +123,10 @@ class ThreeNodes:
 
 @contextmanager
 def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNodes]:
-    """Start three nodes, and end them in the end.
+    """Start three nodes, and kill them at the end.
 
     Args:
-        properties: more broker properties, the same for all.
+        properties: more broker properties, the same for all nodes.
     """
     ports = dict(zip(NODES, zip(*[iter(free_ports(2 * len(NODES)))] * 2, strict=True), strict=True))
     voters = ",".join(f"{node}@{HOST}:{controller}" for node, (_, controller) in ports.items())
@@ -154,17 +154,17 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
         probe = ReadinessProbe(cluster.bootstrap_servers)
         eventually(lambda: probe.serves(len(NODES)), _START)
         yield cluster
-        cluster.kill(*NODES)  # in an orderly stop the last two wait half a minute for a quorum
+        cluster.kill(*NODES)  # in an orderly stop, the last two would wait half a minute for a quorum
 
 
 def _make_one_cluster(home: Path) -> None:
-    """Prepare the nodes' storage. `EmbeddedBroker` alone would prepare a cluster for each."""
+    """Format the nodes' storage as one cluster. `EmbeddedBroker` alone would make each node a cluster of its own."""
     storage = Jvm(find_java(), ensure_jars(None), "256m").storage
     cluster = new_id()
     for node in NODES:
         data = home / str(node) / "data"
         if not storage.copy_to(data):
-            with EmbeddedBroker():  # the first one ever prepares what is copied from then on
+            with EmbeddedBroker():  # the first broker creates the template that later ones copy
                 pass
             assert storage.copy_to(data)
         meta = data / META
@@ -174,7 +174,7 @@ def _make_one_cluster(home: Path) -> None:
 
 
 def _java_hash(text: str) -> int:
-    """Of Java's String.hashCode what Kafka makes an index of."""
+    """Return Java's String.hashCode without its sign bit, from which Kafka derives a partition."""
     value = 0
     for unit in text.encode("utf-16-be")[1::2]:
         value = (31 * value + unit) & 0xFFFFFFFF

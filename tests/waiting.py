@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a deadline. Nothing in the tests sleeps for a guessed time."""
+"""Waiting in tests: for a condition, with a deadline. No test sleeps for a guessed time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _never = threading.Event()
 
 
 def eventually(condition: Callable[[], T], timeout: float = 10.0, *, every: float = 0.005) -> T:
-    """Ask until the answer is truthy, and return it. An AssertionError inside the condition counts as "not yet".
+    """Call the condition until its answer is truthy, and return that. An AssertionError inside it counts as "not yet".
 
     Raises:
-        AssertionError: the deadline passed; carries the last answer, or is the condition's own last error.
+        AssertionError: the deadline passed. It carries the last answer, or is the condition's own last error.
     """
     deadline = time.monotonic() + timeout
     while True:

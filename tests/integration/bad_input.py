@@ -1,4 +1,4 @@
-"""Tools of the tests of bad input: provoke errors in Python and in the shell, and check what holds for all of them."""
+"""Tools for tests of bad input: provoke errors in Python and in the shell, and check what holds for all of them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.integration.secure import PASSWORD
 
 __all__ = ["AT_ONCE", "IN_TIME", "enter", "error_of", "lvq", "queue_of", "send"]
 
-AT_ONCE = 8.0  # seconds, less than any default timeout: nothing is waited for that cannot come
-IN_TIME = 15.0  # seconds: the default timeouts, and some air
+AT_ONCE = 8.0  # seconds, less than any default timeout: nothing should wait for the impossible
+IN_TIME = 15.0  # seconds: the default timeouts, and some slack
 
 
 def queue_of(config: ClientConfig, name: str = "prices", **options: Any) -> LastValueQueue[Any]:
-    """The queue, unasked whether it is declared."""
+    """Return the queue without checking its declaration."""
     return LastValueQueue(name, key_header="ticker", config=config, **options)
 
 
@@ -48,7 +48,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def error_of(call: Callable[[], object], seconds: float) -> LVQError:
-    """The error of a call that has to fail in time, with a remedy, and without a secret."""
+    """Return the error of a call that must fail in time, with a hint and without secrets."""
     with within(seconds), pytest.raises(LVQError) as caught:
         call()
     error = caught.value
@@ -59,7 +59,7 @@ def error_of(call: Callable[[], object], seconds: float) -> LVQError:
 
 
 def lvq(*arguments: str, config: ClientConfig | str, folder: Path) -> tuple[int, str]:
-    """Run ``lvq``; its exit code and the one line it ended with. It shows no secret even where it shows everything."""
+    """Run ``lvq``, and return its exit code and its last line. It must show no secrets, even with ``--debug``."""
     command = [sys.executable, "-m", "lvq_kafka", *arguments]
     if isinstance(config, str):
         command += ["-b", config]
@@ -68,7 +68,7 @@ def lvq(*arguments: str, config: ClientConfig | str, folder: Path) -> tuple[int,
         file.write_text("".join(f"{name}={value}\n" for name, value in config.properties.items()))
         command += ["--config", str(file)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LVQ_")}
-    with within(IN_TIME + 10), ThreadPoolExecutor() as pool:  # an interpreter has to start, too
+    with within(IN_TIME + 10), ThreadPoolExecutor() as pool:  # includes the start of an interpreter
         ran, debugged = pool.map(
             lambda more: subprocess.run(
                 [*command, *more], capture_output=True, text=True, env=environment, timeout=60, check=False

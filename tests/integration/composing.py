@@ -1,4 +1,4 @@
-"""Compose on docker/compose.yaml for tests: projects, ports and data of their own, of which nothing stays behind."""
+"""Compose with docker/compose.yaml for tests: separate projects, ports and data, all removed afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PORTS = ("KAFKA_PORT", "KAFKA_1_PORT", "KAFKA_2_PORT", "KAFKA_3_PORT", "SPARK_U
 
 @dataclass(frozen=True)
 class Compose:
-    """A project: call it with the arguments of Compose for what that writes to standard output."""
+    """A Compose project. Call it with Compose's arguments to get the standard output."""
 
     command: list[str]
     environment: dict[str, str]
@@ -36,11 +36,11 @@ class Compose:
         return run([*self.command, *arguments], self.environment)
 
     def container(self, service: str) -> str:
-        """The id of a service's container."""
+        """Return the id of a service's container."""
         return self("ps", "--quiet", service).strip()
 
     def network(self, service: str) -> str:
-        """The name of the network that a service is in."""
+        """Return the name of a service's network."""
         form = "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}"
         return docker("inspect", "--format", form, self.container(service))
 
@@ -54,7 +54,7 @@ class Compose:
 
 
 def require_compose() -> list[str]:
-    """The command of Compose; skips the test where there is none."""
+    """Return the Compose command, or skip the test if there is none."""
     program = ["docker", "compose"]
     if subprocess.run([*program, "version"], capture_output=True, check=False).returncode != 0:
         program = ["docker-compose"]
@@ -65,7 +65,7 @@ def require_compose() -> list[str]:
 
 @contextmanager
 def composed(*profiles: str, images: Mapping[str, str] | None = None) -> Iterator[Compose]:
-    """A project of whose services those in ``profiles`` go in the end, too; ``images`` by their variables."""
+    """Start a project, and remove it at the end, with the services in ``profiles``. ``images`` has image variables."""
     program = require_compose()
     project = f"lvq-kafka-test-{uuid.uuid4().hex[:12]}"
     ports = {name: str(port) for name, port in zip(_PORTS, free_ports(len(_PORTS)), strict=True)}
@@ -78,13 +78,13 @@ def composed(*profiles: str, images: Mapping[str, str] | None = None) -> Iterato
     try:
         yield compose
     finally:
-        compose(*with_profiles, "down", "--volumes", "--timeout", "0")  # nobody waits for an orderly end of what goes
+        compose(*with_profiles, "down", "--volumes", "--timeout", "0")  # there is no need for an orderly end
     for listing in (["container", "ls", "--all"], ["volume", "ls"], ["network", "ls"]):
         assert docker(*listing, "--quiet", "--filter", f"label=com.docker.compose.project={project}") == ""
 
 
 def answers(container: str) -> bool:
-    """Return what a container's health check says, if it is asked now."""
+    """Return the current result of a container's health check."""
     kind, *command = json.loads(docker("inspect", "--format", "{{json .Config.Healthcheck.Test}}", container))
     assert kind == "CMD"
     asked = subprocess.run(["docker", "exec", container, *command], capture_output=True, check=False, timeout=60)
@@ -93,7 +93,7 @@ def answers(container: str) -> bool:
 
 @contextmanager
 def stopped(container: str) -> Iterator[None]:
-    """The program of a container stands still in the block; its kernel goes on, and accepts connections for it."""
+    """Freeze a container's program in the block. Its kernel still accepts connections."""
     docker("kill", "--signal", "STOP", container)
     try:
         yield
@@ -106,10 +106,10 @@ def docker(*arguments: str) -> str:
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None, *, timeout: float = 200) -> str:
-    """Return what a command has written to standard output.
+    """Return the standard output of a command.
 
     Raises:
-        AssertionError: it failed; with all that it said.
+        AssertionError: it failed; the message has its output.
     """
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""Fixtures of the tests on a real broker: ``broker`` is shared, a test that stops one asks for ``private_broker``."""
+"""Fixtures for tests on a real broker. ``broker`` is shared; a test that stops one uses ``private_broker``."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ pytest.register_assert_rewrite("tests.integration.bad_input")
 
 @pytest.fixture
 def broker(lvq_broker: ProvidedBroker) -> ProvidedBroker:
-    """The session's broker."""
+    """Return the session's broker."""
     return lvq_broker
 
 
 @pytest.fixture
 def kafka_cluster(lvq_cluster: KafkaCluster) -> KafkaCluster:
-    """The session's broker as a `Cluster`."""
+    """Return the session's broker as a `Cluster`."""
     return lvq_cluster
 
 
 @pytest.fixture
 def topic_name(lvq_topic: str) -> str:
-    """A fresh topic name, deleted afterwards."""
+    """Return a new topic name. The topic is deleted afterwards."""
     return lvq_topic
 
 
 @pytest.fixture
 def private_broker() -> Iterator[ProvidedBroker]:
-    """A broker of the test's own, to kill, restart, pause and resume."""
+    """Start a private broker, to kill, restart, pause and resume."""
     with provide_broker("docker" if os.environ.get("LVQ_TEST_BROKER") == "docker" else "embedded") as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def docker_engine() -> None:
-    """Needs a Docker engine and an image of Kafka; skips with the reason, which CI does not allow."""
+    """Skip the test without a Docker engine and a Kafka image. In CI, skips are failures."""
     from lvq_kafka.testing.containers import docker_unavailable_reason
 
     reason = docker_unavailable_reason()

@@ -1,4 +1,4 @@
-"""A consumer in a process of its own, to be killed: acks every other message and waits, holds the rest, says so."""
+"""A consumer process to be killed: it acks every other message durably, holds the rest, and prints both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kubernetes of one node, small enough for a test: `kubernetes_api` in a container, and pods beside it."""
+"""A one-node Kubernetes, small enough for a test: `kubernetes_api` in a container, and pods next to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _never = Event()
 
 @dataclass
 class Pod:
-    """A pod that runs, or has run: ``sandbox`` has its address, ``container`` its program."""
+    """A running or finished pod. ``sandbox`` has its address, ``container`` its program."""
 
     name: str
     labels: dict[str, str]
@@ -46,7 +46,7 @@ class Pod:
 
 @dataclass
 class Kubernetes:
-    """Containers of ``image`` in a Docker network; pods run as ``user``, whatever their image says."""
+    """Containers of ``image`` in a Docker network. Pods run as ``user``, whatever their image says."""
 
     image: str
     network: str
@@ -58,11 +58,11 @@ class Kubernetes:
 
     @property
     def master(self) -> str:
-        """The API's address for Spark, in this network."""
+        """Return the API's address for Spark in this network."""
         return f"k8s://http://kubernetes:{_PORT}"
 
     def run(self, *arguments: str) -> str:
-        """The id of a new container, which nobody waits for."""
+        """Start a container, and return its id."""
         labels = (f"--label={name}={value}" for name, value in owner_labels().items())
         container = docker("create", *labels, *arguments)
         self.containers.append(container)
@@ -77,7 +77,7 @@ class Kubernetes:
         return result
 
     def run_until_all_have_ended(self, timeout: float) -> list[Pod]:
-        """Start and end containers as the API's pods are, until none of them runs; those of the pods in their order."""
+        """Start and stop containers to match the API's pods, until none runs. Return the pods in order."""
         deadline = time.monotonic() + timeout
         while not self.pods or any(pod.exit_code is None for pod in self.pods.values()):
             if time.monotonic() > deadline:
@@ -97,7 +97,7 @@ class Kubernetes:
                 self.look_after(pod, wanted=pod.name in wanted)
 
     def start(self, name: str, pod: Object) -> None:
-        """As the real one does: the pod has its address before anything runs in it."""
+        """Start a pod. As in a real cluster, it has its address before its program starts."""
         aliases = [word for alias in self.names(pod) for word in ("--network-alias", alias)]
         sandbox = self.run("--network", self.network, *aliases, "--hostname", name, self.image, "sleep", "infinity")
         address = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", sandbox)
@@ -117,7 +117,7 @@ class Kubernetes:
         self.tell(name, pod["status"])
 
     def names(self, pod: Object) -> Iterator[str]:
-        """Return the names of the services that lead to a pod."""
+        """Yield the names of the services that lead to a pod."""
         for service in self.ask("services")["items"]:
             if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items():
                 yield "{name}.{namespace}.svc".format(**service["metadata"])
@@ -128,7 +128,7 @@ class Kubernetes:
             volume, path = volumes[mount["name"]], mount["mountPath"]
             if "emptyDir" in volume:
                 yield f"--tmpfs={path}"
-            else:  # of what Spark mounts by itself there is only one other kind
+            else:  # Spark mounts only one other kind by itself
                 yield f"--volume={self.written(volume['configMap'])}:{path}:ro"
 
     def written(self, source: Object) -> Path:
@@ -139,7 +139,7 @@ class Kubernetes:
         return folder
 
     def look_after(self, pod: Pod, *, wanted: bool) -> None:
-        """End pods that are no longer wanted, and report those that have ended to the API."""
+        """End pods that are no longer wanted, and report finished ones to the API."""
         if not wanted:
             docker("stop", "--time", "30", pod.container)
         running, code = docker("inspect", "--format", "{{.State.Running}} {{.State.ExitCode}}", pod.container).split()
@@ -160,7 +160,7 @@ class Kubernetes:
 
 
 def _logs(container: str) -> tuple[str, str]:
-    """Standard output and standard error of a container's program."""
+    """Return the standard output and standard error of a container's program."""
     logs = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=True)
     return logs.stdout, logs.stderr
 
@@ -188,7 +188,7 @@ def _ended(code: int) -> Object:
 
 @contextmanager
 def kubernetes(image: str, network: str, *, user: str, folder: Path) -> Iterator[Kubernetes]:
-    """The image needs to have Python, for the API; what pods mount is kept in ``folder``."""
+    """Start a cluster. The image needs Python for the API; ``folder`` keeps what pods mount."""
     cluster = Kubernetes(image, network, user, folder)
     try:
         program = Path(kubernetes_api.__file__).read_text()

@@ -1,6 +1,6 @@
-"""As much of the API of Kubernetes as Spark's client needs: objects in memory, found by labels and fields, and watched.
+"""The part of the Kubernetes API that Spark's client needs: objects in memory, with selectors and watches.
 
-A program of the standard library alone, which runs in a container beside the pods: ``python3 kubernetes_api.py PORT``.
+It uses only the standard library, and runs in a container next to the pods: ``python3 kubernetes_api.py PORT``.
 `tests.integration.kubernetes` is the node.
 """
 
@@ -24,7 +24,7 @@ PATH = re.compile(
 
 
 class Refused(Exception):
-    """A request that is answered with a status other than success."""
+    """A request that gets an error status."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Store:
-    """All objects, and every change that made them: a resource version is the number of changes up to there."""
+    """All objects and all changes. A resource version is the number of changes so far."""
 
     def __init__(self) -> None:
         self.changed = Condition()
@@ -68,7 +68,7 @@ class Store:
             return self.objects[kind, name]
 
     def find(self, kind: str, selected: Selector) -> tuple[list[Object], int]:
-        """The objects, and the version from which a watch goes on."""
+        """Return the matching objects, and the version from which a watch continues."""
         with self.changed:
             found = [value for (its, _), value in self.objects.items() if its == kind and selected(value)]
             return found, len(self.changes)
@@ -109,7 +109,7 @@ def _field_fits(value: Object, term: str) -> bool:
 
 
 def merged(old: Any, patch: Any) -> Any:
-    """A JSON merge patch."""
+    """Apply a JSON merge patch."""
     if not isinstance(patch, dict):
         return patch
     kept = dict(old) if isinstance(old, dict) else {}
@@ -161,7 +161,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def patch(self, place: re.Match[str], _: object) -> Object:
         form = self.headers["Content-Type"]
-        if "apply-patch" in form:  # of what is not there it makes a new one
+        if "apply-patch" in form:  # server-side apply creates what does not exist
             old = self.store.objects.get((place["kind"], place["name"]), {})
         elif "merge-patch" in form:
             old = self.store.read(place["kind"], place["name"])
@@ -177,7 +177,7 @@ class Answers(BaseHTTPRequestHandler):
     def watch(self, kind: str, query: dict[str, list[str]]) -> Object:
         selected = selector(query)
         if "Upgrade" in self.headers:
-            return {}  # no WebSocket here: the client goes on with a stream
+            return {}  # no WebSocket here: the client continues with a stream
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")

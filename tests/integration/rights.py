@@ -1,4 +1,4 @@
-"""The rights of each role, as docs/how-to/access.md has them; and how to grant them and to take them away."""
+"""The rights of each role in docs/how-to/access.md, and how to grant and revoke them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ROLES", "grant", "lacked", "names", "needs_each"]
 _PAGE = page("docs/how-to/access.md")
 _COLUMNS: tuple[tuple[Resource, str], ...] = (("Topic", "prices"), ("Group", "lvq.prices"), ("Topic", "_lvq_queues"))
 _TYPES = {"Topic": ResourceType.TOPIC, "Group": ResourceType.GROUP, "TransactionalId": ResourceType.TRANSACTIONAL_ID}
-_IN_TIME = 30.0  # seconds until a broker has heard of an ACL, and the work was done or refused
+_IN_TIME = 30.0  # seconds until a broker applies an ACL, and the work is done or refused
 
 
 def _roles() -> dict[str, list[Right]]:
@@ -46,11 +46,11 @@ def _operation(text: str) -> Operation:
 
 
 ROLES = _roles()
-"""By what a role does, the rights that it needs."""
+"""The rights that each role needs."""
 
 
 def grant(broker: SecureBroker, user: str, right: Right) -> None:
-    """Give a user a right. The broker knows of it a moment later."""
+    """Grant a user a right. The broker applies it a moment later."""
     broker.allow(user, *_acl(right))
 
 
@@ -60,7 +60,7 @@ def _acl(right: Right) -> tuple[ResourceType, str, AclOperation]:
 
 
 def lacked(error: BaseException | None) -> tuple[Right, str] | None:
-    """The right that an error names, or its cause does, and its text."""
+    """Return the missing right that an error or its cause names, and the error's text."""
     while error is not None:
         if isinstance(error, Unauthorized) and error.missing is not None:
             return error.missing, str(error)
@@ -69,7 +69,7 @@ def lacked(error: BaseException | None) -> tuple[Right, str] | None:
 
 
 def needs_each(broker: SecureBroker, user: str, rights: list[Right], work: Callable[[], object]) -> None:
-    """See that the work can be done with these rights, and that it names each of them where that alone is missing."""
+    """Check that the work succeeds with these rights, and that its error names each right that is revoked alone."""
 
     def outcome() -> LVQError | None:
         try:
@@ -93,7 +93,7 @@ def _done(error: LVQError | None) -> bool:
 
 
 def names(error: LVQError | None, right: Right) -> bool:
-    """Return whether the error names the right, or Describe and that it is included in that right."""
+    """Return whether the error names the right, or Describe as included in that right."""
     found = lacked(error)
     assert found is not None, f"{right} is not missed: {error!r}"
     missing, text = found

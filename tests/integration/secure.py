@@ -1,4 +1,4 @@
-"""A broker that lets in whom it knows, and lets them do what they may; and a server that is no broker at all."""
+"""A broker with authentication and ACLs, and a server that is not a broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PASSWORD = "s3cret-tiger"
 
 @dataclass(frozen=True)
 class SecureBroker:
-    """A broker with a plain listener for its super user, and TLS with passwords for others."""
+    """A broker with a plain listener for its superuser, and TLS with passwords for others."""
 
     plain: str
     secure: str
@@ -39,7 +39,7 @@ class SecureBroker:
     wrong_ca: str
 
     def config(self, user: str = "alice", password: str = PASSWORD, **properties: str) -> ClientConfig:
-        """Return a user's configuration. The given properties replace others; write them with underscores for dots."""
+        """Return a user's configuration. Given properties override others; write underscores for dots."""
         return ClientConfig(
             self.secure,
             {
@@ -60,7 +60,7 @@ class SecureBroker:
         *operations: AclOperation,
         pattern: ResourcePatternType = ResourcePatternType.LITERAL,
     ) -> None:
-        """Give a user rights. The broker knows of them a moment later."""
+        """Grant a user rights. The broker applies them a moment later."""
         admin = AdminClient({"bootstrap.servers": self.plain, "log_level": 0})
         bindings = [
             AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
@@ -70,7 +70,7 @@ class SecureBroker:
             future.result(10)
 
     def forbid(self, user: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
-        """Take a right away that was given. The broker knows of it a moment later."""
+        """Revoke a granted right. The broker applies this a moment later."""
         admin = AdminClient({"bootstrap.servers": self.plain, "log_level": 0})
         given = AclBindingFilter(
             kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
@@ -81,7 +81,7 @@ class SecureBroker:
 
 @contextmanager
 def secure_broker(folder: Path, users: Sequence[str]) -> Iterator[SecureBroker]:
-    """A secure broker; each of the users has the password `PASSWORD` and no rights."""
+    """Start a secure broker. Each user has the password `PASSWORD` and no rights."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
@@ -104,7 +104,7 @@ class _WebHandler(socketserver.BaseRequestHandler):
 
 @contextmanager
 def web_server() -> Iterator[str]:
-    """The address of a server that answers everything as a web server would."""
+    """Start a server that answers every request like a web server, and yield its address."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _WebHandler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()

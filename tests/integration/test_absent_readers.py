@@ -1,4 +1,4 @@
-"""R18: readers and consumers that a real broker has deletes cleaned away from while they are cut off."""
+"""R18: readers and consumers that are cut off while a real broker compacts deletes away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""asyncio programs on a real broker: requests that run into timeouts, and their loop beside a long dump."""
+"""asyncio programs on a real broker: requests that time out, and the event loop during a long dump."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 
 def test_openings_that_are_cancelled_behind_an_open_transaction_hold_up_nobody(queue: LastValueQueue[str]) -> None:
-    """As from requests with a timeout, while some producer is stuck: more of them than a small executor has threads."""
+    """As in requests with a timeout while a producer is stuck, with more requests than the executor has threads."""
     with queue.producer(transactional_id=queue.name) as hanging:
 
         async def request() -> None:

@@ -1,8 +1,8 @@
-"""The impossible, asked of a real broker in Python and in the shell.
+"""Impossible requests to a real broker, in Python and in the shell.
 
-Each case ends soon, with an error of the right kind that names the culprit and the remedy and no secret; and what was
-acknowledged is still there afterwards. Brokerless cases are in ``tests/unit/test_bad_input.py``, and what is about a
-broker that is not there in ``test_lost_brokers.py``.
+Each case must end soon, with an error of the right type that names the cause and the fix, and no secret. Acknowledged
+messages must still be there afterwards. Cases without a broker are in ``tests/unit/test_bad_input.py``, those of a
+missing broker in ``test_lost_brokers.py``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.waiting import eventually
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
 
-# The rights of each user; everybody has the right password.
+# The rights of each user. All users have the right password.
 USERS: Mapping[str, list[tuple[ResourceType, str, AclOperation]]] = {
     "alice": [(TOPIC, "*", ALL), (GROUP, "*", ALL)],
     "nobody": [],
@@ -55,7 +55,7 @@ USERS: Mapping[str, list[tuple[ResourceType, str, AclOperation]]] = {
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """A broker with the queue ``prices``, which holds IBM."""
+    """Start a broker with the queue ``prices``, which holds IBM."""
     with secure_broker(tmp_path_factory.mktemp("tls"), list(USERS)) as broker:
         for user, rights in USERS.items():
             for kind, name, operation in rights:
@@ -68,7 +68,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 
 def readable(broker: SecureBroker, user: str) -> bool:
-    """Return whether the broker knows of the rights of the user yet."""
+    """Return whether the broker already applies the user's rights."""
     try:
         with LastValueQueue.open("prices", config=broker.config(user)) as queue:
             queue.cluster.groups.committed("lvq.prices", "prices")
@@ -79,7 +79,7 @@ def readable(broker: SecureBroker, user: str) -> bool:
 
 @pytest.fixture
 def plain(secure: SecureBroker) -> Iterator[str]:
-    """The address for the super user. Afterwards what was acknowledged is there, and a good call works."""
+    """Return the superuser's address. Afterwards, check that acknowledged values are there and a good call works."""
     yield secure.plain
     with LastValueQueue.open("prices", bootstrap_servers=secure.plain) as queue, queue.view() as view:
         assert view["IBM"] == b"118.50"
@@ -87,7 +87,7 @@ def plain(secure: SecureBroker) -> Iterator[str]:
 
 # -- refused --------------------------------------------------------------------------------------
 
-# The fault of the configuration, and: the code, what the error names, the remedy.
+# The broken configuration, the code, what the error names, and the fix.
 REFUSALS: Mapping[str, tuple[Callable[[SecureBroker], ClientConfig], str, str, str]] = {
     "a wrong password": (
         lambda secure: secure.config(password=f"not {PASSWORD}"),
@@ -220,8 +220,8 @@ class TestNotAllowed:
         assert isinstance(error.__cause__, Unauthorized)
         assert str(error.__cause__.missing) == "Write on Topic prices"
         assert "--operation Write --topic prices" in error.hint
-        producer.close()  # the failure was seen
-        assert isinstance(error_of(lambda: send(queue), AT_ONCE), DeliveryFailed)  # one that was not is raised
+        producer.close()  # the caller has seen the failure
+        assert isinstance(error_of(lambda: send(queue), AT_ONCE), DeliveryFailed)  # an unseen one is raised on close
         code, line = lvq("put", "prices", "IBM", "never", config=config, folder=tmp_path)
         assert code == 3
         assert "'IBM' in 'prices'" in line
@@ -244,7 +244,7 @@ class TestNotAllowed:
         config = secure.config("reader")
         queue = LastValueQueue.open("prices", config=config)
         code = "GROUP_AUTHORIZATION_FAILED"
-        for _ in range(2):  # asked again, the same connection gives the same answer
+        for _ in range(2):  # a second request on the same connection gets the same answer
             error = error_of(lambda: enter(queue.browser()), AT_ONCE)
             assert_forbidden(error, "'lvq.prices'", code)
             assert any("hide_consumed=False" in note for note in error.__notes__)

@@ -1,4 +1,4 @@
-"""`make bench` runs and checks the data that it reads. How fast anything is, is never asserted."""
+"""A run of `make bench`, which also checks the data that it reads. Speed is never asserted."""
 
 from __future__ import annotations
 

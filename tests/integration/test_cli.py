@@ -1,4 +1,4 @@
-"""``lvq`` as a process, on a real broker: what it writes, how it ends, and what Ctrl-C leaves behind."""
+"""``lvq`` as a process on a real broker: its output, its exit codes, and what Ctrl-C leaves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shell:
             self._environment["LVQ_BOOTSTRAP_SERVERS"] = servers
 
     def run(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end, which has to be this exit code."""
+        """Run a command to its end, and check its exit code."""
         ran = subprocess.run(
             [sys.executable, "-m", "lvq_kafka", *arguments],
             input=stdin,
@@ -50,12 +50,12 @@ class Shell:
         return ran
 
     def rows(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> list[dict[str, Any]]:
-        """Run a command to its end; what it has written."""
+        """Run a command to its end, and return its output as rows."""
         return parsed(self.run(*arguments, stdin=stdin, code=code).stdout.splitlines())
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[Running]:
-        """A command that goes on."""
+        """Run a command that does not end by itself."""
         process = subprocess.Popen(
             [sys.executable, "-m", "lvq_kafka", *arguments],
             stdout=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Shell:
 
 
 class Running:
-    """A command that goes on, and the lines that it writes."""
+    """A running command, and the lines that it writes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -86,14 +86,14 @@ class Running:
             self._lines.put(line)
 
     def row(self) -> dict[str, Any]:
-        """The next line."""
+        """Return the next line."""
         try:
             return parsed([self._lines.get(timeout=DEADLINE)])[0]
         except Empty:
             raise AssertionError("no line came") from None
 
     def end(self, number: signal.Signals) -> tuple[int, bytes]:
-        """Send a signal; the exit code, and what it said on stderr."""
+        """Send a signal, and return the exit code and standard error."""
         self.process.send_signal(number)
         assert self.process.stderr is not None
         code = self.process.wait(DEADLINE)
@@ -121,7 +121,7 @@ def shell(broker: ProvidedBroker) -> Shell:
 
 @pytest.fixture
 def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
-    """A declared queue with two values."""
+    """Declare a queue with two values."""
     with LastValueQueue.declare(
         topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster
     ).producer() as producer:
@@ -217,10 +217,11 @@ def test_a_consumer_that_is_ended_has_acked_what_it_wrote_and_left_its_group(
     with shell.running("consume", queue) as running:
         assert values([running.row(), running.row()]) == {"IBM": "118.50", "MSFT": "402.10"}
         shell.run("put", queue, "AAPL", "189")
-        assert values([running.row()]) == {"AAPL": "189"}  # before this was written, those were acked
+        assert values([running.row()]) == {"AAPL": "189"}  # the first two were acked before this was written
         assert running.end(number) == (code, b"")
     shell.run("put", queue, "TSLA", "242")
-    # Had it not left, the next one would wait for its session to expire; had it not acked, the others would come again.
+    # If it had not left, the next one would wait for its session to expire. If it had not acked, the others would come
+    # again.
     (row,) = shell.rows("consume", queue, "--count", "1", "--timeout", "20")
     assert row["key"] in {"AAPL", "TSLA"}
     shell.run("drop", queue, "--yes")
@@ -267,7 +268,7 @@ def test_a_message_that_is_too_large_ends_with_5_and_says_so(shell: Shell, queue
 
 @pytest.fixture
 def own_cache(tmp_path: Path) -> Path:
-    """A cache of the test's own that has the jars, and no broker on record."""
+    """Return a private cache that has the jars, and no broker on record."""
     jars = ensure_jars()[0].parent
     (tmp_path / jars.name).symlink_to(jars)
     return tmp_path

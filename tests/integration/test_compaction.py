@@ -1,4 +1,4 @@
-"""`lvq_kafka.testing.compaction`: a real broker compacts when a test wants it to."""
+"""`lvq_kafka.testing.compaction`: forced compaction on a real broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put(cluster: KafkaCluster, topic: str, *pairs: tuple[str, bytes | None]) -> 
 
 
 def records(cluster: KafkaCluster, topic: str) -> list[tuple[str, int, bytes | None]]:
-    """Key, offset and value of everything in the log, but for what forcing compaction has left behind."""
+    """Return key, offset and value of all records in the log, except those that force compaction."""
     reader = cluster.reader(topic, cluster.logs.start_offsets(topic))
     found = follow(reader, cluster.logs.end_offsets(topic), 20)
     reader.close()

@@ -1,4 +1,4 @@
-"""The consumer on a real broker: membership, catch-up, commits, and members that are killed."""
+"""The consumer on a real broker: membership, catch-up, commits, and killed members."""
 
 from __future__ import annotations
 
@@ -408,7 +408,7 @@ def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
         again: set[str] = set()
         try:
             first.ack(wait=True, timeout=60)
-        except LockLost:  # the group has put it out meanwhile
+        except LockLost:  # the group has removed it meanwhile
             again = {"a1"}
         world.send(("a", "a2"))
         rest: set[str] = set()

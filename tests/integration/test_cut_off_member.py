@@ -1,4 +1,4 @@
-"""A member that is cut off from a real broker for longer than its session, while another one works on."""
+"""A member that is cut off from a real broker for longer than its session, while another one works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 PROTOCOLS: Mapping[str, Mapping[str, str | int]] = {
     "classic": {"session.timeout.ms": 6000},
-    "consumer": {"group.protocol": "consumer"},  # its session is the broker's to say
+    "consumer": {"group.protocol": "consumer"},  # the broker sets its session timeout
 }
 
 

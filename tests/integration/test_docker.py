@@ -1,4 +1,4 @@
-"""The parts particular to Docker: the images, the compose file, the containers for tests."""
+"""Docker's own parts: the images, the compose file, and the containers for tests."""
 
 from __future__ import annotations
 
@@ -174,14 +174,14 @@ def test_what_a_killed_process_left_behind_is_removed_by_the_next_one() -> None:
 
 @pytest.fixture(scope="module")
 def cluster(docker_engine: None) -> Iterator[DockerCluster]:
-    """Three brokers that would, by themselves, acknowledge what one of them has."""
+    """Start three brokers that would, by default, acknowledge what only one of them has."""
     with DockerCluster(properties={"min.insync.replicas": "1"}) as cluster:
         yield cluster
 
 
 @contextmanager
 def killed(cluster: DockerCluster, broker: int) -> Iterator[None]:
-    """One broker is dead in the block, and there again afterwards."""
+    """Kill a broker for the block, and restart it afterwards."""
     cluster.nodes[broker - 1].kill()
     try:
         yield
@@ -200,7 +200,7 @@ def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluste
     enough = Event()
     with LastValueQueue.declare("replicated", key_header="k", value=TEXT, bootstrap_servers=servers) as queue:
         assert queue.cluster.topics.describe("replicated").replication_factor == 3
-        eventually(lambda: queue.cluster.topics.config("replicated")["min.insync.replicas"] == "2")  # once all know
+        eventually(lambda: queue.cluster.topics.config("replicated")["min.insync.replicas"] == "2")  # when all know
 
         def feed() -> None:
             while not enough.wait(0.001):
@@ -258,7 +258,7 @@ def test_g10_a_consumer_outlives_the_coordinator_of_its_group_and_no_ack_is_lost
             groups = admin.describe_consumer_groups([queue.definition.group])
             coordinator = groups[queue.definition.group].result(20).coordinator.id
             with killed(cluster, coordinator):
-                # An ack is durable within milliseconds: so at least one more, which nobody can take yet.
+                # An ack is durable within milliseconds, so wait for one that cannot be committed now.
                 eventually(lambda: take_one() or len(taken) > len(durable), 60)
                 assert len(durable) < count, "nothing is at stake"
                 eventually(take_one, 150)
@@ -426,7 +426,7 @@ def write(servers: str, topic: str, values: list[bytes]) -> None:
 
 
 def read(servers: str, topic: str) -> list[bytes]:
-    """All values of a topic with one partition."""
+    """Return all values of a topic with one partition."""
     consumer = Consumer(client(servers, **{"group.id": "reader", "enable.partition.eof": True}))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
@@ -444,13 +444,13 @@ def read(servers: str, topic: str) -> list[bytes]:
 
 
 def ended_containers() -> list[str]:
-    """Ids of this process's containers that have ended and are still there."""
+    """Return the ids of this process's containers that have ended but still exist."""
     label = "=".join(*owner_labels().items())
     return docker("ps", "--all", "--quiet", "--filter", f"label={label}", "--filter", "status=exited").split()
 
 
 def pkcs8(key: str) -> str:
-    """The only form of a private key that Kafka takes."""
+    """Convert a private key to PKCS #8, the only form that Kafka accepts."""
     from cryptography.hazmat.primitives import serialization
 
     private = serialization.load_pem_private_key(key.encode(), None)

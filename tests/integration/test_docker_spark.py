@@ -1,4 +1,4 @@
-"""The image with Spark: its jobs run on the cluster of the compose file, and on Kubernetes, as its page says."""
+"""The Spark image: its jobs on the compose file's cluster and on Kubernetes, as its page says."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Cluster:
         return f"127.0.0.1:{self.compose.ports['KAFKA_PORT']}"
 
     def submit(self, job: str, *arguments: str, executors: int = 1) -> dict[str, Any]:
-        """Return what a job prints as its result. The master spreads its executors out over the workers."""
+        """Return the result that a job prints. The master spreads executors over the workers."""
         properties = {**QUICK, "spark.cores.max": str(executors)}
         options = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
         said = self.compose("run", "--rm", "-T", "spark-submit", *options, job, *arguments)
@@ -66,14 +66,14 @@ class Cluster:
         return docker("exec", self.compose.container(service), *command)
 
     def finished_tasks(self) -> list[set[str]]:
-        """For each worker the applications of which its executors have finished tasks."""
+        """Return, for each worker, the applications whose executors have finished tasks."""
         every = ("sh", "-c", "grep -l 'Finished task' /tmp/spark-worker/app-*/*/stderr || true")
         return [set(re.findall(r"app-[\d-]+", self.inside(worker, *every))) for worker in WORKERS]
 
 
 @pytest.fixture(scope="module")
 def image(docker_engine: None) -> str:
-    """Built here, beside the tests of other workers: the first time that takes half a minute."""
+    """Build the image. The first time takes half a minute, while other workers run tests."""
     require_compose()
     build = str(ROOT / "docker" / "build-spark-image.sh")
     return run([build], {**os.environ, "PYTHON": sys.executable}, timeout=800).strip()
@@ -132,7 +132,7 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
 
 
 def test_a_job_runs_on_kubernetes_with_a_driver_and_executors_of_the_image(cluster: Cluster, tmp_path: Path) -> None:
-    """In cluster mode, where pods run as a number without a name and of the group root, as on OpenShift."""
+    """In cluster mode, as an unnamed user id in the group root, as on OpenShift."""
     with (
         LastValueQueue.declare(
             "cells",
@@ -187,7 +187,7 @@ def test_a_command_gets_the_signals_of_its_container(image: str) -> None:
 @pytest.mark.parametrize("service", ["spark-master", "spark-worker-1"])
 def test_a_daemon_that_stands_still_is_unhealthy(cluster: Cluster, service: str) -> None:
     container = cluster.compose.container(service)
-    eventually(lambda: answers(container), 60.0, every=0.5)  # a worker does when the master has taken it on
+    eventually(lambda: answers(container), 60.0, every=0.5)  # a worker is healthy once the master has registered it
     with stopped(container):
         assert not answers(container)
     eventually(lambda: answers(container), 60.0, every=0.5)
@@ -212,7 +212,7 @@ def test_the_image_holds_the_locked_versions(image: str) -> None:
 
 
 def test_what_jobs_import_is_compiled_in_the_image(image: str) -> None:
-    """Their user cannot keep what is compiled later: each Python of a job would compile pandas, and all else."""
+    """The job's user cannot keep compiled files: each Python of a job would compile pandas and everything else."""
     program = """
 import os, sys
 import confluent_kafka, lvq_spark, lvq_spark.submitting, pandas, pyarrow, pyspark.sql, pyspark.worker

@@ -1,4 +1,4 @@
-"""The embedded broker itself: real JVMs, started, used, killed and stopped."""
+"""The embedded broker: real JVMs, started, used, killed and stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SILENT = {"log_level": 0}
 
 @pytest.fixture(scope="module", autouse=True)
 def _class_archive() -> None:
-    """The first broker ever writes the class archive at its end: none of the tests should be that one."""
+    """Write the class archive before the tests. The first broker does that when it stops."""
     if Jvm(find_java(), ensure_jars(), heap="512m").new_archive is not None:
         with EmbeddedBroker():
             pass
@@ -45,7 +45,7 @@ def _class_archive() -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own that has the jars already."""
+    """Return a private cache directory that already has the jars."""
     jars = ensure_jars()[0].parent
     path = tmp_path / "cache"
     path.mkdir()
@@ -56,7 +56,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Mount file systems of a few megabytes; needs root on Linux, which CI has."""
+    """Return a function that mounts file systems of a few megabytes. It needs root on Linux, as in CI."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root on Linux")
     mounted: list[Path] = []
@@ -74,7 +74,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 def write(bootstrap_servers: str, topic: str, values: Sequence[str]) -> None:
-    """Write values and return when each is acknowledged."""
+    """Write values, and wait until all are acknowledged."""
     refused = []
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all"} | SILENT)
     for value in values:
@@ -116,7 +116,7 @@ def identities(broker: EmbeddedBroker) -> tuple[ProcessIdentity, ProcessIdentity
 def test_a_broker_serves_clients_and_leaves_no_process_and_no_file() -> None:
     started = time.monotonic()
     with EmbeddedBroker() as broker:
-        assert time.monotonic() - started < 30  # 2 to 3 s, on a machine with nothing else to do
+        assert time.monotonic() - started < 30  # 2 to 3 s on an idle machine
         supervisor, jvm = identities(broker)
         home = broker.data_dir
         assert broker.running
@@ -155,7 +155,7 @@ def test_a_killed_broker_comes_back_on_the_same_address_with_all_that_it_acknowl
         broker.kill()
         assert not jvm.alive
         assert not broker.running
-        assert broker.failure is None  # it was asked for
+        assert broker.failure is None  # it was intended
         broker.restart()
         assert broker.running
         assert broker.bootstrap_servers == address
@@ -278,7 +278,7 @@ def test_a_disk_without_room_is_refused_before_the_start(small_disk: Callable[[i
 
 
 def fill(broker: EmbeddedBroker) -> None:
-    """Write until the broker dies of it."""
+    """Write until the disk is full and the broker dies."""
     create_topic(broker.bootstrap_servers, "t")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers} | SILENT)
 
@@ -330,7 +330,7 @@ def test_sasl_over_tls_with_acls_admits_who_may_and_refuses_the_others(tmp_path:
 
 
 def pkcs8(pem: bytes) -> str:
-    """Return a private key in the one PEM form that Kafka reads."""
+    """Return a private key in the only PEM form that Kafka reads."""
     from cryptography.hazmat.primitives import serialization as s
 
     key = s.load_pem_private_key(pem, None)
@@ -405,4 +405,4 @@ def test_a_record_of_a_process_that_is_gone_never_leads_to_a_signal(cache: Path)
     record = {"status": status, "supervisor": myself_long_ago, "jvm": myself_long_ago}
     (cache / "daemon.json").write_text(json.dumps(record))
     assert daemon_status() is None
-    assert stop_daemon() is None  # else this test run would end here
+    assert stop_daemon() is None  # otherwise this test run would end here

@@ -1,7 +1,7 @@
-"""R17 on a broker that forgets: offsets that expire, one by one or all, are reported and never replaced by a guess.
+"""R17 with expired offsets: some or all of a group's. They are reported, and never replaced by a guess.
 
-A broker forgets the offsets of a group that has no members when their time is over: by default a week after the last
-member left. The commits here have a time of their own, as older clients could give them, so it takes no week.
+A broker deletes the offsets of a group without members after a time, by default a week after the last one left. The
+commits here carry their own retention time, as older clients could set it, so the tests need no week.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Queue = LastValueQueue[str]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """On a broker that looks for offsets to forget all the time, and not every ten minutes."""
+    """Start a broker that checks for expired offsets all the time, not every ten minutes."""
     with EmbeddedBroker(properties={"offsets.retention.check.interval.ms": "200"}) as broker:
         cluster = KafkaCluster(broker.bootstrap_servers)
         yield cluster
@@ -39,7 +39,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def queue(cluster: KafkaCluster) -> Queue:
-    """Ten messages of which the keys below 6 are consumed, in two partitions; nobody is at work."""
+    """Return a queue of two partitions and ten messages. Those with keys below 6 are consumed; there are no members."""
     queue = declare(cluster, f"queue-{uuid4().hex[:8]}", spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}={number}" for number in range(10)))
     consume(queue, *map(str, range(6)))
@@ -48,19 +48,19 @@ def queue(cluster: KafkaCluster) -> Queue:
 
 
 def limit(queue: Queue, told: Mapping[int, Commit], seconds: float) -> None:
-    """Say again what is committed, to be forgotten after so many seconds."""
+    """Repeat what is committed, with a retention of this many seconds."""
     commit_as_others_do(queue.cluster.config.bootstrap_servers, queue.definition.group, queue.topic, told, kept=seconds)
 
 
 def forget(queue: Queue, *partitions: int, seconds: float = 0.5) -> None:
-    """Have the broker forget what is committed in these, and wait until it has."""
+    """Make the broker forget the commits of these partitions, and wait until it has."""
     before = commits(queue)
     limit(queue, {partition: before[partition] for partition in partitions}, seconds)
     eventually(lambda: commits(queue).keys() == before.keys() - set(partitions), 60)
 
 
 def run(queue: Queue, *arguments: str) -> tuple[int, str]:
-    """Run ``lvq`` for a person: its exit code, and all that it has said."""
+    """Run ``lvq`` as in a terminal, and return its exit code and all output."""
     ran = CliRunner().invoke(lvq, arguments, obj=Invocation(cluster=queue.cluster, out=Output(True)), prog_name="lvq")
     return ran.exit_code, " ".join((ran.stdout + ran.stderr).split())
 
@@ -83,7 +83,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
 
     assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
     assert commits(queue) == {}, "neither those who were refused nor a repair without a start has restarted it"
-    # Somebody knows what was done: all of it, as if the group had never been gone.
+    # A user may know what was done. Here it is everything, as if the group had never gone.
     assert queue.repair({partition: one.base for partition, one in before.items()}).left == ()
     waiting = queue.stats().depth
     assert waiting == 10 - sum(one.base for one in before.values())
@@ -123,15 +123,15 @@ def test_offsets_expire_one_by_one_and_the_others_stay_as_they_are(queue: Queue)
 
 
 def test_a_consumer_at_work_keeps_its_group_though_it_has_nothing_to_do(queue: Queue) -> None:
-    """An idle consumer sends no commits. Its membership keeps the existing ones, until it leaves."""
+    """An idle consumer sends no commits. Its membership keeps the existing ones until it leaves."""
     drained(queue)
     before = maps(queue)
     canary = declare(queue.cluster, f"{queue.name}-canary")
-    seconds = 8.0  # in which even on a busy machine the consumer is a member
+    seconds = 8.0  # long enough for the consumer to become a member, even on a busy machine
     limit(queue, commits(queue), seconds)
     with queue.consumer() as consumer:
         eventually(lambda: len(consumer.stats.partitions) == 2, 30)
-        forget(canary, 0, seconds=seconds)  # nobody is at work there, so it shows that the time is over
+        forget(canary, 0, seconds=seconds)  # it has no members, so its loss shows that the time is over
         assert maps(queue) == before
         assert consumer.stats.commits == 0
         put(queue, "new=new")

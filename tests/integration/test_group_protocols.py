@@ -1,4 +1,4 @@
-"""Promises to members of a group in both group protocols: the classic one, cooperative, and the new one."""
+"""Promises to group members in both protocols: the classic, cooperative one, and the new one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = [f"k{number}" for number in range(40)]
 
 
 class Group:
-    """A queue of four partitions with a message for each key, and members that speak one protocol."""
+    """A queue of four partitions with a message for each key, and members that use one protocol."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, protocol: str) -> None:
         self.cluster = cluster
@@ -37,7 +37,7 @@ class Group:
 
     @contextmanager
     def member(self, **properties: Any) -> Iterator[tuple[Consumer[str], KafkaCluster]]:
-        """A member, and the log that it works on."""
+        """Run a member, and yield it with its cluster."""
         if self.protocol == "classic":
             properties.setdefault("session.timeout.ms", 6000)
         else:
@@ -117,7 +117,7 @@ def test_what_is_acked_when_a_consumer_closes_is_durable_or_comes_again(group: G
 
 @pytest.mark.timeout(300)
 def test_transactions_are_not_held_up_by_the_polling_of_their_consumer(group: Group, topic_name: str) -> None:
-    # The client lets in one thread at a time. When the poller did not stand back, most of these ran into their timeout.
+    # The client admits one thread at a time. Before the poller gave way, most of these transactions timed out.
     with group.member(**{"transaction.timeout.ms": 15_000}) as (consumer, cluster):
         done = 0
         with Producer(cluster, topic_name, key_header=None, value=TEXT, transactional_id=topic_name) as producer:

@@ -61,7 +61,7 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
 def test_whatever_a_record_is_made_of_everything_reads_it(
     broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    """Odd keys, names, values and numbers of headers, among the records of transactions."""
+    """Odd keys, header names, values and numbers of headers, between the records of transactions."""
     queue = declare(kafka_cluster, topic_name)
     odd: dict[bytes, list[tuple[bytes, bytes | None]]] = {
         b"": [(b"ticker", b"")],
@@ -154,7 +154,7 @@ def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
         assert subprocess.run(status, capture_output=True, timeout=60, check=False).returncode == 4
         assert not queue.repair().left
     commit((1 << 62) - 1)
-    for value in ("1", "2"):  # the second after another consumer's last commit
+    for value in ("1", "2"):  # the second one after another consumer's last commit
         with queue.consumer() as consumer:
             delivery = consumer.acquire(30)
             assert delivery is not None

@@ -1,4 +1,4 @@
-"""Topics and offsets of a real broker: usable at once, asked for without waiting, and safe from many threads."""
+"""Topics and offsets of a real broker: usable at once, queried without delay, and safe from many threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_the_cluster_refuses_is_told_in_its_words(kafka_cluster: KafkaClust
 
 
 def test_offsets_are_told_without_waiting_for_a_reader_that_waits(kafka_cluster: KafkaCluster, topic_name: str) -> None:
-    """On the reader's own connection the question would queue behind its fetch (ktables: half a second)."""
+    """On the reader's connection, the request would wait for the reader's fetch (ktables: half a second)."""
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     reader = kafka_cluster.reader(topic_name, {0: 0})
     stop = threading.Event()
@@ -114,7 +114,7 @@ def test_many_threads_may_ask_at_once(kafka_cluster: KafkaCluster, topic_name: s
 def test_a_cluster_that_falls_silent_after_its_topic_was_described_is_not_taken_for_one_with_empty_logs(
     private_broker: ProvidedBroker,
 ) -> None:
-    """librdkafka 2.16.0 then answers as if all was well; a barrier up to such an end would be reached at once."""
+    """librdkafka 2.16.0 then answers as if all was well, and a barrier would reach such an end at once."""
     cluster = KafkaCluster(private_broker.bootstrap_servers)
     cluster.topics.create("prices", partitions=2, config=COMPACT)
 

@@ -1,4 +1,4 @@
-"""The contract of `lvq_kafka.cluster.Cluster`, on a real broker. The same tests run on the in-memory cluster."""
+"""The contract of `lvq_kafka.cluster.Cluster` on a real broker. The same tests run on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KafkaFaults:
         self._cluster = cluster
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
-        # The retention of a delete is decided when the cleaner first meets it: by 0 it can go at the next call.
+        # The cleaner decides a delete's retention when it first sees the delete. With 0, the next call can remove it.
         self._cluster.topics.alter_config(topic, {"delete.retention.ms": "0"})
         force_compaction(self._cluster, topic, drop_tombstones=drop_tombstones)
 
@@ -59,7 +59,7 @@ class KafkaFaults:
 
 @pytest.fixture(scope="module")
 def cluster(lvq_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
-    # Added partitions come to a group when its client asks for metadata; nobody wants to wait for that here.
+    # A group gets added partitions when its client asks for metadata. Do not wait long for that here.
     cluster = KafkaCluster(ClientConfig(lvq_broker.bootstrap_servers, {"topic.metadata.refresh.interval.ms": 500}))
     yield cluster
     cluster.close()
@@ -86,7 +86,7 @@ def topic(topic_name: str) -> str:
 def group(cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
     group = f"lvq.{topic_name}"
     yield group
-    with suppress(TransportError):  # a failed test may leave members behind; they go with the process
+    with suppress(TransportError):  # a failed test may leave members, which go with the process
         cluster.groups.delete(group)
 
 

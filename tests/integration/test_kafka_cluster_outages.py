@@ -1,4 +1,4 @@
-"""The part of the contract that switches the broker off: on one of the test's own."""
+"""The part of the contract that stops the broker, on a private one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures to connect, to log in, or for want of rights: the right kind of error, soon, with the reason."""
+"""Failures to connect, log in or be authorized: the right type of error, soon, with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 
 def described(cluster: KafkaCluster, topic: str) -> TopicDescription | None:
-    """The description, or None while the broker has not heard of the ACL."""
+    """Return the description, or None while the broker does not apply the ACL yet."""
     with suppress(Unauthorized):
         return cluster.topics.describe(topic)
     return None
@@ -81,7 +81,7 @@ class TestRefused:
         started = time.monotonic()
         with pytest.raises(AuthenticationFailed) as caught:
             cluster.topics.describe("alice-prices", timeout=30)
-        assert time.monotonic() - started < 10  # it does not wait for what cannot come
+        assert time.monotonic() - started < 10  # it does not wait for the impossible
         assert not caught.value.retriable
         assert PASSWORD not in str(caught.value)
         cluster.close()
@@ -144,7 +144,7 @@ class TestAllowed:
 
 
 class TestForbidden:
-    """mallory logs in, and no ACL names him."""
+    """The user mallory logs in, but has no ACL."""
 
     @pytest.fixture
     def cluster(self, secure: SecureBroker) -> Iterator[KafkaCluster]:
@@ -192,7 +192,7 @@ class TestForbidden:
         cluster.close()
 
     def test_a_reader_needs_no_rights_on_any_group(self, secure: SecureBroker, topic: str) -> None:
-        """The client insists on a group id, and asks for its coordinator; the broker need not answer."""
+        """The client insists on a group id, and asks for its coordinator. The broker need not answer."""
         cluster = KafkaCluster(secure.config())
         reader = cluster.reader(topic, {0: 0})
         assert eventually(lambda: reader.poll(0.1).positions) == {0: 0}

@@ -1,4 +1,4 @@
-"""Effects of a real broker and the real client on a reader: the facts that `lvq_kafka.kafka.reader` rests on."""
+"""Behavior of a real broker and client that `lvq_kafka.kafka.reader` relies on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPACT = {"cleanup.policy": "compact"}
 
 
 def put(cluster: KafkaCluster, topic: str, *keys: str, partition: int | None = None) -> None:
-    """Append a record for each key, to one partition if it is given (our own writer never chooses)."""
+    """Append a record for each key, to a given partition or by the partitioner. Our own writer never chooses one."""
     producer = Producer({"bootstrap.servers": cluster.config.bootstrap_servers, "linger.ms": 0, "log_level": 0})
     for key in keys:
         producer.produce(topic, b"v", key=key, **({} if partition is None else {"partition": partition}))
@@ -106,7 +106,7 @@ class TestPositions:
 
 
 def stable_end(cluster: KafkaCluster, topic: str) -> dict[int, int] | None:
-    """The end offsets, or None while a transaction's markers are still on their way."""
+    """Return the end offsets, or None while a transaction's markers are not written yet."""
     ends = cluster.logs.end_offsets(topic)
     return ends if ends == cluster.logs.end_offsets(topic, stable=True) else None
 
@@ -130,7 +130,7 @@ class TestLosses:
     def test_a_deleted_topic_is_gone_for_its_reader_even_if_it_comes_back(
         self, kafka_cluster: KafkaCluster, topic_name: str
     ) -> None:
-        """A reader that read on in the new topic at its old position would miss the records before it."""
+        """A reader that continued in the new topic at its old position would miss the records before it."""
         kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
         put(kafka_cluster, topic_name, "a", "b")
         reader = kafka_cluster.reader(topic_name, {0: 0})
@@ -192,7 +192,7 @@ def ends_or_none(cluster: KafkaCluster) -> dict[int, int] | None:
 
 
 def keys(reader: LogReader) -> list[bytes | None]:
-    """Return what one poll brings; an outage that is reported once more brings nothing."""
+    """Return the keys of one poll. If an outage is reported again, return nothing."""
     try:
         return reader.poll(0.1).batch.keys
     except BrokerUnavailable:

@@ -1,4 +1,4 @@
-"""Requests that arrive late, over a connection that the client has lost: a real broker, and a cable that keeps them."""
+"""Requests that arrive late, over a connection that the client has lost: a real broker and a cable that holds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cable(broker: ProvidedBroker) -> Iterator[Cable]:
 
 @pytest.fixture
 def queue(broker: ProvidedBroker, topic_name: str) -> Iterator[Queue]:
-    """With four messages."""
+    """Declare a queue with four messages."""
     servers = broker.bootstrap_servers
     with LastValueQueue.declare(topic_name, key_header="k", value=TEXT, bootstrap_servers=servers) as queue:
         with queue.producer() as producer:
@@ -61,7 +61,7 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
         durable = stored(queue)
         assert durable.base == 2
         kept.release()
-        eventually(lambda: "another commit overwrote" in caplog.text, 90)  # the broker has taken it
+        eventually(lambda: "another commit overwrote" in caplog.text, 90)  # the broker has applied it
         eventually(lambda: stored(queue).covers(durable), 20)
         deliveries[2].ack(wait=True, timeout=30)
     assert stored(queue).base == 4
@@ -124,4 +124,4 @@ def test_offsets_of_one_transaction_that_arrive_in_the_next_do_not_replace_its_o
                 transaction.enlist(delivery).ack()
             assert kept.sprung.is_set()
             producer.writer.commit_transaction = commit_after_it_has_arrived  # type: ignore[method-assign]
-        eventually(lambda: stored(queue).base == 2, 30)  # its markers may come after the answer
+        eventually(lambda: stored(queue).base == 2, 30)  # markers may come after the answer

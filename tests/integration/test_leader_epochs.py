@@ -1,4 +1,4 @@
-"""Logs that were cut and have grown again: offsets look as before, and only leader epochs tell."""
+"""Logs that were truncated and have grown again: offsets look unchanged, and only leader epochs show it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COMPACT = {"cleanup.policy": "compact"}
 
 @pytest.fixture
 def own_broker() -> Iterator[EmbeddedBroker]:
-    """One whose disk can be damaged."""
+    """Start a broker whose disk can be damaged."""
     with EmbeddedBroker() as broker:
         yield broker
 
 
 def put(cluster: KafkaCluster, topic: str, *keys: str) -> None:
-    """One batch for each, in the first partition."""
+    """Write one batch for each key to the first partition."""
     producer = Producer({"bootstrap.servers": cluster.config.bootstrap_servers, "log_level": 0})
     for key in keys:
         producer.produce(topic, b"v" * 50, key=key, partition=0)
@@ -36,7 +36,7 @@ def put(cluster: KafkaCluster, topic: str, *keys: str) -> None:
 
 
 def cut(broker: EmbeddedBroker, topic: str) -> None:
-    """Take the newer half of a log from a broker, which does not run."""
+    """Remove the newer half of a log from a stopped broker."""
     [segment] = Path(broker.data_dir).glob(f"**/{topic}-0/*.log")
     os.truncate(segment, segment.stat().st_size // 2)
 
@@ -51,7 +51,7 @@ def test_a_log_that_lost_records_shows_it_however_far_it_has_grown_since(own_bro
         put(cluster, "prices", *map(str, range(40)))
         second = cluster.logs.stable_ends("prices", timeout=30)
         assert second[0].leader_epoch > first[0].leader_epoch
-        cluster.logs.check_uncut("prices", first)  # another epoch is nothing bad
+        cluster.logs.check_uncut("prices", first)  # another epoch alone is fine
         cluster.logs.check_uncut("prices", second)
         own_broker.kill()
         cut(own_broker, "prices")

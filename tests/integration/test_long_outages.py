@@ -1,4 +1,4 @@
-"""Outages that last longer than a message may be undecided: nothing lands behind what was sent later (G14)."""
+"""Outages longer than the delivery timeout: no message is stored after one that was sent later (G14)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 
 class Numbers:
-    """Sends rising numbers under few keys, and judges what came of them by what a plain reader finds."""
+    """Sends ascending numbers for a few keys, and compares their outcomes with a plain reader's records."""
 
     def __init__(self, producer: Producer[bytes]) -> None:
         self._producer = producer
@@ -31,11 +31,11 @@ class Numbers:
         return receipts
 
     def send_until_stored(self) -> None:
-        """Send one after the other until one is acknowledged."""
+        """Send one message after another until one is acknowledged."""
         eventually(lambda: self.send()[0].exception(20) is None, 60)
 
     def judge(self, cluster: KafkaCluster) -> set[int]:
-        """The numbers in the log, after the last was decided."""
+        """Return the numbers in the log, after all outcomes are known."""
         failures = {number: receipt.exception(20) for number, receipt in enumerate(self.sent)}
         stored = [int(record.value or b"") for record in read(cluster, self._producer.topic)]
         assert stored == sorted(set(stored)), "in the order in which they were sent, and none twice"
@@ -44,7 +44,7 @@ class Numbers:
         return set(stored)
 
     def failed(self, kind: type[Exception]) -> list[int]:
-        """The numbers whose receipts have failed so."""
+        """Return the numbers whose receipts failed with this error."""
         return [n for n, receipt in enumerate(self.sent) if receipt.done() and isinstance(receipt.exception(0), kind)]
 
 
@@ -54,14 +54,14 @@ def numbers(cluster: KafkaCluster, servers: str, topic: str, limit: float = 1.0)
     through = KafkaCluster(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
     producer = Producer(through, topic, key_header="n")
     sent = Numbers(producer)
-    sent.send_until_stored()  # a broker that has just begun takes a while to give a producer its id
+    sent.send_until_stored()  # a new broker takes a while to give a producer its id
     yield sent
     producer.writer.close(10)
     through.close()
 
 
 def steadily(sent: Numbers, seconds: float) -> None:
-    """Send some 200 a second for so long."""
+    """Send about 200 messages a second for this long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         sent.send()
@@ -69,7 +69,7 @@ def steadily(sent: Numbers, seconds: float) -> None:
 
 
 def outlast(sent: Numbers) -> None:
-    """Send during an outage until what was sent first is given up, and a little more."""
+    """Send during an outage until the first messages have expired, and a little longer."""
     first, *rest = sent.send(200)
     failure = first.exception(20)
     assert isinstance(failure, DeliveryUnknown)
@@ -82,7 +82,7 @@ def outlast(sent: Numbers) -> None:
 def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    """On a slow line messages are given up while requests are under way that others depend on."""
+    """On a slow connection, messages expire while requests that others depend on are in flight."""
     servers = kafka_cluster.config.bootstrap_servers
     with (
         SlowCable(servers) as cable,
@@ -92,7 +92,7 @@ def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(
         cable.cut()
         steadily(sent, 3.5)
         cable.latency = 0.4
-        cable.mend()  # what is on the line arrives, then what the client sends now
+        cable.mend()  # frames in flight arrive, then what the client sends now
         steadily(sent, 2.0)
         cable.latency = 0.0
         sent.send_until_stored()

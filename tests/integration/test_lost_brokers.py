@@ -1,4 +1,4 @@
-"""Errors where no broker is, or none any more: `test_bad_input` in a world without one."""
+"""Errors without a broker, or after its loss: the counterpart of `test_bad_input`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_where_no_broker_is_everything_says_so_in_time_and_names_the_address(add
         lambda: enter(queue_of(config).browser()),
         lambda: send(queue_of(config)),
     ]
-    with ThreadPoolExecutor(len(calls) + 1) as pool:  # each may take all of its timeout
+    with ThreadPoolExecutor(len(calls) + 1) as pool:  # each may take its whole timeout
         shell = pool.submit(lvq, "queues", config=address, folder=tmp_path)
         errors = list(pool.map(lambda call: error_of(call, IN_TIME), calls))
         code, line = shell.result()
@@ -93,7 +93,7 @@ def test_when_the_broker_goes_every_new_reader_says_so_and_all_is_well_when_it_i
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 100 MB; needs root on Linux, which CI has."""
+    """Mount a file system of 100 MB. It needs root on Linux, as in CI."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root on Linux")
     path = tmp_path / "disk"

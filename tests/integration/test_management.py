@@ -1,4 +1,4 @@
-"""Management on a real broker: what its commits, transactions, groups and logs really do when they are changed."""
+"""Management on a real broker: its effects on commits, transactions, groups and logs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
             with pytest.raises(QueueError, match="still has active consumers"):
                 change()
 
-        def broker_refuses() -> bool:  # unless the consumer has committed since the look, which is refused by us
+        def broker_refuses() -> bool:  # if the consumer has committed meanwhile, the library refuses first
             snapshot = snapshot_queue(queue.cluster, queue.definition)
             with pytest.raises(QueueError) as caught:
                 store(queue.cluster, snapshot, signed(snapshot, snapshot.maps()))
@@ -159,10 +159,10 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_cluster: K
     old = commits(queue)
     kafka_cluster.topics.delete(queue.topic)
     kafka_cluster.topics.create(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
-    eventually(lambda: commits(queue) == {})  # a broker forgets the commits with the topic
+    eventually(lambda: commits(queue) == {})  # a broker deletes the commits with the topic
     with pytest.raises(GroupNotFound, match="deleted and re-created"):
         queue.stats()
-    overwrite(queue, p0=Commit(0, old[0].metadata), p1=Commit(0, old[1].metadata))  # and a late consumer writes them
+    overwrite(queue, p0=Commit(0, old[0].metadata), p1=Commit(0, old[1].metadata))  # a late consumer writes them again
     with pytest.raises(TopicRecreated):
         queue.stats()
     assert [damage.kind for damage in queue.repair("earliest").found] == ["topic-recreated"]

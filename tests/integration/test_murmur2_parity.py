@@ -1,7 +1,7 @@
-"""G15, one home: our murmur2, the producer's partitions and the Java client's are the same, key by key.
+"""G15, one home: our murmur2 and the producer's partitions equal the Java client's for each key.
 
-The vectors are made on the spot by the Java client itself: its classes come with the embedded broker's jars, and py4j,
-which comes with Spark, calls them.
+The Java client itself computes the expected values. Its classes are in the embedded broker's jars; py4j, which is part
+of Spark, calls them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOPIC_PARTITIONS = 7
 
 
 def some_keys() -> list[bytes]:
-    """The empty key, all lengths up to 40 with random bytes, and text of many scripts. Another set in each run."""
+    """Return the empty key, random bytes of all lengths up to 40, and text in many scripts; new ones in each run."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # pytest shows it when the test fails
     chance = random.Random(seed)
@@ -36,7 +36,7 @@ def some_keys() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def vectors() -> dict[bytes, list[int]]:
-    """For each key the Java client's hash, and its partition for each of the counts."""
+    """Return each key's hash by the Java client, and its partition for each partition count."""
     gateway = JavaGateway.launch_gateway(
         classpath=os.pathsep.join(map(str, ensure_jars())), java_path=str(find_java().executable), die_on_exit=True
     )

@@ -1,7 +1,7 @@
-"""Commits that another kind of client has written over a queue's: refused or taken for what they say, and repaired.
+"""Commits by other clients over a queue's own: refused or read as they are, and repaired.
 
-Ours appends a NUL to what it writes and relies on it when it reads. Texts of other clients have none, and are read past
-their end, by other rubbish each time; none of that may be taken for the text.
+Our clients append a NUL to their text, and rely on it when they read. Other clients write none, and are read past the
+end of their text, with different garbage each time. None of that may count as text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.wire import commit_as_others_do
 from tests.unit.managing import commits, consume, declare, drained, maps, put
 
-LONGEST = 4096  # characters, by the broker's default; one more than this client can write
+LONGEST = 4096  # characters, by the broker's default; this client can write one less
 
 Write = Callable[[Mapping[int, Commit]], None]
 
 
 @pytest.fixture
 def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[LastValueQueue[str]]:
-    """Ten messages in two partitions, and the first of each partition is acked."""
+    """Declare a queue with ten messages in two partitions. The first message of each partition is acked."""
     queue = declare(kafka_cluster, topic_name, spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}={number}" for number in range(10)))
     with queue.view() as view:
@@ -44,7 +44,7 @@ def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[LastValueQue
 
 @pytest.fixture
 def write(broker: ProvidedBroker, queue: LastValueQueue[str]) -> Write:
-    """Commits with the queue's group."""
+    """Return a function that commits in the queue's group."""
     return lambda told: commit_as_others_do(broker.bootstrap_servers, queue.definition.group, queue.topic, told)
 
 
@@ -68,13 +68,13 @@ def test_a_text_of_another_kind_is_refused_and_left_alone_until_the_queue_is_rep
 
 
 def by_a_plain_client(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
-    """As any consumer commits."""
+    """Commit like any consumer."""
     with closing(plain_consumer(broker, queue.definition.group)) as consumer:
         consumer.commit(offsets=[TopicPartition(queue.topic, 1, offset)], asynchronous=False)
 
 
 def by_an_admin_client(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
-    """As tools in Python do."""
+    """Commit like tools in Python."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     asked = ConsumerGroupTopicPartitions(queue.definition.group, [TopicPartition(queue.topic, 1, offset)])
     for future in admin.alter_consumer_group_offsets([asked]).values():
@@ -82,7 +82,7 @@ def by_an_admin_client(broker: ProvidedBroker, queue: LastValueQueue[str], offse
 
 
 def by_kafkas_tool(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
-    """``kafka-consumer-groups.sh --reset-offsets``, from the jars of the embedded broker."""
+    """Run ``kafka-consumer-groups.sh --reset-offsets`` from the embedded broker's jars."""
     java = find_java()
     jars = os.pathsep.join(map(str, ensure_jars()))
     arguments = ["--bootstrap-server", broker.bootstrap_servers, "--group", queue.definition.group]

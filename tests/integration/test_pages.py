@@ -1,4 +1,4 @@
-"""README and tutorial, followed to the letter on a real broker."""
+"""README and tutorial, followed literally on a real broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LVQ = Path(sys.executable).parent / "lvq"
 
 @pytest.fixture
 def prices(kafka_cluster: Cluster) -> object:
-    """The queue of both pages: gone when a test begins, and gone when it ends."""
+    """Drop the queue of both pages after a test."""
     yield None
     with suppress(QueueNotDeclared):
         LastValueQueue.open("prices", cluster=kafka_cluster).drop(delete_topic=True)

@@ -1,4 +1,4 @@
-"""The producer on a real broker: what lands in the log, what survives faults, and who fences whom off (G14)."""
+"""The producer on a real broker: records in the log, faults that messages survive, and fencing (G14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime
 
 
 def read(cluster: KafkaCluster, topic: str) -> list[Record]:
-    """All committed records, by partition and offset."""
+    """Return all committed records, by partition and offset."""
     reader = cluster.reader(topic, cluster.logs.start_offsets(topic))
     records = follow(reader, cluster.logs.end_offsets(topic), 30)
     reader.close()
@@ -85,7 +85,7 @@ def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(
             begin = time.perf_counter()
             producer.put("IBM", b"v").result(20)
             seconds.append(time.perf_counter() - begin)
-    # Nothing polls on a timer here: some 0.5 ms where the machine is idle. The bound leaves room for one that is not.
+    # No timer polls here: about 0.5 ms on an idle machine. The bound leaves room for a busy one.
     assert statistics.median(seconds) < 0.03
     assert statistics.median(told) < 0.03
 
@@ -105,7 +105,7 @@ def test_sends_can_be_awaited_one_by_one_and_together(kafka_cluster: KafkaCluste
         return seconds
 
     seconds = asyncio.run(asyncio.wait_for(use(), 60))
-    assert statistics.median(seconds) < 0.03  # as for `result`: some 0.5 ms where the machine is idle
+    assert statistics.median(seconds) < 0.03  # as for `result`: about 0.5 ms on an idle machine
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
@@ -181,7 +181,7 @@ def test_a_message_as_large_as_a_broker_takes_by_default_passes_the_client(
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
-        receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # none of them in a batch with another
+        receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # too large to share a batch
         assert [receipt.result(20).offset for receipt in receipts] == [0, 1, 2]
 
 
@@ -261,7 +261,7 @@ def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_cluster: 
         try:
             with producer.transaction():
                 producer.put("a", b"1")
-        except DeliveryFailed as error:  # librdkafka stumbles once over the numbers of the refused batch
+        except DeliveryFailed as error:  # librdkafka once stumbles over the refused batch's sequence numbers
             if not error.retriable:
                 raise
             return False

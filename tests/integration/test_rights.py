@@ -1,6 +1,6 @@
-"""Each role of docs/how-to/access.md with the rights that the page gives it, and without each of them in turn.
+"""The roles of docs/how-to/access.md, with the page's rights, and without each right in turn.
 
-The roles of Spark are in ``tests/spark/test_rights.py``.
+Spark's roles are in ``tests/spark/test_rights.py``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.waiting import eventually
 OUTPUT = "output"
 USERS = {role: f"user-{number}" for number, role in enumerate(ROLES)}
 
-HALFWAY = [f"halfway-{number}" for number in range(3)]  # who may do all of it but one
+HALFWAY = [f"halfway-{number}" for number in range(3)]  # each lacks one right
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A queue of the role's own, and who plays the role."""
+    """A role's own queue, and the user with the role."""
 
     name: str
-    """The queue's; on the page it is ``prices``."""
+    """The queue's name; on the page it is ``prices``."""
     admin: KafkaCluster
     config: ClientConfig
     producer: Producer[bytes]
-    """The administrator's."""
+    """The administrator's producer."""
 
     def open(self, name: str = "") -> LastValueQueue[bytes]:
         return LastValueQueue.open(name or self.name, config=self.config)
@@ -45,16 +45,16 @@ class Stage:
         return LastValueQueue.declare(self.name, key_header="ticker", config=self.config, **options)
 
     def put(self) -> None:
-        """Let there be something to consume."""
+        """Put a message to consume."""
         self.producer.put("IBM", b"119.00").result(20)
 
     def there(self) -> None:
-        """Let the queue be there, as at the beginning."""
-        # By connections of its own: those that have created a topic believe for a while that it is there.
+        """Restore the queue as at the beginning."""
+        # Use new connections: those that created a topic assume for a while that it still exists.
         LastValueQueue.declare(self.name, key_header="ticker", config=self.admin.config).close()
 
     def gone(self, *, topic: bool = True) -> None:
-        """Let nothing of the queue be there, or nothing but its topic."""
+        """Remove the queue and its topic, or the queue alone."""
         with suppress(QueueNotDeclared):
             LastValueQueue.open(self.name, cluster=self.admin).drop()
         if topic:
@@ -192,7 +192,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
     "moves messages to the queue `output`": move,
     "reclaims what is consumed": reclaim,
-    "declares the first queue of a cluster": declare_the_first,  # the last one: it takes away the definitions of others
+    "declares the first queue of a cluster": declare_the_first,  # comes last: it removes the definitions of others
 }
 
 
@@ -247,7 +247,7 @@ def test_declare_leaves_nothing_behind_where_a_later_right_is_missing(
         Right("Read", "Topic", name),
         Right("Create", "Topic", name),
     ]
-    LastValueQueue.declare("another", key_header="ticker", cluster=admin)  # there is a registry
+    LastValueQueue.declare("another", key_header="ticker", cluster=admin)  # now there is a registry
     missing = rights.pop(HALFWAY.index(name))
     for right in [*rights, Right("Read", "Topic", REGISTRY_TOPIC)]:
         grant(secure, name, right)

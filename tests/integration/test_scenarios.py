@@ -1,6 +1,6 @@
-"""The scenarios on a real broker: the same functions that run on the in-memory cluster, collected again here.
+"""The scenarios on a real broker: the same functions as on the in-memory cluster.
 
-Left out are those that need no cluster at all, or do to it what no broker can be asked to do.
+Left out are scenarios that need no cluster, or that need faults which no broker offers.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ NOT_ON_A_BROKER = {
     test_keys.test_s030_the_old_no_browse_switch_is_accepted_with_a_warning,
     test_selecting.test_s144_a_replay_period_that_is_none_is_refused_by_its_value,
     test_selecting.test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made,
-    # There are others of their own for these, below.
+    # Replaced by the versions below.
     test_compacted_log.test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end,
     test_restart.test_s094_a_view_that_was_cut_off_goes_on_where_it_was,
 }
 
 
 def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue, lvq_broker: ProvidedBroker) -> None:
-    """As on the in-memory cluster, whose outage is an order; here nothing passes between the view and its broker."""
+    """As on the in-memory cluster, which has an outage on request. Here the cable between view and broker is cut."""
     q.send("a=a1", "b=b1")
     with (
         Cable(lvq_broker.bootstrap_servers) as cable,
@@ -90,7 +90,7 @@ def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue, lvq_broker:
 
 
 def last_record(segment: Path) -> int:
-    """The offset of a segment's last record or marker; a broker keeps the last batch without any."""
+    """Return the offset of a segment's last record or marker. A broker keeps the last batch, even if it is empty."""
     log, at, last = segment.read_bytes(), 0, -1
     while at < len(log):
         offset, length = struct.unpack_from(">qi", log, at)
@@ -101,10 +101,9 @@ def last_record(segment: Path) -> int:
 
 
 def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(tmp_path: Path) -> None:
-    """As on the in-memory cluster. No client can leave a broker's active segment empty, so a file does, between two
-    runs.
+    """As on the in-memory cluster. No client can empty a broker's active segment, so the test adds a file between runs.
 
-    A leader that is cut back to where a segment begins stands like that, and brokers other than Kafka do.
+    A leader truncated to the beginning of a segment has such a log, and so have brokers other than Kafka.
     """
     spec = TopicSpec(partitions=2, config=FORCED_COMPACTION | {"segment.ms": "604800000"})
     with own_cluster(tmp_path) as cluster, declaring(cluster, "q") as declare:
@@ -114,16 +113,17 @@ def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(
         (data / f"q-{partition}" / f"{end:020}.log").touch()
 
     def cleaned() -> bool:
-        # Of deletes and markers a first cleaning only notes the time, and finds nothing to do a second time.
+        # The first cleaning only records the time of deletes and markers. A second one would find nothing to do, so
+        # reset the cleaner's checkpoint.
         forgotten = data / "forgotten"
-        forgotten.write_text("0\n0\n")  # the version, and how many partitions
+        forgotten.write_text("0\n0\n")  # version and number of partitions
         forgotten.replace(data / "cleaner-offset-checkpoint")
         with suppress(FileNotFoundError):  # it is being replaced
             return [last_record(data / f"q-{partition}" / f"{0:020}.log") for partition in ends] == [0, 0]
         return False
 
     with own_cluster(tmp_path) as cluster, declaring(cluster, "q") as declare:
-        # The marker of a producer that the broker knows is kept.
+        # The marker of a producer that the broker still knows is kept.
         cluster.cluster.brokers.alter_config({"log.cleaner.backoff.ms": "100", "producer.id.expiration.ms": "1"})
         eventually(cleaned, PATIENCE, every=0.05)
         cluster.cluster.topics.alter_config("q", DELETES_STAY)
@@ -132,7 +132,7 @@ def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(
 
 @contextmanager
 def own_cluster(directory: Path) -> Iterator[OnKafka]:
-    """A broker whose files are the test's."""
+    """Start a broker on the test's own files."""
     properties = {"producer.id.expiration.check.interval.ms": "50"}
     with (
         EmbeddedBroker(data_dir=directory, properties=properties) as broker,
@@ -165,7 +165,7 @@ class OnKafka:
     def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
         producer = Producer({"bootstrap.servers": self._broker.bootstrap_servers})
         body = None if value is None else value.encode()
-        producer.produce(topic, body, key.encode(), partition, timestamp=timestamp or 0)  # 0 is now
+        producer.produce(topic, body, key.encode(), partition, timestamp=timestamp or 0)  # 0 means now
         assert producer.flush(30) == 0
 
     def close(self) -> None:
@@ -193,5 +193,5 @@ def declare(venue: Venue, topic_name: str) -> Iterator[Declare]:
 
 @pytest.fixture
 def q(declare: Declare) -> Queue:
-    """The queue that scenarios call Q: keyed by the header k, empty."""
+    """Return the scenarios' queue Q: keyed by the header k, empty."""
     return declare()

@@ -1,7 +1,7 @@
-"""Brokers that take only short commit texts: a consumer halves its own until they fit, and loses nothing by it.
+"""Brokers that accept only short commit texts: a consumer halves its text until it fits, and loses nothing.
 
-A broker looks at the length of a text only when it counts on the member that has sent it. So the refusal of a text that
-is too long renews the lease of a consumer, which has nothing shorter to say that would take back no promise.
+A broker checks a text's length only for a member that it recognizes. So its refusal of a long text renews the lease of
+a consumer that cannot shorten its text without breaking a promise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 _LIMIT = 128  # characters
 _MESSAGES = 100
-_SCATTERED = frozenset(range(1, _MESSAGES, 2))  # offsets; so few runs are written as numbers, and take most room
+_SCATTERED = frozenset(range(1, _MESSAGES, 2))  # offsets; so few runs are written as numbers, and need the most space
 
 
 def short_texts(data_dir: Path | None = None) -> EmbeddedBroker:
@@ -42,7 +42,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def queue(cluster: KafkaCluster) -> World:
-    """A queue with messages of different keys."""
+    """Return a queue with messages of different keys."""
     return filled(cluster, f"prices-{uuid4().hex[:8]}")
 
 
@@ -66,7 +66,7 @@ def test_a_text_that_is_refused_is_halved_and_what_did_not_fit_comes_again_at_mo
         settlements = {
             delivery.value: delivery.ack() for delivery in take_all(consumer) if int(delivery.value) in _SCATTERED
         }
-        settled = {value: settlement.future() for value, settlement in settlements.items()}  # now all leave at once
+        settled = {value: settlement.future() for value, settlement in settlements.items()}  # asks for a commit of all
         eventually(lambda: any(future.done() for future in settled.values()), 30)
         assert consumer.stats.commit_text <= _LIMIT
         queue.send(("one more", "one more"))
@@ -110,7 +110,7 @@ def test_whoever_is_no_member_hears_that_and_not_how_long_a_text_may_be(queue: W
 
 
 def test_a_queue_whose_stored_text_has_become_too_long_goes_on_and_takes_nothing_back(tmp_path: Path) -> None:
-    """As when its coordinator moves to a broker that takes less."""
+    """As after a move of its coordinator to a broker with a lower limit."""
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         cluster = KafkaCluster(broker.bootstrap_servers)
         with (queue := filled(cluster, "prices")).consuming() as consumer:

@@ -1,4 +1,4 @@
-"""Three nodes, three replicas, two of them in sync at least: what is promised when nodes go, and when too many do."""
+"""Three nodes with three replicas, at least two in sync: promises when nodes fail, and when too many do."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.three_nodes import NODES, ThreeNodes, three_nodes
 from tests.waiting import eventually
 
 TIMEOUTS = {"delivery.timeout.ms": 4000, "session.timeout.ms": 6000, "transaction.timeout.ms": 6000}
-OUTAGE = 10.0  # seconds, longer than each of them
-SOON = 60.0  # seconds until all has recovered, on a machine that is busy with other things
-GROWTH = 150 << 20  # bytes that an outage may cost the processes in it
+OUTAGE = 10.0  # seconds, longer than each timeout
+SOON = 60.0  # seconds until everything has recovered, on a busy machine
+GROWTH = 150 << 20  # bytes that an outage may add to the processes in it
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +54,11 @@ def declare(nodes: ThreeNodes) -> Iterator[Declare]:
         yield declare
 
 
-# -- what goes on in outages ---------------------------------------------------------------------
+# -- work during outages ----------------------------------------------------------------------
 
 
 class Putting:
-    """Puts ascending numbers to a few keys, whatever becomes of them."""
+    """Puts ascending numbers to a few keys, through any outage."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -78,11 +78,11 @@ class Putting:
                 receipt.exception(SOON)
 
     def failed(self) -> bool:
-        """Return whether something was given up."""
+        """Return whether any message has failed."""
         return any(receipt.done() and receipt.exception(0) is not None for _, _, receipt in self.receipts[:])
 
     def goes_on(self) -> bool:
-        """Return whether what was put last is stored."""
+        """Return whether the latest decided message is stored."""
         last = next((receipt for _, _, receipt in reversed(self.receipts) if receipt.done()), None)
         return last is not None and last.exception(0) is None
 
@@ -93,11 +93,11 @@ class Putting:
 
 
 class Witness:
-    """Hears of all that the workers of a queue are given and settle, and finds what may not be (G9, G11 to G13)."""
+    """Records what a queue's workers get and settle, and finds violations (G9, G11 to G13)."""
 
     def __init__(self) -> None:
         self.taken: dict[str, list[int]] = defaultdict(list)
-        """By key, the values that came, in that order."""
+        """The values of each key, in the order of delivery."""
         self.newest = -1
         self.findings: list[str] = []
         self._lock = threading.Lock()
@@ -124,11 +124,11 @@ class Witness:
                 self._durable[key] = max(number, self._durable.get(key, -1))
 
     def has_come_to(self, key: str, number: int) -> bool:
-        """Return whether this value of a key came, or a newer one."""
+        """Return whether this value of a key or a newer one was delivered."""
         return number <= max(self.taken[key], default=-1)
 
     def judge(self, newest: Mapping[str, int]) -> None:
-        """All is over, and these are the newest values."""
+        """Check everything at the end, against the newest values."""
         assert not self.findings
         assert {key: values[-1] for key, values in self.taken.items()} == newest, "G10"
         assert self.taken == {key: sorted(values) for key, values in self.taken.items()}, "G12"
@@ -136,13 +136,13 @@ class Witness:
 
 
 class Taking:
-    """Takes one message after the other, acks it, and opens another consumer where only that helps."""
+    """Takes and acks one message after another, and opens a new consumer when only that helps."""
 
     def __init__(self, queue: Queue, witness: Witness, *, durable_counts: bool = False) -> None:
         self.queue = queue
         self.witness = witness
         self.trouble = ""
-        """Its consumer's own report."""
+        """The consumer's own report."""
         self._durable_counts = durable_counts
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -165,7 +165,7 @@ class Taking:
             key, number = delivery.key, int(delivery.value)
             self.witness.took(key, number)
             self._stop.wait(0.001)
-            self.witness.lets_go(key)  # from the ack on others may have the next one
+            self.witness.lets_go(key)  # from the ack on, another consumer may get the next one
             with suppress(LockLost):
                 delivery.ack().add_done_callback(partial(self.witness.decided, key, number))
 
@@ -176,7 +176,7 @@ class Taking:
 
 
 class Transforming(Taking):
-    """Does so in transactions, and puts what it takes into another queue."""
+    """Works in transactions, and puts what it takes into another queue."""
 
     def __init__(self, queue: Queue, output: Queue) -> None:
         self._output = output
@@ -197,8 +197,9 @@ class Transforming(Taking):
 
 
 class Work:
-    """A producer and a view; and who consumes what is put: two from one queue, one with durable counts, and one in
-    transactions, each from a queue of its own on the same topic.
+    """A producer, a view, and consumers: two on one queue, one with durable counts, one with transactions.
+
+    The last two have their own queues on the same topic.
     """
 
     def __init__(self, nodes: ThreeNodes, declare: Declare, name: str) -> None:
@@ -221,17 +222,17 @@ class Work:
 
     @property
     def troubles(self) -> list[str]:
-        """Return what those who consume say of themselves."""
+        """Return the consumers' reports about themselves."""
         return [taker.trouble for taker in self._takers]
 
     def goes_on(self) -> None:
-        """Wait until what is put from now on gets through to all."""
+        """Wait until new messages reach all consumers."""
         since = len(self.putting.receipts)
         for taker in self._takers:
             eventually(lambda taker=taker: taker.witness.newest >= since, SOON)  # type: ignore[misc]
 
     def finish(self, view: View[str]) -> None:
-        """Wait until all is consumed, and all is well."""
+        """Wait until everything is consumed and no trouble is left."""
         eventually(self.putting.goes_on, SOON)
         self.putting.stop()
         last = {key: number for key, number, receipt in self.putting.receipts if receipt.exception(0) is None}
@@ -247,7 +248,7 @@ class Work:
             taker.stop()
 
     def judge(self, viewed: Mapping[str, int]) -> None:
-        """Hold what has come of it against what plain clients read."""
+        """Compare the results with the records that plain clients read."""
         raw = read_raw(self._nodes.bootstrap_servers, self.topic.topic)
         stored = values_by_key(raw)
         assert stored == {key: sorted(values) for key, values in stored.items()}, "G14: older behind newer"
@@ -267,7 +268,7 @@ class Work:
 
 @contextmanager
 def at_work(nodes: ThreeNodes, declare: Declare, name: str) -> Iterator[tuple[Work, View[str]]]:
-    """All are at work; afterwards they come to an end, and are judged."""
+    """Start all workers; after the block, finish and judge the work."""
     work = Work(nodes, declare, name)
     with ExitStack() as stops:
         stops.callback(work.stop)
@@ -282,7 +283,7 @@ def at_work(nodes: ThreeNodes, declare: Declare, name: str) -> Iterator[tuple[Wo
 
 
 def resident() -> int:
-    """Bytes that this process has in memory."""
+    """Return the resident size of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -297,7 +298,7 @@ def values_by_key(records: Iterable[Raw]) -> dict[str, list[int]]:
 def test_g5_and_g9_to_g14_when_two_of_three_nodes_are_gone_for_longer_than_every_time_out(
     how: str, nodes: ThreeNodes, declare: Declare
 ) -> None:
-    """The leader is left when they are killed; it is one of them when they stand still, with requests on their way."""
+    """If nodes are killed, the leader survives. If they are frozen, it is one of them, with requests in flight."""
     with at_work(nodes, declare, how) as (work, view):
         begun, leader = time.monotonic(), work.leader()
         leader_first = sorted(NODES, key=lambda node: node != leader)
@@ -313,7 +314,7 @@ def test_g5_and_g9_to_g14_when_two_of_three_nodes_are_gone_for_longer_than_every
 def test_g9_to_g14_when_leader_and_coordinators_are_killed_or_stand_still_and_all_are_restarted_in_turn(
     nodes: ThreeNodes, declare: Declare
 ) -> None:
-    """Work goes on while one node of three is away, whatever it was in charge of."""
+    """Work continues while one of three nodes is away, whatever its roles."""
     with at_work(nodes, declare, "one") as (work, _):
         for remove, in_charge in (
             (nodes.kill, work.leader),
@@ -332,7 +333,7 @@ def test_g9_to_g14_when_leader_and_coordinators_are_killed_or_stand_still_and_al
 def test_r17_and_g5_an_unclean_election_that_loses_what_was_consumed_is_an_error_that_repair_mends(
     nodes: ThreeNodes,
 ) -> None:
-    """A replica that missed the newest messages leads when the only one that had them is gone."""
+    """A replica without the newest messages becomes leader after the only one that had them is gone."""
     leader, follower = NODES[:2]
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
     settings = topic_settings(TopicSpec(config={"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}))
@@ -360,7 +361,7 @@ def test_r17_and_g5_an_unclean_election_that_loses_what_was_consumed_is_an_error
 
 
 def consume(queue: LastValueQueue[str], keys: list[str]) -> None:
-    """Put something to these keys, and ack it durably."""
+    """Put a value for each of these keys, and ack it durably."""
     with queue.producer() as producer, queue.consumer() as consumer:
         for key in keys:
             producer.put(key, "1")

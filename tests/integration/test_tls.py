@@ -1,6 +1,6 @@
-"""Brokers that want a certificate, and brokers with a bad one: a refused client learns at once which setting it is.
+"""Brokers that require a client certificate or have a bad one: a refused client learns at once which setting is wrong.
 
-A broker refuses a client's certificate within the handshake of TLS 1.2, and after it in TLS 1.3.
+A broker refuses a client's certificate during the handshake in TLS 1.2, and after it in TLS 1.3.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.bad_input import AT_ONCE, IN_TIME, enter, error_of, lvq, queue_of, send
 
 DEFINITION = QueueDefinition(name="prices", topic="prices", key_header="ticker")
-LONG_AGO = datetime(2020, 1, 1)  # as trustme takes it
+LONG_AGO = datetime(2020, 1, 1)  # a naive datetime, for trustme
 VERSIONS = {"V12": "TLSv1.2", "V13": "TLSv1.3"}
 
 
 @dataclass(frozen=True)
 class Brokers:
-    """The addresses of one broker, by listener, and where the certificates are."""
+    """A broker's addresses by listener, and the folder of the certificates."""
 
     addresses: Mapping[str, str]
     folder: Path
@@ -56,7 +56,10 @@ def key(issued: trustme.LeafCert) -> str:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """A listener for each version of TLS that wants a certificate, and one whose own certificate has expired."""
+    """Start a broker that requires client certificates.
+
+    It has one such listener for each TLS version, and a listener whose own certificate has expired.
+    """
     folder, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     server, old = authority.issue_cert("127.0.0.1"), authority.issue_cert("127.0.0.1", not_after=LONG_AGO)
@@ -83,7 +86,7 @@ def test_a_client_whose_certificate_the_broker_trusts_gets_in(brokers: Brokers, 
     assert [queue.name for queue in queues(config=brokers.config(listener, "good"))] == ["prices"]
 
 
-# The fault: the configuration, what the error says, and the setting that the remedy names.
+# The broken configuration, the error's text, and the setting in its hint.
 REFUSALS: Mapping[str, tuple[Callable[[Brokers], ClientConfig], str, str]] = {
     **{
         f"{what} by {version}": (lambda brokers, own=own, name=name: brokers.config(name, own), reason, setting)

@@ -1,6 +1,6 @@
-"""The torture test for a minute each way; `make torture` goes on for longer. It kills a broker of its own.
+"""The torture test for a minute in each mode, on a private broker; `make torture` runs longer.
 
-``make torture NODES=3`` kills those of a cluster, which takes minutes; `test_three_nodes` is the short form of that.
+``make torture NODES=3`` kills the nodes of a cluster, which takes minutes. `test_three_nodes` is a short form of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_k
 
 
 def endured(ordeal: Ordeal) -> None:
-    """Do it; nothing was found, and nothing was left out."""
+    """Run it, and check that nothing was found and no accident was left out."""
     report = undergo(ordeal)
     told = summary(report)
     print(told)

@@ -1,4 +1,4 @@
-"""Transactions whose end nobody hears of, on a real broker: outages, and workers that die."""
+"""Transactions with an unknown end, on a real broker: outages, and workers that die."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.running import ROOT
 
 Queue = LastValueQueue[str]
 
-IN_TIME = {"socket.timeout.ms": 1500}  # after which the client asks again
+IN_TIME = {"socket.timeout.ms": 1500}  # the client asks again after this time
 OVERDUE = {"transaction.timeout.ms": 2500}
 
 
 @pytest.fixture
 def queues(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[tuple[Queue, Queue]]:
-    """One to consume, with three messages; and one for what is made of them."""
+    """Declare a queue with three messages to consume, and one for the output."""
     servers = kafka_cluster.config.bootstrap_servers
     source, out = (
         LastValueQueue.declare(name, key_header="k", value=TEXT, bootstrap_servers=servers)
@@ -46,7 +46,7 @@ def queues(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[tuple[Queue
 def working(
     cable: Cable, source: Queue, out: Queue, **properties: Any
 ) -> Iterator[tuple[Consumer[str], Producer[str]]]:
-    """A worker whose producer is behind the cable."""
+    """Run a worker whose producer uses the cable."""
     config = {"bootstrap.servers": cable.bootstrap_servers, **properties}
     with (
         LastValueQueue.open(out.name, value=TEXT, config=config) as behind,

@@ -1,4 +1,4 @@
-"""Offset commits as other clients send them: without the NUL that ours appends, and with a time to live."""
+"""Offset commits as other clients send them: without our final NUL, and with a retention time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lvq_kafka.cluster import Commit
 
 __all__ = ["commit_as_others_do"]
 
-_OFFSET_COMMIT, _VERSION, _CORRELATION = 8, 2, 1  # the version in which a commit can have a time to live
-_NO_GENERATION = -1  # a commit from outside, which a group without members takes
+_OFFSET_COMMIT, _VERSION, _CORRELATION = 8, 2, 1  # the version with a retention time for commits
+_NO_GENERATION = -1  # a commit from outside, which a group without members accepts
 
 
 def commit_as_others_do(
@@ -20,8 +20,7 @@ def commit_as_others_do(
     """Commit for a group without members, on a cluster of one broker.
 
     Args:
-        kept: seconds after which the broker forgets these commits, once the group has no members; without it, as long
-            as the broker keeps those of any group.
+        kept: seconds after which the broker may forget these commits; by default as long as those of other groups.
     """
     time_to_live = -1 if kept is None else round(kept * 1000)
     partitions = b"".join(struct.pack(">iq", p, one.offset) + _text(one.metadata) for p, one in commits.items())
@@ -30,7 +29,7 @@ def commit_as_others_do(
         + _text("another client")
         + _text(group)
         + struct.pack(">i", _NO_GENERATION)
-        + _text("")  # the member
+        + _text("")  # member id
         + struct.pack(">qi", time_to_live, 1)  # one topic
         + _text(topic)
         + struct.pack(">i", len(commits))

@@ -1,4 +1,4 @@
-"""``make torture``: all kinds of runs in turn; each says what happened, and what is wrong."""
+"""``make torture``: all kinds of runs in turn, each with a summary of events and findings."""
 
 from __future__ import annotations
 

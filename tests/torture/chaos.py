@@ -1,4 +1,4 @@
-"""Accidents of consumers and brokers, at random, from a deck of cards that is dealt over and over."""
+"""Random accidents of consumers and brokers, dealt from a deck of cards over and over."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ CARDS = frozenset(
         "join",
     }
 )
-"""Accidents of consumers; the names of outages come on top."""
+"""Accidents of consumers, without the outages of brokers."""
 
-_GUEST = 9  # the place of one that joins for a while
-_SOME = 40_000  # bytes of journals, or some 200 messages
+_GUEST = 9  # the slot of a member that joins for a while
+_SOME = 40_000  # bytes of journals, about 200 messages
 _PATIENCE = 20.0  # seconds
 _LOOK = 0.1  # seconds
-_UNDER_WAY = 0.5  # seconds in which requests that were sent are worked off
-_RESTART = 20.0  # seconds that a restart takes at the most
+_UNDER_WAY = 0.5  # seconds to work off requests that were sent
+_RESTART = 20.0  # seconds that a restart takes at most
 
 Say = Callable[[str], None]
 
 
 class Chaos:
-    """Deals one card after the other; what a card has to be followed by happens when its time comes.
+    """Deals one card after another. A card's follow-up happens when it is due.
 
     Args:
-        servers: of the cluster.
-        deck: what befalls its brokers.
-        session: seconds after which the group gives up a member that it does not hear of.
+        servers: the cluster's bootstrap servers.
+        deck: the brokers' outages.
+        session: seconds without a heartbeat after which the group drops a member.
         pause: seconds between two cards, from and to.
         transactional: whether consumers use transactions.
-        progress: tells how much the consumers have done. Every other card waits until there is some: a slow machine
-            would else do nothing but start processes.
+        progress: returns how much the consumers have done. Half of the cards wait for progress: otherwise a slow
+            machine would do nothing but start processes.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Chaos:
         self._clock = threading.Event()  # never set
         self.counts: Counter[str] = Counter()
         self.outages: list[tuple[float, float]] = []
-        """When a broker could not answer, from and to."""
+        """Times when a broker could not answer, from and to."""
         self.memory = 0
-        """Bytes of the largest process, at the end of outages."""
+        """Size of the largest process in bytes, at the end of outages."""
 
     def rage(self, seconds: float) -> None:
-        """Go on for so long, but for one whole deck at least; then let everybody come back.
+        """Deal cards for this long, but at least one whole deck; then let all consumers come back.
 
-        It is over when a process has ended by itself: where all do, nobody would be left to be hit by what is to come.
+        Stop early if a process has ended by itself: when all do, later cards would find nobody to hit.
         """
         until = time.monotonic() + seconds
         cards: list[Callable[[], bool]] = []
         first = True
-        while (first or time.monotonic() < until) and not self._members.failed():  # else that is what came of it
+        while (first or time.monotonic() < until) and not self._members.failed():  # a failed member ends the run
             if not cards:
                 cards = [
                     self._kill, self._kill, self._nap, self._nap, self._coma, self._die_asleep,
@@ -105,7 +105,7 @@ class Chaos:
                 self._await_progress()
             card = cards.pop()
             if not card():
-                cards.insert(0, card)  # nobody was there whom it could have hit
+                cards.insert(0, card)  # it found nobody to hit
             first = first and bool(cards)
         while self._later:
             self._wait(max(0.0, self._later[0][0] - time.monotonic()))
@@ -164,10 +164,11 @@ class Chaos:
 
     @contextmanager
     def _stand_still(self, *, leaderless: bool) -> Iterator[bool]:
-        """Stop consumers with transactions, which may be open, but none of them about to end. False if that fails.
+        """Stop all consumers at a moment when no transaction is about to end. Yield False if there is none.
 
-        Kafka 4.3 completes a transaction without its markers while their partitions have no leader (its issue 20734),
-        as when a lone broker registers again: what was committed is then neither seen nor counted for the group.
+        This matters for transactions when partitions lose their leader. Kafka 4.3 then completes a transaction without
+        its markers (its issue 20734), as when a lone broker registers again. The commit is then neither visible nor
+        counted for the group.
         """
         if not (self._transactional and leaderless):
             yield True
@@ -224,7 +225,7 @@ class Chaos:
             self._wait(_LOOK)
 
     def _wait(self, seconds: float) -> None:
-        """Let time pass, and let happen what is due meanwhile."""
+        """Let time pass, and run what falls due meanwhile."""
         until = time.monotonic() + seconds
         while (now := time.monotonic()) < until or (self._later and self._later[0][0] <= now):
             if self._later and self._later[0][0] <= now:

@@ -1,4 +1,4 @@
-"""A process that consumes and settles in every way there is: several messages at once, in any order, or one by one."""
+"""A process that consumes and settles in every way: many messages at once in any order, or one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IN_WORK = 40
 
 
 class Consuming:
-    """One consumer at its work: it holds many messages at a time."""
+    """A consumer that holds many messages at a time."""
 
     def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
         self._worker = worker
@@ -29,17 +29,17 @@ class Consuming:
         self._unasked: list[tuple[float, int, Settlement]] = []
 
     def go_on(self) -> None:
-        """Work until SIGTERM arrives, or the consumer raises."""
+        """Work until SIGTERM arrives or the consumer raises."""
         worker = self._worker
         while not worker.leaving.is_set():
             self._take(self._next())
             self._settle(time.monotonic())
-        if worker.random.random() < 0.5:  # else what is held is left to the next owner
+        if worker.random.random() < 0.5:  # otherwise the next owner gets what is held
             self._settle(float("inf"))
         worker.journal.write(Kind.CLOSING)
 
     def _next(self) -> float:
-        """Seconds until something has to be settled; a moment at most, to see whether to leave."""
+        """Return the seconds until the next settlement is due; at most a moment, to notice SIGTERM."""
         return max(0.0, min(0.1, self._due[0][0] - time.monotonic() if self._due else 0.1))
 
     def _take(self, timeout: float) -> None:
@@ -62,7 +62,7 @@ class Consuming:
             _, number, delivery = heapq.heappop(self._due)
             settlement = self._settling.settle(number, delivery)
             if settlement is not None:
-                # Most who ack do not ask what becomes of it.
+                # Most callers do not wait for the result of an ack.
                 later = self._worker.random.choice((0.0, self._worker.random.uniform(0.1, 1.0)))
                 self._unasked.append((time.monotonic() + later, number, settlement))
         asked = [waiting for waiting in self._unasked if waiting[0] <= until]
@@ -72,7 +72,7 @@ class Consuming:
 
 
 class Iterating:
-    """One consumer at its work: it takes several messages ahead, and works on one at a time."""
+    """A consumer that prefetches several messages, and works on one at a time."""
 
     def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
         self._worker = worker
@@ -80,14 +80,14 @@ class Iterating:
         self._settling = Settling(worker)
 
     def go_on(self) -> None:
-        """Work until SIGTERM arrives, or the consumer raises."""
+        """Work until SIGTERM arrives or the consumer raises."""
         worker = self._worker
         threading.Thread(target=self._close_when_leaving, daemon=True).start()
         asked = time.monotonic()
         for delivery in self._consumer:
             (number,) = worker.note_taken([delivery], asked)
             chance = worker.random.random()
-            if chance < 0.05:  # else it takes no time
+            if chance < 0.05:  # otherwise it takes no time
                 worker.leaving.wait(worker.random.uniform(0, 0.05) if chance < 0.045 else worker.random.uniform(1, 3))
             settlement = self._settling.settle(number, delivery)
             if settlement is not None and worker.random.random() < 0.2:
@@ -97,7 +97,7 @@ class Iterating:
             asked = time.monotonic()
 
     def _close_when_leaving(self) -> None:
-        """An iteration without messages ends when its consumer is closed."""
+        """Close the consumer on SIGTERM, which ends an iteration that gets no messages."""
         self._worker.leaving.wait()
         self._consumer.close()
 

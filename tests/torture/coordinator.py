@@ -1,4 +1,4 @@
-"""The transactions that a broker's coordinator has in hand, as its own log says."""
+"""Open transactions of a broker's coordinator, from the coordinator's own log."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["time_left"]
 
 _TOPIC = "__transaction_state"
 _TIMEOUT = 20.0  # seconds
-_VALUE = struct.Struct(">hqhib")  # version, producer id, its epoch, timeout (ms), status; what follows is not needed
+_VALUE = struct.Struct(">hqhib")  # version, producer id, producer epoch, timeout (ms), status; the rest is not needed
 _ONGOING, _PREPARED = 1, {2, 3, 7}  # the protocol's numbers; 7 fences a producer off
 
 
 def time_left(servers: str) -> dict[str, float]:
-    """By transactional id of all that have a transaction: the seconds until the broker ends it.
+    """Return the seconds until the broker ends each open transaction, by transactional id.
 
-    Not more than nothing where it is about to be completed.
+    Zero or less if the transaction is about to be completed.
     """
     left: dict[str, float] = {}
     for message in _records(servers):
         name, value = (message.key() or b"")[4:].decode(), message.value()
         *_, timeout, status = _VALUE.unpack_from(value) if value else (0, 0)
-        if status == _ONGOING:  # once for each partition that it gets
+        if status == _ONGOING:  # logged once for each partition that joins
             left.setdefault(name, message.timestamp()[1] / 1000 + timeout / 1000 - time.time())
         elif status in _PREPARED:
             left[name] = 0.0
@@ -34,7 +34,7 @@ def time_left(servers: str) -> dict[str, float]:
 
 
 def _records(servers: str) -> list[Message]:
-    """All that this topic holds, each partition in order."""
+    """Return all records of the topic, each partition in order."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "coordinator", "enable.partition.eof": True})
     found: list[Message] = []
     try:

@@ -1,4 +1,4 @@
-"""The dead letter topic, compared with the rejections, and with how often messages were delivered."""
+"""Checks of the dead letter topic against rejections and delivery counts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.torture.tenures import Tenures
 
 __all__ = ["DeadLetter", "DeadLetters"]
 
-_GIVEN_UP = "delivered "  # how the reason begins that the library gives by itself
-_CLOCKS = 0.5  # seconds that the clock of letters and that of journals may lie apart
+_GIVEN_UP = "delivered "  # the beginning of the library's own reason
+_CLOCKS = 0.5  # seconds that the clocks of letters and journals may differ
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record of the dead letter topic. ``at`` is when it was written, by the clock of the journals."""
+    """A record of the dead letter topic. ``at`` is when it was written, by the journals' clock."""
 
     source: Place
     key: str
@@ -30,7 +30,7 @@ class DeadLetter:
 
     @property
     def given_up(self) -> bool:
-        """Return whether the library rejected it, after ``max_deliveries``; otherwise a worker did."""
+        """Return whether the library rejected it after ``max_deliveries``. Otherwise a worker rejected it."""
         return self.reason.startswith(_GIVEN_UP)
 
     def __str__(self) -> str:
@@ -41,8 +41,8 @@ class DeadLetters:
     """The dead letters of a run.
 
     Args:
-        holds: by place, all that was held, in time.
-        max_deliveries: of all consumers that have a limit.
+        holds: all holds by place, in order of time.
+        max_deliveries: the limit of all consumers that have one.
         find: called with each fault.
     """
 
@@ -61,15 +61,15 @@ class DeadLetters:
         for letter in letters:
             self._by_reason[letter.reason].append(letter)
         self.buried = {letter.source for letter in letters}
-        """The messages of which there is a dead letter."""
+        """The messages that have a dead letter."""
 
     @property
     def counts(self) -> Counter[str]:
-        """Return how many there are, by who has rejected."""
+        """Return the number of dead letters, by who rejected the message."""
         return Counter("delivered too often" if letter.given_up else "rejected" for letter in self._letters)
 
     def contents(self, stored: Mapping[Place, Sent]) -> None:
-        """A dead letter is what was sent."""
+        """Check that each dead letter equals the message that was sent."""
         for letter in self._letters:
             key, value = stored.get(letter.source, (None, None))
             if value != letter.value or key not in (None, letter.key):

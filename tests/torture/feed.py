@@ -1,4 +1,4 @@
-"""Producers that update a few thousand keys, and know what they have written."""
+"""Producers that update a few thousand keys, and record what they have written."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Feed:
         self._lock = threading.Lock()
         self._count = 0
         self.stored: dict[Place, Sent] = {}
-        """Messages that the broker has acknowledged."""
+        """Messages that the broker acknowledged."""
         self.sent_at: dict[Place, float] = {}
-        """When that was sent, at the earliest, by the monotonic clock."""
+        """The earliest time at which each was sent, by the monotonic clock."""
         self.refused: list[Sent] = []
         """Messages that failed and were reported as not stored."""
         self.unsure: list[Sent] = []
@@ -53,12 +53,12 @@ class Feed:
         ]
 
     def start(self) -> None:
-        """Write each key once, then go on at random."""
+        """Write each key once, then continue at random."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Write no more, and wait until all is decided."""
+        """Stop writing, and wait until every outcome is known."""
         self._stop.set()
         for thread in self._threads:
             thread.join()

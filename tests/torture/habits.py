@@ -1,4 +1,4 @@
-"""Ways of processes to consume: each has options of its own, dealt so that a few processes use all of them."""
+"""Habits of consumer processes: options dealt so that a few processes cover all of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 __all__ = ["MAX_DELIVERIES", "Habits", "in_words"]
 
 MAX_DELIVERIES = 4
-"""Of all that have a limit."""
+"""The limit of all consumers that have one."""
 
 
 class Habits:
-    """Deals the options of consumers: of each a deck, which is shuffled again when it is used up.
+    """Deals the options of consumers. Each option has a deck, which is shuffled again when it is used up.
 
     Args:
-        dead_letters: their topic.
-        lock_timeout: seconds, where there are no transactions.
+        dead_letters: the dead letter topic.
+        lock_timeout: seconds, without transactions.
     """
 
     def __init__(self, chance: random.Random, transactional: bool, dead_letters: str, lock_timeout: float) -> None:
@@ -32,12 +32,12 @@ class Habits:
         }
 
     def deal(self) -> dict[str, Any]:
-        """The options of one more process."""
+        """Return the options of one more process."""
         gives_up, buries = self._draw("gives up"), self._draw("buries")
         return {
             "durable_counts": self._draw("counts durably"),
             "max_deliveries": MAX_DELIVERIES if gives_up else None,
-            "dead_letters": self._dead_letters if gives_up or buries else None,  # what is given up must leave a trace
+            "dead_letters": self._dead_letters if gives_up or buries else None,  # giving up must leave a trace
             "prefetch": self._draw("prefetch"),
             "lock_timeout": self._lock_timeout,
         }
@@ -50,7 +50,7 @@ class Habits:
 
 
 def in_words(options: Mapping[str, Any]) -> Iterator[str]:
-    """Return what a process does by its options."""
+    """Yield a description of each habit in a process's options."""
     yield "counts durably" if options["durable_counts"] else "counts for itself"
     yield "gives up what is delivered too often" if options["max_deliveries"] else "never gives up"
     yield "buries what it rejects" if options["dead_letters"] else "rejects without a trace"

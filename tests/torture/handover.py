@@ -1,4 +1,4 @@
-"""Orderly hand-overs: who gives a partition up in peace commits all acks first, whether or not anybody asked."""
+"""Orderly hand-overs: a process that gives up a partition in peace commits all its acks first."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.torture.journal import Kind
 
 __all__ = ["HandOvers"]
 
-_COMMIT = 0.5  # seconds before a partition is gone; what is acked later may miss the last commit
-_TROUBLE = 10.0  # seconds before a partition is gone; what went wrong then may have hindered the last commit
-_REJECTED = "was rejected and"  # no trouble, though it is a warning
+_COMMIT = 0.5  # seconds before the partition goes; a later ack may miss the last commit
+_TROUBLE = 10.0  # seconds before the partition goes; trouble in that time may have prevented the last commit
+_REJECTED = "was rejected and"  # a warning, but no trouble
 
 
 class HandOvers:
     """Partitions that processes gave up in order.
 
     Args:
-        outages: when the broker could not answer, from and to.
+        outages: times when the broker could not answer, from and to.
     """
 
     def __init__(self, outages: Iterable[tuple[float, float]]) -> None:
@@ -28,7 +28,7 @@ class HandOvers:
         self._lives: dict[int, _Goings] = {}
 
     def done(self, hold: Hold) -> float:
-        """Return when its holder, who had acked it, gave the partition up, committing the ack; infinite for never."""
+        """Return when the holder of an acked message gave up the partition and committed the ack; infinite if never."""
         if not hold.acked or hold.refused:
             return inf
         life = hold.life
@@ -36,7 +36,7 @@ class HandOvers:
         return gone if gone < inf and self.in_peace(life, gone) else inf
 
     def in_peace(self, life: Life, gone: float) -> bool:
-        """Return whether nothing was wrong with a process or the broker in the time before a partition was gone."""
+        """Return whether a process and the broker had no trouble in the time before a partition went."""
         begin = gone - _TROUBLE
         if any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):
             return False
@@ -49,7 +49,7 @@ class HandOvers:
 
 
 class _Goings:
-    """One process: when it gave partitions up, and when something was wrong."""
+    """Times when one process gave up partitions, and when it was in trouble."""
 
     def __init__(self, life: Life) -> None:
         self._gone: dict[int, list[tuple[float, bool]]] = {}
@@ -68,13 +68,13 @@ class _Goings:
                     self._troubles.append(event.at)
 
     def given_up(self, hold: Hold) -> float:
-        """Return when the partition went, if the ack came early enough to be in the last commit."""
+        """Return when the partition went, if the ack came early enough for the last commit; otherwise infinity."""
         gone, in_order = _next(self._gone.get(hold.partition, ()), hold.let_go)
         early = hold.let_go + _COMMIT <= gone or any(hold.let_go <= at <= gone for at in self._closing)
         return gone if in_order and early else inf
 
     def trouble(self, begin: float, end: float) -> bool:
-        """Return whether something was wrong between these times."""
+        """Return whether the process was in trouble between these times."""
         return bisect_right(self._troubles, end) > bisect_right(self._troubles, begin)
 
 

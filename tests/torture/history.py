@@ -1,4 +1,4 @@
-"""Messages that the consumers held, from when to when, put together from their journals."""
+"""Histories of the messages that consumers held, compiled from their journals."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ _IN_VAIN = {Kind.VAIN: "lock lost", Kind.ABORTED: "aborted", Kind.UNKNOWN: "outc
 
 @dataclass(slots=True)
 class Life:
-    """A process, as the judge knows it."""
+    """A process, as the judge sees it."""
 
     name: str
     events: Sequence[Event]
     stops: Sequence[tuple[float, float]] = ()
     killed: float = inf
     counts: bool = False
-    """Whether it commits how often it has delivered each message."""
+    """Whether it commits its delivery counts."""
 
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """A message in the hands of a process. All that happens to it is given by the moments between which it happened."""
+    """A message held by a process.
+
+    Each event is given by a time, or by two times between which it happened.
+    """
 
     life: Life
     number: int
@@ -38,35 +41,35 @@ class Hold:
     key: str
     value: str
     count: int
-    """The how-manieth delivery of the message it said it was."""
+    """The delivery count that the delivery reported."""
     redelivered: bool
     asked: float
-    """It was handed out after this,"""
+    """It was handed out after this time,"""
     acquired: float
-    """and before this."""
+    """and before this time."""
     let_go: float = inf
-    """It was held until this at least."""
+    """It was held at least until this time."""
     durable: float = inf
-    """Its ack was known to be durable."""
+    """Its ack was known to be durable at this time."""
     void: float = inf
-    """From this moment on it may be handed out again."""
+    """From this time on, the message may be handed out again."""
     why: str = ""
-    """Why it may."""
+    """Why it may be handed out again."""
     acked: bool = False
     rejected: bool = False
     refused: bool = False
-    """The ack was, since the lock was lost before it."""
+    """Whether the ack was refused, because the lock was lost before it."""
     aborted: bool = False
 
     @property
     def reason(self) -> str:
-        """Why it may be handed out again, in words for a summary."""
+        """Return why the message may be handed out again, in words for a summary."""
         settled = "acked" if self.acked else "rejected" if self.rejected else ""
         return f"{self.why}, {settled} and not durable" if settled and self.why not in _GIVEN_BACK else self.why
 
     @property
     def signature(self) -> str:
-        """The reason that its holder gives when it rejects the message: there is none other like it."""
+        """Return the unique reason that its holder gives when it rejects the message."""
         return f"{self.life.name}, {self.number}"
 
     def __str__(self) -> str:
@@ -116,7 +119,7 @@ class _Reading:
                 hold.void, hold.why = at, "released"
 
     def finish(self, hold: Hold) -> None:
-        """Find what ended a hold that was not settled for good."""
+        """Find the end of a hold that was not settled durably."""
         if hold.durable == inf:
             ends = [
                 (at, how)
@@ -135,7 +138,7 @@ class _Reading:
 
 
 def holds_of(life: Life, *, lock_timeout: float | None) -> list[Hold]:
-    """All that a process has held, in the order in which it was handed out."""
+    """Return all holds of a process, in delivery order."""
     reading = _Reading(life, inf if lock_timeout is None else lock_timeout)
     for event in life.events:
         reading.read(event)

@@ -1,4 +1,4 @@
-"""The traces of a process: a line for every event, in a file of its own that outlives it."""
+"""A process's journal: a line for each event, in a file that outlives the process."""
 
 from __future__ import annotations
 
@@ -17,34 +17,33 @@ class Kind(StrEnum):
     """A kind of event. Lines about messages name them by the numbers that this process gave them."""
 
     ACQUIRED = "acquired"
-    """Written before anything is done with the message."""
+    """Written before the message is used."""
     ACKING = "acking"
-    """Written before the ack, or before the end of the transaction; so with the next two."""
+    """Written before the ack, or before the end of the transaction. The same goes for the next two."""
     REJECTING = "rejecting"
-    """To a dead letter topic; where there is none, to reject is to ack."""
+    """A rejection with a dead letter topic. Without that topic, to reject is to ack."""
     RELEASING = "releasing"
     DURABLE = "durable"
     VAIN = "vain"
-    """The lock was lost before the ack (then it was ``refused``), or before it was durable; or its dead letter
-    could not be stored."""
+    """The lock was lost before the ack (``refused``) or its commit, or the dead letter could not be stored."""
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Whether the transaction has committed is not known."""
+    """It is unknown whether the transaction was committed."""
     GOT = "got"
     GONE = "gone"
     CLOSING = "closing"
-    """It leaves; all that it acks it has acked."""
+    """The process leaves. It has acked everything that it will ack."""
     CLOSED = "closed"
     SAID = "said"
-    """A line of the library's log, for those who look for the reason of a finding."""
+    """A line of the library's log, to help explain a finding."""
     FAILED = "failed"
-    """The consumer stopped with an error that a new one helps against."""
+    """The consumer stopped with an error, and a new one helps."""
     DIED = "died"
-    """It stopped with another one."""
+    """The consumer stopped with another error."""
 
 
 class Event(NamedTuple):
-    """A line of a journal. ``at`` are seconds of the machine's monotonic clock, which all processes share."""
+    """A line of a journal. ``at`` is in seconds of the machine's monotonic clock, which all processes share."""
 
     kind: Kind
     at: float
@@ -52,19 +51,19 @@ class Event(NamedTuple):
 
 
 class Journal:
-    """Appends events. A line is one write, so that those of several threads do not mix, and a kill tears none."""
+    """Appends events. A line is one write, so threads do not mix lines, and a kill tears none."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def write(self, kind: Kind, **facts: Any) -> None:
-        """Append an event; it is in the file, whatever becomes of this process, when this returns."""
+        """Append an event. On return it is in the file, even if the process dies."""
         line = json.dumps({"kind": kind, "at": time.monotonic(), **facts}, separators=(",", ":"))
         os.write(self._file, line.encode() + b"\n")
 
 
 def read_journal(path: Path) -> Sequence[Event]:
-    """All events, in the order of their lines."""
+    """Return all events, in the order of their lines."""
     if not path.exists():
         return []
     events = []

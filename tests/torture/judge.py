@@ -1,4 +1,4 @@
-"""Holds what has happened against the contract: G9 to G13, and what transactions promise on top."""
+"""The judge: checks a run against the contract, G9 to G13, and against the promises of transactions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.torture.tenures import Tenures
 
 __all__ = ["Output", "Verdict", "judge"]
 
-_HEARTBEAT = 1.5  # seconds; so much of a session may be over when a process is stopped, or the broker
-_NEWS = 30.0  # seconds after which a process that goes on must have learned of what it lost
+_HEARTBEAT = 1.5  # seconds of a session that may have passed when a process or the broker is stopped
+_NEWS = 30.0  # seconds after which a running process must know what it lost
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A record that a transforming process wrote: by whom and for which of its deliveries, from which message."""
+    """A record written by a transforming process, with the delivery and the message that it came from."""
 
     life: str
     number: int
@@ -34,30 +34,29 @@ class Output:
 
 @dataclass(slots=True)
 class Verdict:
-    """The judge's findings. ``findings`` breaks the contract; the rest is for the summary."""
+    """The judge's findings. ``findings`` are breaches of the contract; the rest is for the summary."""
 
     findings: list[str] = field(default_factory=list)
     delivered: int = 0
     messages: int = 0
-    """Different ones that were delivered."""
+    """Distinct messages that were delivered."""
     durable: int = 0
     again: Counter[str] = field(default_factory=Counter)
-    """Deliveries that were not the first of their message, by what explains them."""
+    """Deliveries other than the first of their message, by their explanation."""
     flagged: int = 0
-    """How many of these said so themselves."""
+    """How many of these were marked as redelivered."""
     handed_over: int = 0
-    """Acked messages whose partition was then given up, in order and in peace: they must not come again."""
+    """Acked messages whose partition was then given up in order and in peace. They must not come again."""
     letters: Counter[str] = field(default_factory=Counter)
-    """Dead letters, by who has rejected the message."""
+    """Dead letters, by who rejected the message."""
     remembered: int = 0
-    """Deliveries whose count had to go on from that of the one before, another consumer's included."""
+    """Deliveries whose count had to continue from the previous one, maybe of another consumer."""
     overlaps: int = 0
-    """A message, or a newer one of its key, was handed out while a process that stood still, or was cut off, believed
-    to hold it."""
+    """Deliveries of a message, or of a newer one of its key, while a frozen or cut-off process believed to hold it."""
 
 
 class _Judge:
-    """Goes through the holds in time, for each promise."""
+    """Checks each promise over all holds, in order of time."""
 
     def __init__(
         self, holds: Sequence[Hold], session: float, outages: Sequence[tuple[float, float]], hand_overs: HandOvers
@@ -75,13 +74,13 @@ class _Judge:
         self.verdict.messages = len(self.by_place)
 
     def find(self, what: str) -> None:
-        """Something is wrong."""
+        """Record a finding."""
         self.verdict.findings.append(what)
 
     # ---------------------------------------------------------------- G9, G11, G13: one holder, one message of a key
 
     def repetitions(self) -> None:
-        """A delivery that is not the first of its message has an explanation, and none comes after a durable ack."""
+        """Check that each redelivery has an explanation, and that none comes after a durable ack."""
         for holds in self.by_place.values():
             for index, hold in enumerate(holds):
                 for before in holds[:index]:
@@ -101,7 +100,7 @@ class _Judge:
             self.verdict.flagged += hold.redelivered
 
     def handed_over(self) -> None:
-        """Check that acked messages do not come again if their partition was given up after that, and all was well."""
+        """Check that acked messages do not come again after an orderly hand-over of their partition."""
         for before in self.holds:
             gone = self.hand_overs.done(before)
             self.verdict.handed_over += gone < inf
@@ -113,7 +112,7 @@ class _Judge:
                     )
 
     def serial(self) -> None:
-        """No message is handed out while it, or another one of its key, is held."""
+        """Check that no message is handed out while it, or another one of its key, is held."""
         for holds in self.by_key.values():
             held: list[Hold] = []
             for hold in holds:
@@ -127,11 +126,11 @@ class _Judge:
                 held.append(hold)
 
     def _unheard(self, before: Hold, hold: Hold) -> bool:
-        """Return whether the group had given up the first holder unnoticed, as it, or the broker, stood still."""
+        """Return whether the group had dropped the first holder unnoticed, while it or the broker was frozen."""
         if before.life is hold.life:
             return False
         over = before.void
-        if before.offset < hold.offset:  # the ack of one that was replaced counts, late or not: it was done before
+        if before.offset < hold.offset:  # a late ack of a replaced message still counts: the work was done
             over = min(over, before.durable)
         return any(
             before.asked < end
@@ -144,7 +143,7 @@ class _Judge:
     # ---------------------------------------------------------------- G12: no step back
 
     def no_step_back(self) -> None:
-        """Nothing is handed out after something newer of its key was durable; nor in turn within one assignment."""
+        """Check that no message comes after a newer one of its key: durably acked, or in the same assignment."""
         for holds in self.by_key.values():
             times, newest = _durable_so_far(holds)
             for hold in holds:
@@ -168,10 +167,10 @@ class _Judge:
                 if value != hold.value or key not in (None, hold.key):
                     self.find(f"{hold} is not what was sent: {key}={value}")
 
-    # ---------------------------------------------------------------- G14: stored in order, or said not to be
+    # ---------------------------------------------------------------- G14: stored in order, or reported as not stored
 
     def stored_as_said(self, stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> None:
-        """Nothing is there that its producer said was not stored; and of each key the values ascend, as they did."""
+        """Check that nothing is stored that was reported as not stored, and that the values of each key ascend."""
         for place in newest.keys() - stored.keys():
             self.find(f"G14: {newest[place]} at {place[0]}/{place[1]} was said not to be stored")
         last: dict[tuple[int, str], str] = {}
@@ -184,7 +183,7 @@ class _Judge:
             last[partition, key] = value
 
     def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
-        """Of every key the newest message was delivered and acked, or has a dead letter."""
+        """Check that the newest message of every key was delivered and acked, or has a dead letter."""
         for place, (key, value) in newest.items():
             holds = self.by_place.get(place, [])
             if value is None or place in buried:
@@ -197,7 +196,7 @@ class _Judge:
     # ---------------------------------------------------------------- delivery counts
 
     def counted(self, tenures: Tenures, sent_at: Mapping[Place, float]) -> None:
-        """A delivery count forgets no delivery that its consumer can know of, and makes none up."""
+        """Check that delivery counts forget no delivery that the consumer can know of, and invent none."""
         for place, holds in self.by_place.items():
             for index, hold in enumerate(holds):
                 most = tenures.most(place[0], index + 1, sent_at.get(place, 0.0), hold.acquired)
@@ -214,10 +213,10 @@ class _Judge:
     def exactly_once(
         self, output: Sequence[Output], newest: Mapping[Place, Sent], letters: Sequence[DeadLetter]
     ) -> None:
-        """The output holds what committed, once, and of every key the newest message; of one key all in order.
+        """Check that the output holds each committed message once, in order for each key, and the newest of every key.
 
-        Messages rejected in a transaction that committed have a dead letter instead. Giving up by the library is
-        not part of a transaction: that may be done twice.
+        A message rejected in a committed transaction has a dead letter instead. When the library gives a message up,
+        that is not part of a transaction and may happen twice.
         """
         seen: dict[Place, Output] = {}
         buried = {letter.source for letter in letters}
@@ -261,15 +260,15 @@ def judge(
     """Judge a run.
 
     Args:
-        session: seconds after which the group gives up a member that it does not hear of.
-        stored: all that the broker has acknowledged to the producers. The values are numbers, and ascend.
-        newest: what the log holds of each key in the end.
-        unsure: what may be stored as well, by the word of its producer.
-        output: what is visible of what transactions have written, in the order of the log.
-        outages: when the broker could not answer, from and to.
-        letters: all dead letters that are visible.
-        max_deliveries: of all consumers that have a limit.
-        sent_at: when messages were sent, at the earliest; by default at the beginning.
+        session: seconds without a heartbeat after which the group drops a member.
+        stored: all messages that the broker acknowledged to producers. The values are numbers, and ascend.
+        newest: the log's last message of each key at the end.
+        unsure: messages that may have been stored, as reported to their producer.
+        output: visible output of transactions, in the order of the log.
+        outages: times when the broker could not answer, from and to.
+        letters: all visible dead letters.
+        max_deliveries: the limit of all consumers that have one.
+        sent_at: the earliest time at which each message was sent; by default the beginning.
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
@@ -299,7 +298,7 @@ def judge(
 def _turned_up(
     unsure: Collection[Sent], holds: Iterable[Hold], newest: Mapping[Place, Sent], letters: Iterable[DeadLetter]
 ) -> dict[Place, Sent]:
-    """Return where that lies of which nobody knew whether it was stored, as far as anybody has seen it."""
+    """Return the places of messages with an unknown outcome, where anybody has seen them."""
     maybe = set(unsure)
     key_of = {value: key for key, value in maybe if value is not None}
     seen = {(hold.partition, hold.offset): hold.value for hold in holds}
@@ -309,7 +308,7 @@ def _turned_up(
 
 
 def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:
-    """Return when acks became durable, and which was the newest of them at each time."""
+    """Return when acks became durable, and the newest durable message at each of these times."""
     times: list[float] = []
     newest: list[Hold] = []
     for hold in sorted((hold for hold in holds if hold.durable < inf), key=lambda hold: hold.durable):
@@ -319,7 +318,7 @@ def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:
 
 
 def _went(hold: Hold, before: Hold) -> bool:
-    """Return whether the partition was away between two deliveries to one process."""
+    """Return whether the process lost the partition between two deliveries."""
     return any(
         event.kind in (Kind.GONE, Kind.CLOSED)
         and before.asked < event.at < hold.acquired

@@ -1,4 +1,4 @@
-"""The consumer processes of a run, and what is done to them."""
+"""The consumer processes of a run, and the accidents that happen to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Member", "Members"]
 
 @dataclass(eq=False)
 class Member:
-    """A process that consumes."""
+    """A consumer process."""
 
     name: str
     slot: int
@@ -30,37 +30,37 @@ class Member:
     errors: Path
     process: subprocess.Popen[bytes]
     stops: list[tuple[float, float]] = field(default_factory=list)
-    """When it stood still, from and to."""
+    """Times when it was stopped, from and to."""
     stopped: float | None = None
     killed: float = float("inf")
-    """When it was killed, at the earliest."""
+    """The earliest time at which it was killed."""
     sent_away: bool = False
 
     @property
     def runs(self) -> bool:
-        """Return whether it is at work: not on its way out, nor standing still."""
+        """Return whether it is at work: neither leaving nor stopped."""
         return self.process.poll() is None and self.stopped is None and not self.sent_away
 
     @property
     def failed(self) -> bool:
-        """Return whether it ended by itself, or not as it should. It may be sent away before it can listen."""
+        """Return whether it ended by itself, or not as it should. SIGTERM may reach it before its handler is set."""
         ends = (None, 0, -signal.SIGTERM) if self.sent_away else (None,)
         return self.killed == float("inf") and self.process.poll() not in ends
 
     def stop(self) -> None:
-        """Have it stand still."""
+        """Freeze it."""
         self.stopped = time.monotonic()
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         if self.stopped is not None:
             self.process.send_signal(signal.SIGCONT)
             self.stops.append((self.stopped, time.monotonic()))
             self.stopped = None
 
     def kill(self) -> None:
-        """End it, whatever it is at."""
+        """Kill it, in any state."""
         if self.stopped is not None:
             self.stops.append((self.stopped, time.monotonic()))
             self.stopped = None
@@ -69,21 +69,21 @@ class Member:
         self.process.wait()
 
     def say_where(self) -> None:
-        """Have it write to its standard error where all of its threads are."""
+        """Make it write the stacks of all its threads to standard error."""
         self.process.send_signal(signal.SIGUSR1)
 
     def send_away(self) -> None:
-        """Have it leave in an orderly way, if it is still there."""
+        """Make it leave in order, if it still runs."""
         self.sent_away = True
-        self.process.send_signal(signal.SIGTERM)  # does nothing to one that has ended
+        self.process.send_signal(signal.SIGTERM)  # has no effect after it has ended
 
 
 class Members:
-    """All processes there ever were. Each place (slot) is taken by one after the other.
+    """All processes of a run, also those that have ended. Each slot is taken by one after another.
 
     Args:
-        module: what a process runs.
-        orders: gives a process its orders, by its name and slot, and the path of its journal.
+        module: the module that a process runs.
+        orders: returns a process's orders by its name, its slot, and the path of its journal.
     """
 
     def __init__(self, module: str, directory: Path, orders: Callable[[str, int, str], Orders]) -> None:
@@ -94,7 +94,7 @@ class Members:
         self.all: list[Member] = []
 
     def add(self, slot: int) -> Member:
-        """Start one."""
+        """Start a process."""
         name = f"{slot}.{next(self._numbers)}"
         journal, errors = self._directory / f"{name}.jsonl", self._directory / f"{name}.err"
         orders = self._orders(name, slot, str(journal))
@@ -102,7 +102,7 @@ class Members:
             process = subprocess.Popen(
                 [sys.executable, "-m", self._module, orders.text()],
                 cwd=ROOT,
-                stdin=subprocess.PIPE,  # its end tells them that we are gone
+                stdin=subprocess.PIPE,  # end of file means that we are gone
                 stdout=stderr,
                 stderr=stderr,
             )
@@ -115,20 +115,20 @@ class Members:
         return (member for member in self.all if member.process.poll() is None)
 
     def progress(self) -> int:
-        """Return how much all have written down, in bytes."""
+        """Return the total size of all journals, in bytes."""
         return sum(member.journal.stat().st_size for member in self.all if member.journal.exists())
 
     def memory(self) -> int:
-        """Bytes that the largest of those at work has in memory."""
+        """Return the resident size of the largest process at work, in bytes."""
         return max((_resident(member.process.pid) for member in self.all if member.runs), default=0)
 
     def one(self, chance: random.Random) -> Member | None:
-        """One that is at work, at random."""
+        """Return a random member at work."""
         running = [member for member in self.all if member.runs]
         return chance.choice(running) if running else None
 
     def failed(self) -> list[str]:
-        """Return those that ended otherwise than by us, and their last words."""
+        """Return the members that ended in an unexpected way, with their last words."""
         return [
             f"{member.name} ended with status {member.process.returncode}: {_tail(member.errors)}"
             for member in self.all
@@ -136,7 +136,7 @@ class Members:
         ]
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Kill all remaining processes."""
         for member in self.all:
             if member.process.poll() is None:
                 member.kill()
@@ -147,7 +147,7 @@ class Members:
 def _resident(pid: int) -> int:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):  # it has just ended, or this is no Linux
+    except (OSError, IndexError):  # it has just ended, or this is not Linux
         return 0
     return pages * resource.getpagesize()
 

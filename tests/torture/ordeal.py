@@ -1,4 +1,4 @@
-"""A run: a queue on a broker of its own is filled and consumed while chaos rages, and then judged."""
+"""A run: fill and consume a queue on its own broker while chaos rages, then judge it."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ __all__ = ["Ordeal", "Protocol", "Report", "undergo"]
 
 Protocol = Literal["classic", "consumer"]
 
-_SESSION = 6.0  # seconds; short, so that more is tried out
+_SESSION = 6.0  # seconds; short, to have more events
 _LOCK_TIMEOUT = 4.0
 _TRANSACTION_TIMEOUT = 30.0  # longer than a restart of the only broker
-_DELIVERY = 8.0  # for producers and transactions of three nodes, where outages are longer than any timeout
+_DELIVERY = 8.0  # for producers and transactions on three nodes, where outages are longer than any timeout
 _PARTITIONS = 6
-_JOIN = 60.0  # seconds until all consumers have begun
-_CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
-_END = 60.0  # seconds until a process that was sent away has ended
+_JOIN = 60.0  # seconds until all consumers have started
+_CALM = 180.0  # seconds until everything is consumed after the chaos
+_END = 60.0  # seconds until a process has ended after SIGTERM
 _INPUT, _OUTPUT, _DEAD = "torture", "torture-output", "torture-dead"
 _GROUP = QueueDefinition(name=_INPUT, topic=_INPUT, key_header=None).group
-_MEMORY = 400 << 20  # bytes; a process that works needs less than a third of it
+_MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
 _ALWAYS_COMPACTING = {
     **FORCED_COMPACTION,
     "segment.ms": "300",
-    # A delete stays until the judge has seen it, however slow the machine is.
+    # A delete stays until the judge has seen it, even on a slow machine.
     "delete.retention.ms": "1800000",
 }
 
 
 @dataclass(frozen=True)
 class Ordeal:
-    """The options of a run. The same seed deals the same cards, but what they hit depends on the machine's pace."""
+    """The options of a run. The same seed deals the same cards, but what they hit depends on timing."""
 
     seconds: float
     seed: int
@@ -74,11 +74,11 @@ class Ordeal:
     consumers: int = 4
     pause: tuple[float, float] = (0.5, 2.5)
     nodes: Literal[1, 3] = 1
-    """Of the cluster."""
+    """Nodes of the cluster."""
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
         return f"{'transactions' if self.transactional else 'plain'}, {self.protocol} protocol, {nodes}"
 
@@ -92,38 +92,38 @@ class Report:
     done: Counter[str]
     """Accidents that happened to consumers and brokers."""
     spared: frozenset[str]
-    """Accidents that might have happened, and did not."""
+    """Accidents that could have happened, but did not."""
     seconds: float = 0.0
     sent: int = 0
     compacted: int = 0
-    """Messages that the broker has removed since newer ones of their keys were there."""
+    """Messages that compaction removed after newer ones of their keys."""
     processes: int = 0
     assignments: int = 0
     losses: int = 0
-    """Partitions that a process learned it had lost, without having been asked for them."""
+    """Partitions that a process learned it had lost, without a revocation."""
     lost_locks: int = 0
-    """Messages that were taken from processes before they settled them, or saw their acks to be durable."""
+    """Messages that processes lost before they settled them, or before their acks were durable."""
     output: int = 0
     refused: int = 0
-    """Messages that producers said were not stored, in time."""
+    """Messages that producers reported as not stored in time."""
     unsure: int = 0
-    """Messages that producers said may have been stored."""
+    """Messages that producers reported as maybe stored."""
     memory: int = 0
-    """Bytes of the largest process."""
+    """Size of the largest process, in bytes."""
     calm: float = 0.0
-    """Seconds until all was consumed, once everybody was left in peace."""
+    """Seconds from the end of chaos until everything was consumed."""
     habits: Counter[str] = field(default_factory=Counter)
-    """How many processes had which options."""
+    """The number of processes with each habit."""
     problems: Counter[str] = field(default_factory=Counter)
-    """Errors that consumers have stopped with, and were replaced after."""
+    """Errors that stopped consumers, which were then replaced."""
 
 
 def undergo(ordeal: Ordeal, *, say: Say = lambda _: None, keep: Path | None = None) -> Report:
-    """Do it and judge it.
+    """Do a run and judge it.
 
     Args:
-        say: called with what is done to whom.
-        keep: a directory for journals and the broker's log; without it they are gone afterwards.
+        say: called with each accident.
+        keep: a directory for the journals and the broker's log; without it they are deleted at the end.
     """
     with _directory(keep) as directory, _brokers(ordeal, directory) as (servers, deck):
         config = ClientConfig(servers, {} if ordeal.nodes == 1 else {"delivery.timeout.ms": int(_DELIVERY * 1000)})
@@ -179,7 +179,7 @@ class _Run:
             self._say("calm")
             calm = _until(self._all_consumed, _CALM)
             self._say(f"all consumed after {calm:.1f} s" if calm < _CALM else f"not all consumed after {calm:.1f} s")
-            if calm >= _CALM:  # for users who keep the directory: it is in the .err files
+            if calm >= _CALM:  # the stacks go to the .err files, for users who keep the directory
                 for member in self._members.present():
                     member.say_where()
             left = self._leave()
@@ -215,7 +215,7 @@ class _Run:
     # ---------------------------------------------------------------- the end
 
     def _all_consumed(self) -> bool:
-        """Return whether the group says that all is done (G10), and nothing is left that is not decided."""
+        """Return whether the group has committed everything (G10) and no transaction is open, or a member failed."""
         if self._members.failed():
             return True
         try:
@@ -231,7 +231,7 @@ class _Run:
         )
 
     def _leave(self) -> list[str]:
-        """Send all processes away; returns what is wrong with how they have ended."""
+        """Send all processes away, and return what went wrong with their ends."""
         for member in self._members.present():
             member.send_away()
         _until(lambda: not any(True for _ in self._members.present()), _END)
@@ -313,11 +313,11 @@ class _Run:
         )
 
 
-# ---------------------------------------------------------------- what lies in the topics
+# ---------------------------------------------------------------- contents of the topics
 
 
 def _newest(cluster: KafkaCluster) -> tuple[dict[Place, Sent], int]:
-    """Return what the log holds of each key in the end, and how many records it holds of what was sent."""
+    """Return the log's last message of each key, and the number of records that it holds."""
     newest: dict[str, tuple[Place, Sent]] = {}
     kept = 0
     for record in _records(cluster, _INPUT):
@@ -328,7 +328,7 @@ def _newest(cluster: KafkaCluster) -> tuple[dict[Place, Sent], int]:
 
 
 def _lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Place]:
-    """Acknowledged messages that are neither there nor replaced: then the broker is to blame."""
+    """Return acknowledged messages that are neither there nor replaced: the broker lost them."""
     at = {key: place for place, (key, _) in newest.items()}
     return [
         place
@@ -368,17 +368,17 @@ def _letters(cluster: KafkaCluster) -> list[DeadLetter]:
 
 
 def _undecided(cluster: KafkaCluster, topic: str) -> dict[int, tuple[int, int]]:
-    """By partition, where open transactions begin and the log ends, where there are any."""
+    """Return where open transactions begin and where the log ends, for partitions with open transactions."""
     stable, ends = cluster.logs.end_offsets(topic, stable=True), cluster.logs.end_offsets(topic)
     return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
 
 
 def _records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
-    """All committed records, by partition in the order of the log."""
+    """Yield all committed records, by partition in the order of the log."""
     positions, ends = (
         cluster.logs.start_offsets(topic),
         cluster.logs.end_offsets(topic, stable=True),
-    )  # what is open may stay so
+    )  # open transactions may remain
     found: dict[int, list[Record]] = {partition: [] for partition in ends}
     with closing(cluster.reader(topic, positions)) as reader:
         while any(positions[partition] < end for partition, end in ends.items()):
@@ -395,12 +395,12 @@ def _records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
 
 @contextmanager
 def _brokers(ordeal: Ordeal, directory: Path) -> Iterator[tuple[str, Sequence[Outage]]]:
-    """The addresses of a cluster, and what befalls it."""
+    """Start a cluster, and yield its addresses and its outages."""
     properties = {
         "group.consumer.session.timeout.ms": str(int(_SESSION * 1000)),
         "log.segment.delete.delay.ms": "0",
-        # Kafka's own default. A lone broker that was frozen for longer puts itself out, and its partitions have no
-        # leader for a moment: see Chaos about what becomes of transactions then.
+        # This is Kafka's default. A lone broker that was frozen for longer fences itself, and its partitions have no
+        # leader for a moment. `Chaos` says what that does to transactions.
         "broker.session.timeout.ms": "9000",
     }
     if ordeal.nodes == 1:
@@ -437,7 +437,7 @@ def _directory(keep: Path | None) -> Iterator[Path]:
 
 
 def _until(condition: Callable[[], bool], timeout: float) -> float:
-    """Wait for a condition; returns how long that took, or ``timeout``."""
+    """Wait for a condition. Return how long it took, or ``timeout``."""
     begun = time.monotonic()
     never = threading.Event()
     while not condition():

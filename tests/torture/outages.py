@@ -1,4 +1,4 @@
-"""Accidents of the brokers of a run: one node, or three."""
+"""Outages of a run's brokers: one node, or three."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Outage:
     """Seconds between begin and end, from and to."""
     end: Callable[[], object] = _nothing
     leaderless: bool = False
-    """Whether partitions are without any leader meanwhile."""
+    """Whether partitions have no leader meanwhile."""
 
 
 def of_one_node(broker: EmbeddedBroker) -> Sequence[Outage]:
-    """Without it there is no cluster."""
+    """Return the outages of a lone node. Without it there is no cluster."""
     return (
         Outage("kill broker", broker.kill, (0, 3), broker.restart, leaderless=True),
         Outage("freeze broker", broker.pause, (0.5, 4), broker.resume),
@@ -40,13 +40,13 @@ def of_one_node(broker: EmbeddedBroker) -> Sequence[Outage]:
 def of_three_nodes(
     nodes: ThreeNodes, topic: str, group: str, transactional_id: str, chance: random.Random, *, timeouts: float
 ) -> Sequence[Outage]:
-    """One of three is replaced by the others; without two nothing goes on.
+    """Return the outages of three nodes. Two can replace the third; one alone cannot work.
 
     Args:
-        topic: whose leaders are hit.
-        group: whose coordinator is hit.
-        transactional_id: whose coordinator is hit; empty where there are no transactions.
-        timeouts: seconds, longer than every timeout of those who use the cluster.
+        topic: outages hit its leaders.
+        group: outages hit its coordinator.
+        transactional_id: outages hit its coordinator; empty without transactions.
+        timeouts: seconds, longer than every timeout of the cluster's clients.
     """
 
     def leader() -> int:

@@ -1,4 +1,4 @@
-"""A run in words."""
+"""The summary of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 30
 
 
 def summary(report: Report) -> str:
-    """Return what was done, what came of it, and what is wrong."""
+    """Return what happened, its outcome, and what is wrong."""
     verdict = report.verdict
     lines = [
         f"{report.ordeal.title}, seed {report.ordeal.seed}, {report.seconds:.0f} s",

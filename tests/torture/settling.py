@@ -1,4 +1,4 @@
-"""Settling as a process does it: in every way there is, as chance has it and as it is set up."""
+"""Random settling in every way that a process's habits allow."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from tests.torture.worker import Worker
 
 __all__ = ["RejectedError", "Settling", "is_poison", "is_sick", "reason"]
 
-_POISON = 40  # of so many messages one cannot be processed
-_SICK = 4  # of so many messages one fails at first
+_POISON = 40  # one in this many messages cannot be processed
+_SICK = 4  # one in this many messages fails at first
 _YOUTH = 6.0  # seconds
 
 
 class RejectedError(Exception):
-    """The fault of a message, as most who reject one have it at hand."""
+    """A fault in a message, like the exception that most rejecting programs have at hand."""
 
 
 def is_poison(delivery: Delivery[str]) -> bool:
-    """Return whether no process can work on the message: it is the same ones for all."""
+    """Return whether no process can process the message. All processes agree."""
     return int(delivery.value) % _POISON == 0
 
 
 def is_sick(delivery: Delivery[str]) -> bool:
-    """Return whether work on the message fails always, for as long as it is young: it is the same ones for all."""
+    """Return whether processing fails because the message is still young. All processes agree."""
     return int(delivery.value) % _SICK == 1 and time.time() - delivery.timestamp < _YOUTH
 
 
 def reason(worker: Worker, text: str) -> str | RejectedError:
-    """Why a message is rejected: text, or an error that says it."""
+    """Return the reason of a rejection, as text or as an error."""
     return text if worker.random.random() < 0.5 else RejectedError(text)
 
 
 class Settling:
-    """Settles the deliveries of a process, and writes down what became of that."""
+    """Settles the deliveries of a process, and records the outcomes."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def settle(self, number: int, delivery: Delivery[str]) -> Settlement | None:
-        """Ack, release or reject. Returns the settlement of an ack, for who likes to ask."""
+        """Ack, release or reject. Return the settlement of an ack, for callers that want to wait."""
         try:
             return self._settle(number, delivery)
         except LockLost:
@@ -59,7 +59,7 @@ class Settling:
             worker.journal.write(Kind.RELEASING, n=[number])
             delivery.release(delay=worker.random.choice((0.0, 0.5)))
             return None
-        if is_sick(delivery):  # the others have to get through beside them
+        if is_sick(delivery):  # the others have to get past them
             worker.journal.write(Kind.RELEASING, n=[number])
             delivery.release(delay=worker.random.choice((0.0, 0.5, 3.0)))
             return None
@@ -73,13 +73,13 @@ class Settling:
             self._worker.journal.write(Kind.ACKING, n=[number])
             return delivery.reject(RejectedError("at random"))
         self._worker.journal.write(Kind.REJECTING, n=[number])
-        # Asked at once: where its letter is not stored the message comes again, and that has to be written down before.
+        # Ask at once: if the letter is not stored, the message comes again, and the journal must say so before.
         signature = self._worker.signature(number)
         self.ask(number, delivery.reject(reason(self._worker, signature)))
         return None
 
     def ask(self, number: int, settlement: Settlement) -> None:
-        """Write down what becomes of it. To ask makes the commit urgent."""
+        """Record the outcome when it is known. Asking makes the commit urgent."""
         settlement.add_done_callback(partial(self._decided, number))
 
     def _decided(self, number: int, future: Future[None]) -> None:

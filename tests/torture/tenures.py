@@ -1,4 +1,4 @@
-"""Owners of partitions, from when to when, and the delivery counts that this allows."""
+"""Tenures of partition owners, and the delivery counts that they allow."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Tenures"]
 
 @dataclass(slots=True)
 class _Tenure:
-    """One assignment of a partition to a process, as far as the process itself knows."""
+    """An assignment of a partition to a process, as far as the process knows."""
 
     life: Life
     begin: float
     end: float = inf
     counts_aside: bool = True
-    """Whether what was set aside at its end may be counted as delivered."""
+    """Whether messages set aside at its end may be counted as delivered."""
 
 
 class Tenures:
-    """The assignments of all partitions, by the journals.
+    """The assignments of all partitions, from the journals.
 
     Args:
         transactional: whether processes settle in transactions.
@@ -43,7 +43,7 @@ class Tenures:
 
     def _read(self, life: Life) -> None:
         present: dict[int, _Tenure] = {}
-        committing = False  # then there is no last commit: it would win over the transaction's
+        committing = False  # then there is no last commit: it would overwrite the transaction's
         for event in life.events:
             match event.kind:
                 case Kind.ACKING:
@@ -66,26 +66,26 @@ class Tenures:
             tenure.end = life.killed
 
     def most(self, partition: int, holds: int, since: float, until: float) -> int:
-        """Return how many deliveries may be counted of a message that was there since, and was held so many times.
+        """Return the highest count that a message may have, from when it was sent and how often it was held.
 
-        A durable counter that goes without notice counts what is set aside at that moment; and a process may be killed
-        before it can write down what it has got. One that stood still has lost a partition before it knows.
+        A durable counter that ends without notice counts the messages set aside at that moment. A process may be killed
+        before it records what it got. A frozen process has lost a partition before it knows.
         """
         begun = [tenure for tenure in self._tenures[partition] if tenure.begin <= until]
         over = [tenure for tenure in begun if tenure is not begun[-1] or tenure.end <= until]
         return holds + sum(tenure.counts_aside and since <= tenure.end for tenure in over)
 
     def remembered(self, before: Hold, hold: Hold) -> bool:
-        """Return whether the consumer of the second delivery of a message knew the count of the first.
+        """Return whether the consumer of a message's second delivery knew the count of the first.
 
-        Its own it knows as long as it has the partition. It knows another's durable counts if all who had
-        the partition in between did the same: who does not count durably forgets what was counted.
+        A consumer knows its own counts while it has the partition. It knows another's durable counts if all owners in
+        between counted durably, too: other owners forget the counts.
         """
         tenures = self._tenures[hold.partition]
         own = [one for one in tenures if one.life is hold.life and one.begin <= hold.acquired <= one.end]
         if not own:
             return False
         begin = own[0].begin
-        if begin <= before.acquired:  # else the first holder stands still, and is none any more
+        if begin <= before.acquired:  # otherwise the first holder is frozen, and no longer the owner
             return before.life is hold.life
         return before.life.counts and all(one.life.counts for one in tenures if before.acquired < one.begin < begin)

@@ -1,4 +1,4 @@
-"""A process that consumes, transforms and produces in transactions, some of which it aborts."""
+"""A process that consumes, transforms and produces in transactions, and aborts some of them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COMMIT = 60.0  # seconds
 
 
 class _ChangedMindError(Exception):
-    """The work went wrong, at random."""
+    """A random failure of the work."""
 
 
 class Transforming:
-    """One consumer and one transactional producer at their work."""
+    """A consumer and a transactional producer at work."""
 
     def __init__(self, worker: Worker, consumer: Consumer[str], producer: Producer[str]) -> None:
         self._worker = worker
@@ -34,7 +34,7 @@ class Transforming:
         self._producer = producer
 
     def go_on(self) -> None:
-        """One transaction after the other, until SIGTERM arrives or a new consumer or producer is needed."""
+        """Run transactions until SIGTERM arrives, or a new consumer or producer is needed."""
         while not self._worker.leaving.is_set():
             self._transact()
 
@@ -69,16 +69,16 @@ class Transforming:
     def _work(
         self, transaction: Transaction[str], numbers: list[int], deliveries: list[Delivery[str]]
     ) -> tuple[list[int], list[int]]:
-        """Return what was acked, and what was rejected."""
+        """Return the numbers of the acked and the rejected messages."""
         worker, random = self._worker, self._worker.random
         acked, rejected = list[int](), list[int]()
-        done: list[Delivery[str]] | None = [] if random.random() < 0.5 else None  # to be acked at once
+        done: list[Delivery[str]] | None = [] if random.random() < 0.5 else None  # for one call of ack_many
         for number, delivery in zip(numbers, deliveries):
             chance = random.random()
             if chance < 0.03 or is_sick(delivery) or (is_poison(delivery) and worker.gives_up):
                 if chance < 0.5:
                     delivery.release(delay=random.choice((0.0, 0.5, 3.0)))
-                continue  # else it is neither acked nor released, and comes again
+                continue  # otherwise it is neither acked nor released, and comes again
             if worker.buries and (chance < 0.05 or is_poison(delivery)):
                 delivery.reject(reason(worker, worker.signature(number)))
                 rejected.append(number)
@@ -108,7 +108,7 @@ def transform(worker: Worker) -> None:
             Transforming(worker, consumer, producer).go_on()
     finally:
         worker.journal.write(Kind.CLOSED)
-        with suppress(LVQError):  # what it has to say was said by the transactions
+        with suppress(LVQError):  # its errors were already raised by the transactions
             producer.close(10)
 
 

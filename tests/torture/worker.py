@@ -1,4 +1,4 @@
-"""The common part of the consumer processes: their orders, their journal, and how they end."""
+"""The common part of consumer processes: their orders, their journal, and their end."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class Orders:
     journal: str
     seed: int
     options: dict[str, Any] = field(default_factory=dict)
-    """Of its consumers."""
+    """Options of its consumers."""
     properties: dict[str, Any] = field(default_factory=dict)
     output: str = ""
     """The topic that a transforming process writes to."""
     transactional_id: str = ""
 
     def text(self) -> str:
-        """As an argument."""
+        """Return the orders as an argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """From an argument."""
+        """Return the orders in an argument."""
         return cls(**json.loads(text))
 
 
 class Worker:
-    """A process that consumes until SIGTERM arrives, or its parent is gone."""
+    """A process that consumes until SIGTERM arrives or its parent has ended."""
 
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
@@ -65,38 +65,38 @@ class Worker:
         self.cluster = KafkaCluster(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
-        faulthandler.register(signal.SIGUSR1)  # to say where all threads are
+        faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
         threading.Thread(target=_die_with_parent, daemon=True).start()
         library = logging.getLogger("lvq_kafka")
         library.setLevel(logging.INFO)
         library.addHandler(_ToJournal(self.journal))
 
     def consumer(self) -> Consumer[str]:
-        """A new consumer of the queue, which is named after its topic."""
+        """Return a new consumer of the queue, which is named after its topic."""
         definition = QueueDefinition(name=self.orders.topic, topic=self.orders.topic, key_header=None)
         return Consumer(self.cluster, definition, TEXT, max_in_work=100, **self.orders.options)
 
     @property
     def iterates(self) -> bool:
-        """Return whether it takes messages ahead."""
+        """Return whether it prefetches messages."""
         return self.orders.options.get("prefetch", 1) > 1
 
     @property
     def gives_up(self) -> bool:
-        """Return whether its consumers reject by themselves what was delivered too often."""
+        """Return whether its consumers reject messages that were delivered too often."""
         return self.orders.options.get("max_deliveries") is not None
 
     @property
     def buries(self) -> bool:
-        """Return whether what it rejects becomes a dead letter."""
+        """Return whether its rejected messages become dead letters."""
         return self.orders.options.get("dead_letters") is not None
 
     def signature(self, number: int) -> str:
-        """The reason of a rejection; see `tests.torture.history.Hold.signature`."""
+        """Return the reason of a rejection; see `tests.torture.history.Hold.signature`."""
         return f"{self.orders.name}, {number}"
 
     def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float) -> list[int]:
-        """Write down what was acquired, and since when that had been asked for. Returns the numbers given to it."""
+        """Record the acquired messages, and when they were asked for. Return the numbers given to them."""
         at = time.monotonic()
         numbers = []
         for delivery in deliveries:
@@ -118,7 +118,7 @@ class Worker:
 
 
 def run(work: Callable[[Worker], None]) -> None:
-    """Do the work with one consumer after the other, as long as a new one helps."""
+    """Work with one consumer after another, as long as a new one helps."""
     worker = Worker(Orders.of(sys.argv[1]))
     while not worker.leaving.is_set():
         try:
@@ -132,12 +132,12 @@ def run(work: Callable[[Worker], None]) -> None:
 
 
 def _helps(error: Exception) -> bool:
-    """Return whether to open a new consumer and producer: always after trouble with the cluster or a transaction."""
+    """Return whether a new consumer and producer help: always after trouble with the cluster or a transaction."""
     return isinstance(error, OutcomeUnknown | TransportError)
 
 
 class _ToJournal(logging.Handler):
-    """The library logs which partitions come and go at the moment when it takes them and lets go of them."""
+    """A log handler that records lines, and the partitions that the library gets and gives up, as they are logged."""
 
     _GONE = ("given up", "lost")
 
@@ -161,6 +161,6 @@ class _ToJournal(logging.Handler):
 
 
 def _die_with_parent() -> None:
-    """The parent holds the other end of standard input, and never writes to it."""
+    """Exit when the parent ends. It holds the other end of standard input, and never writes to it."""
     sys.stdin.read()
     os._exit(2)

@@ -1,6 +1,6 @@
-"""The cluster seen through a plain client, for the tests of guarantees.
+"""The cluster through a plain client, for tests of guarantees.
 
-The log is read and folded here by a few lines that share no code with the library, so that the two can be compared.
+A few lines here read and fold the log. They share no code with the library, so the two can be compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Raw(NamedTuple):
 
 
 def read_raw(servers: str, topic: str, *, committed: bool = True) -> list[Raw]:
-    """Everything in a topic; with ``committed`` False also what was aborted or is undecided."""
+    """Return everything in a topic; with ``committed`` False, also aborted and undecided records."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -64,7 +64,7 @@ def read_raw(servers: str, topic: str, *, committed: bool = True) -> list[Raw]:
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
             else:
-                assert error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN), error  # it tries again
+                assert error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN), error  # it retries
         return len(ended) == len(partitions)
 
     eventually(at_the_end, 60)
@@ -78,9 +78,9 @@ def _text(data: Any) -> str:
 
 
 def fold(records: Iterable[Raw], partitions: int = 1, below: Mapping[int, int] | None = None) -> dict[str, Raw]:
-    """The current record of each key, by the long way; with ``below`` as of those offsets.
+    """Return the current record of each key, the long way. ``below`` has offsets at which to stop.
 
-    A key that lies in several partitions has the newest of its home partition, else the latest in time (R14).
+    If several partitions have a key, its home partition wins, otherwise the latest timestamp (R14).
     """
     newest: dict[str, dict[int, Raw]] = {}
     for record in sorted(records):
@@ -98,7 +98,7 @@ def fold(records: Iterable[Raw], partitions: int = 1, below: Mapping[int, int] |
 def write_beside(
     servers: str, topic: str, *pairs: tuple[str, str | None], partition: int | None = None, **properties: Any
 ) -> None:
-    """Write as another program does: with librdkafka's own partitioner (CRC32), or to a partition of its choice."""
+    """Write as other programs do: with librdkafka's default partitioner (CRC32), or to a given partition."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, **properties})
     for key, value in pairs:
         where: dict[str, Any] = {} if partition is None else {"partition": partition}
@@ -107,16 +107,16 @@ def write_beside(
 
 
 def delete_records(servers: str, topic: str, partition: int, before: int) -> None:
-    """Move the start of a partition's log up."""
+    """Delete the records of a partition before an offset."""
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         future.result(20)
 
 
 class Meanwhile:
-    """A log where something happens just after a reader has asked where the log begins and ends, and before it reads.
+    """A cluster that runs an action once, after a reader has asked for the log's offsets and before it reads.
 
-    Handed to the library as ``cluster=``; everything else goes through to the real one. It happens once.
+    Pass it as ``cluster=``. Everything else goes to the real cluster.
     """
 
     def __init__(self, cluster: Cluster, action: Callable[[], object]) -> None:
@@ -134,7 +134,7 @@ class Meanwhile:
 
 
 class Held:
-    """A log whose readers can be held up: meanwhile they fetch nothing beyond where they stand. Used as `Meanwhile`."""
+    """A cluster that can hold up its readers: they fetch nothing meanwhile. It is used like `Meanwhile`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -151,12 +151,12 @@ class Held:
         return self.readers[-1]
 
     def hold(self) -> None:
-        """Hold all readers up; returns when they are."""
+        """Hold all readers up, and wait until they have stopped."""
         self.free.clear()
         eventually(lambda: all(reader.stuck for reader in self.readers))
 
     def release(self) -> None:
-        """Let them go on."""
+        """Let the readers continue."""
         self.free.set()
 
 
@@ -176,7 +176,7 @@ class HeldReader:
             fetch = self._reader.poll(timeout)
             self._positions.update(fetch.positions)
             return fetch
-        self._reader.close()  # or it would go on fetching by itself
+        self._reader.close()  # otherwise it would fetch ahead in the background
         self.stuck = True
         self._held.free.wait(60)
         self.stuck = False

@@ -1,4 +1,4 @@
-"""Queues on a real broker, for the tests of the guarantees of product.md section 2; one file for each of them."""
+"""Queues on a real broker, for tests of the guarantees in product.md section 2, one file for each."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 
 
 class QueueOf(Protocol):
-    """Makes a test's queue, keyed by the header ``ticker``: a topic as `declare` makes it, without a definition."""
+    """A factory of queues keyed by the header ``ticker``. The topic is as `declare` makes it, without a definition."""
 
     def __call__(self, partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]: ...
 
 
 class Declare(Protocol):
-    """Declares a test's queue, for tests that consume, or open it by its name."""
+    """A factory of declared queues, for tests that consume, or that open a queue by name."""
 
     def __call__(self, partitions: int = 1) -> LastValueQueue[str]: ...
 
 
 @pytest.fixture
 def queue_of(kafka_cluster: KafkaCluster, topic_name: str) -> QueueOf:
-    """A factory of queues on the session's broker."""
+    """Return a factory of queues on the session's broker."""
 
     def make(partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]:
         settings = topic_settings(TopicSpec(config=config or {}))
@@ -42,13 +42,13 @@ def queue_of(kafka_cluster: KafkaCluster, topic_name: str) -> QueueOf:
 
 @pytest.fixture
 def queue(queue_of: QueueOf) -> LastValueQueue[str]:
-    """A queue with one partition, empty."""
+    """Return an empty queue with one partition."""
     return queue_of()
 
 
 @pytest.fixture
 def declare(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Declare]:
-    """A factory of declared queues on the session's broker."""
+    """Yield a factory of declared queues on the session's broker."""
     with ExitStack() as queues:
 
         def declare(partitions: int = 1) -> LastValueQueue[str]:
@@ -64,13 +64,13 @@ def declare(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Declare]:
 
 @pytest.fixture
 def servers(broker: ProvidedBroker) -> str:
-    """The address of the session's broker."""
+    """Return the address of the session's broker."""
     return broker.bootstrap_servers
 
 
 @pytest.fixture
 def private_queue(private_broker: ProvidedBroker) -> Iterator[LastValueQueue[str]]:
-    """An empty queue on a broker of the test's own."""
+    """Declare an empty queue on a private broker."""
     with LastValueQueue.declare(
         "prices", key_header="ticker", value=TEXT, bootstrap_servers=private_broker.bootstrap_servers
     ) as queue:

@@ -1,4 +1,4 @@
-"""G14, durable: what was acknowledged is in the log, once, and in the order of its key, whatever befell the broker."""
+"""G14, durable: acknowledged messages are in the log once, in the order of their key, through any broker failure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ KEYS = 5
 
 
 def write(queue: LastValueQueue[str], outages: ProvidedBroker | None = None) -> dict[str, list[Receipt]]:
-    """Put rising numbers from several threads through one producer, each to keys of its own, for as long as it takes.
+    """Put ascending numbers through one producer from several threads, each with its own keys.
 
-    With ``outages`` the broker is killed twice meanwhile.
+    With ``outages``, kill the broker twice meanwhile.
     """
     receipts: dict[str, list[Receipt]] = {f"w{w}k{k}": [] for w in range(WRITERS) for k in range(KEYS)}
     stop = Event()
@@ -66,7 +66,7 @@ def write(queue: LastValueQueue[str], outages: ProvidedBroker | None = None) -> 
 
 
 def check(records: list[Raw], receipts: dict[str, list[Receipt]]) -> None:
-    """Every message is in the log just once, in the order of its key, where its receipt says."""
+    """Check that the log has every message exactly once, in the order of its key, at the receipt's position."""
     by_key: dict[str, list[Raw]] = {}
     for record in records:
         by_key.setdefault(record.key, []).append(record)
@@ -129,6 +129,6 @@ def test_g14_a_transaction_during_which_the_broker_dies_is_stored_whole_or_not_a
             put_all("2", abort=False)
             expected = "2"
         except LVQError:
-            pass  # it could not be committed, and says so
+            pass  # it could not be committed, and reports that
         with queue.view() as view:
             assert dict(view) == dict.fromkeys(keys, expected)

@@ -1,4 +1,4 @@
-"""G15, one home: a key lives where Java's partitioner puts it, so that writers in any language agree.
+"""G15, one home: a key's partition is the one of Java's partitioner, so writers in all languages agree.
 
 ``tests/integration/test_murmur2_parity.py`` compares with the Java client itself.
 """
@@ -18,7 +18,7 @@ KEYS = ["", "a", "IBM", "schlüssel", "キー", "x" * 300, *[f"k{number}" for nu
 
 
 def homes(servers: str, topic: str) -> dict[str, set[int]]:
-    """The partitions in which each key has a record."""
+    """Return the partitions that have a record of each key."""
     found: dict[str, set[int]] = {}
     for record in read_raw(servers, topic):
         found.setdefault(record.key, set()).add(record.partition)
@@ -34,7 +34,7 @@ def test_g15_all_that_writes_puts_a_key_into_the_same_partition(declare: Declare
     with transaction(queue) as producer:
         for key in KEYS:
             producer.put(key, "in a transaction")
-    # A plain client of librdkafka, set to do as Java does; and our command line.
+    # A plain librdkafka client with Java's partitioner, and our command line.
     write_beside(servers, queue.topic, *[(key, "beside") for key in KEYS], partitioner="murmur2_random")
     lines = "".join(json.dumps({"key": key, "value": "by the shell"}) + "\n" for key in KEYS)
     subprocess.run(
@@ -69,7 +69,7 @@ def test_g15_partitions_that_are_added_are_homes_of_new_writers(queue: LastValue
 
 
 def test_g15_a_writer_with_another_partitioner_is_noticed(queue_of: QueueOf, servers: str) -> None:
-    """R14: such keys are counted and named; they have one current value all the same."""
+    """R14: such keys are counted and named. Each still has one current value."""
     queue = queue_of(5)
     put(queue, **dict.fromkeys(KEYS, "ours"))
     write_beside(servers, queue.topic, *[(key, "theirs") for key in KEYS])

@@ -1,4 +1,4 @@
-"""G1, complete: a reader that is caught up holds the newest committed value of every key acknowledged before."""
+"""G1, complete: a caught-up reader has the newest committed value of every key acknowledged before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def held_by_a_browser(queue: LastValueQueue[str]) -> dict[str, str]:
 
 
 def held(queue: LastValueQueue[str]) -> dict[str, str]:
-    """Return what readers hold when they are caught up, a view and a browser alike."""
+    """Return the values of caught-up readers. A view and a browser must agree."""
     values = held_by_a_view(queue)
     assert values == held_by_a_browser(queue)
     return values
@@ -104,7 +104,7 @@ def test_g1_a_hole_at_the_end_of_the_log_is_crossed(
     for _ in range(3):
         with transaction(queue, abort=True) as producer:
             producer.put("never", "1")
-    # The cleaner takes the aborted records away; what is left of them is their markers.
+    # The cleaner removes the aborted records, and leaves their markers.
     eventually(lambda: all(r.key != "never" for r in read_raw(servers, queue.topic, committed=False)), 30)
     end = queue.cluster.logs.end_offsets(queue.topic)[0]
     assert end - read_raw(servers, queue.topic, committed=False)[-1].offset > 5
@@ -144,7 +144,7 @@ def test_g1_records_deleted_between_the_look_and_the_read_do_not_stop_a_reader(
 def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missing(
     queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str, held_by: Reading
 ) -> None:
-    """The reader has asked where the log ends; below that end nothing of these keys is left when it comes there."""
+    """The reader has asked for the log's end. When it reads up to there, these keys have no record below that end."""
     queue = queue_of(config={**FORCED_COMPACTION, **DELETES_STAY})
     keys = [f"k{number}" for number in range(50)]
     put(queue, **dict.fromkeys(keys, "old"), untouched="old")

@@ -1,4 +1,4 @@
-"""G2, newest: no reader shows a value after a newer one of its key, nor one that was aborted, deleted or consumed."""
+"""G2, newest: no reader shows a value after a newer one of its key, or one that was aborted, deleted or consumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 def browsed(queue: LastValueQueue[str]) -> list[tuple[str, str]]:
-    """Return what a fresh browser gives as its dump."""
+    """Return the dump of a new browser."""
     with queue.browser(follow=False) as browser:
         return [(event.key, event.value) for event in browser if isinstance(event, Entry)]
 

@@ -1,4 +1,4 @@
-"""G3, the last one is seen, and seen last: values between may be skipped; memory is bounded by the number of keys."""
+"""G3, the newest value comes last. Readers may skip earlier ones; memory is bounded by the number of keys."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_g3_a_browser_that_does_not_read_is_given_each_key_once_with_its_newest_
     with ticking(queue, key, limit=50) as ticker:
         ticker.await_count(50)
     with queue.browser() as browser:
-        with ticking(queue, key, limit=20_000) as ticker:  # while the dump has not been read
+        with ticking(queue, key, limit=20_000) as ticker:  # before the dump is read
             ticker.await_count(20_000)
             last = ticker.stop()
         *dump, end = browser.drain()
         assert isinstance(end, EndOfDump)
         assert {event.key: int(event.value) for event in dump if isinstance(event, Entry)} == last
         assert len(dump) == 50
-        with ticking(queue, key, limit=20_000) as ticker:  # and while it waits for updates
+        with ticking(queue, key, limit=20_000) as ticker:  # while it waits for updates
             ticker.await_count(20_000)
             last = ticker.stop()
         updates = browser.drain()
@@ -56,7 +56,7 @@ def test_g3_what_a_slow_browser_holds_is_bounded_by_the_keys(queue: LastValueQue
         finally:
             tracemalloc.stop()
         assert len(browser.drain()) == 20
-    # 20 MB went by, of which 0.2 MB are current; the reading thread may have one batch in its hands.
+    # 20 MB were written, of which 0.2 MB are current. The reading thread may hold one batch.
     assert after - before < 3_000_000
 
 
@@ -70,7 +70,7 @@ def test_g3_a_reader_that_cannot_keep_up_skips_values_and_ends_with_the_newest(q
     ):
         seen: dict[Callable[[], object], dict[str, int]] = {browser.poll: {}, watch.poll: {}}
         count = 0
-        while ticker.running:  # one event of each for every hundred that are written
+        while ticker.running:  # one event of each reader for every hundred messages
             count += 1
             ticker.await_count(min(100 * count, 10_000))
             for reader in (browser, watch):
@@ -91,7 +91,7 @@ def test_g3_a_slow_callback_is_called_with_the_newest_value_in_the_end(queue: La
 
         def callback(event: object) -> None:
             assert isinstance(event, Entry)
-            ticker.await_count(min(5000, 50 * len(called)))  # slower than the producer by far
+            ticker.await_count(min(5000, 50 * len(called)))  # much slower than the producer
             called.append((event.key, int(event.value)))
 
         view.on_change(callback)

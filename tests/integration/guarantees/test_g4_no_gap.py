@@ -1,4 +1,4 @@
-"""G4, no gap: dump, then follow, is one stream with an explicit end of the dump."""
+"""G4, no gap: the dump and the updates are one stream, with an explicit end of the dump."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COUNT = 8000
 
 
 def unique(number: int) -> str:
-    """A key of its own for each message."""
+    """Return a unique key for each message."""
     return f"k{number}"
 
 
 def check_stream(events: Iterable[Event[str]]) -> None:
-    """Every key once: those below the offsets of the end of the dump before it, the others after it."""
+    """Check that every key comes once: before the end of the dump if below its offsets, otherwise after it."""
     events = list(events)
     (middle,) = [at for at, event in enumerate(events) if isinstance(event, EndOfDump)]
     end = events[middle]
@@ -60,7 +60,7 @@ def test_g4_watches_of_a_view_are_too(queue_of: QueueOf) -> None:
         for opening in range(20):
             ticker.await_count(opening * 300)
             watch = view.watch(dump=True)
-            watches.append((watch, next(watch)))  # with which it begins
+            watches.append((watch, next(watch)))  # the event with which it begins
         ticker.await_count(COUNT)
         ticker.stop()
         view.barrier()
@@ -103,7 +103,7 @@ def test_g4_r14_what_lies_in_added_partitions_is_in_the_stream(queue: LastValueQ
     keys = [f"k{number}" for number in range(30)]
     with queue.browser(dump=dump, metadata_interval=0.2) as browser:
         queue.cluster.topics.add_partitions(queue.topic, 4)
-        put(queue, **dict.fromkeys(keys, "1"))  # before the browser can know of them
+        put(queue, **dict.fromkeys(keys, "1"))  # before the browser can know the partitions
         seen: dict[str, str] = {}
 
         def all_there() -> bool:

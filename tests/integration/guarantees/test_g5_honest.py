@@ -1,4 +1,4 @@
-"""G5, honest: a reader that is behind, blocked by an open transaction, cut off or dead says so."""
+"""G5, honest: a reader reports that it lags, is blocked by an open transaction, is cut off, or has failed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestLostCluster:
             private_broker.kill()
             eventually(lambda: (view.state, browser.state) == ("disconnected", "disconnected"), 30)
             before = ticker.acknowledged()
-            # It may not have heard of what was acknowledged with the broker's last breath; it says that it is cut off.
+            # It may have missed the last acknowledged messages before the kill, but it reports that it is cut off.
             assert {key: number for key, number in known.items() if int(view[key]) < number} == {}
             with pytest.raises(BrokerUnavailable):
                 view.barrier(0.5)
@@ -142,7 +142,7 @@ class TestLostCluster:
         queue = private_queue
         put(queue, a="1")
         with queue.view(metadata_interval=0.2) as view:
-            eventually(lambda: view.silence < 0.1)  # it looks at the topic though nothing comes
+            eventually(lambda: view.silence < 0.1)  # it asks for the topic's end although nothing comes
             assert view.state == "caught-up"
             private_broker.pause()
             try:
@@ -173,7 +173,7 @@ class TestConsumers:
             second = _consumer(queue.name, kafka_cluster.config.bootstrap_servers)
             eventually(lambda: "No answer" in first.stats.trouble, 20)
             eventually(lambda: "no partition" in second.stats.trouble or second.stats.partitions, 60)
-            delivery = second.acquire(60)  # when the session of the first is over
+            delivery = second.acquire(60)  # after the first consumer's session has expired
             assert delivery is not None
             delivery.ack(wait=True, timeout=30)
             eventually(lambda: second.stats.trouble == "", 30)
@@ -231,7 +231,7 @@ class TestLostTopic:
             kafka_cluster.topics.delete(queue.topic)
             kafka_cluster.topics.create(queue.topic, partitions=partitions, config=COMPACTED)
             put(queue, both="new", more="new")
-            log.release()  # from here on they can notice
+            log.release()  # they can notice from here on
             eventually(lambda: view.state == "caught-up" and has(view, {"both": "new", "more": "new"}), 30)
             assert view.snapshot().topic_id != before
             new: set[object] = {("both", "new"), ("more", "new")}
@@ -255,7 +255,7 @@ class TestLostTopic:
 
 
 def await_events(reader: Watch[str] | Browser[str], expected: set[object]) -> None:
-    """Read until these events have come, values as pairs of key and value, and no others."""
+    """Read until exactly these events have come. Values are pairs of key and value."""
     seen: set[object] = set()
 
     def all_told() -> bool:
@@ -266,7 +266,7 @@ def await_events(reader: Watch[str] | Browser[str], expected: set[object]) -> No
 
 
 def has(view: View[str], values: dict[str, str]) -> bool:
-    """Return whether a view holds just these."""
+    """Return whether a view has exactly these values."""
     return dict(view) == values
 
 

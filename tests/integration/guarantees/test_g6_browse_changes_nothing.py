@@ -13,7 +13,7 @@ from tests.integration.guarantees.writing import put
 
 
 def picture(queue: LastValueQueue[str], servers: str) -> dict[str, Any]:
-    """All that one can see of a queue from outside."""
+    """Return everything about a queue that is visible from outside."""
     cluster, topic = queue.cluster, queue.topic
     admin = AdminClient({"bootstrap.servers": servers})
     groups = admin.list_consumer_groups(request_timeout=10).result().valid
@@ -61,7 +61,7 @@ def test_g6_browsers_and_views_of_every_kind_leave_everything_as_it_was(declare:
         watch.drain()
 
     after = picture(queue, servers)
-    # Groups of tests that have just ended may go meanwhile.
+    # Groups of tests that have just ended may disappear meanwhile.
     assert after.pop("groups").items() <= before.pop("groups").items()
     assert after == before
 

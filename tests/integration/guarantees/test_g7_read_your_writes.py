@@ -1,4 +1,4 @@
-"""G7, read your writes: after a barrier, or a position, everything acknowledged before is visible."""
+"""G7, read your writes: after a barrier or a position, everything acknowledged before is visible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_g7_behind_a_barrier_a_view_shows_what_was_acknowledged_before(queue_of:
 
 
 def test_g7_behind_a_barrier_a_view_shows_a_transaction_that_was_just_committed(queue_of: QueueOf) -> None:
-    """Its marker may still be on its way to the log then."""
+    """The transaction's marker may not be in the log yet."""
     queue = queue_of(3)
     with queue.view() as view, queue.producer(transactional_id=queue.name) as producer:
         for number in range(20):
@@ -78,11 +78,11 @@ def test_g7_r14_a_barrier_reaches_into_partitions_that_the_view_had_not_heard_of
 def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
     queue: LastValueQueue[str], kafka_cluster: KafkaCluster
 ) -> None:
-    """The new topic is no longer than what was read of the old one: positions alone would not tell."""
+    """The new topic is not longer than what was read of the old one, so positions alone would not show the change."""
     put(queue, a="old", b="old", c="old")
     log = Held(kafka_cluster)
     with LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log).view(metadata_interval=3600) as view:
-        log.hold()  # it has no chance to notice by itself
+        log.hold()  # it cannot notice by itself
         kafka_cluster.topics.delete(queue.topic)
         kafka_cluster.topics.create(queue.topic, partitions=1, config=COMPACTED)
         put(queue, a="new", d="new")
@@ -106,7 +106,7 @@ def test_g7_a_value_that_was_replaced_and_compacted_away_before_a_slow_view_read
         position = producer.put("a", "1").result(30)
         with ThreadPoolExecutor(1) as thread:
             waiting = thread.submit(view.wait_for, position, 30)
-            for number in range(3000):  # more than is read at once
+            for number in range(3000):  # more than one fetch returns
                 producer.put(f"filler {number}", "1")
             producer.put("a", "2").result(30)
             force_compaction(kafka_cluster, queue.topic)

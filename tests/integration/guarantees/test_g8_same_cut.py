@@ -1,6 +1,6 @@
-"""G8, same cut: a view's snapshot, the CLI's export and a fold of the log, done by hand, hold the same rows.
+"""G8, same cut: a view's snapshot, ``lvq export`` and a manual fold of the log have the same rows.
 
-The Spark snapshot's part in this is in ``tests/spark``.
+Tests of the Spark snapshot are in ``tests/spark``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rows_of_entries(entries: list[Entry[str]]) -> list[Row]:
 
 
 def rows_by_hand(records: list[Raw], topic: str, offsets: Mapping[int, int]) -> list[Row]:
-    """The rows that a dict comes to at these offsets."""
+    """Return the rows of a manual fold at these offsets."""
     return sorted(
         (record.key, record.value or "", f"{topic}/{record.partition}/{record.offset}", record.timestamp / 1000)
         for record in fold(records, len(offsets), below=offsets).values()
@@ -35,7 +35,7 @@ def rows_by_hand(records: list[Raw], topic: str, offsets: Mapping[int, int]) -> 
 
 
 def exported(servers: str, name: str) -> tuple[dict[int, int], list[Row]]:
-    """The offsets and rows of ``lvq export``."""
+    """Return the offsets and rows of ``lvq export``."""
     run = subprocess.run(
         [sys.executable, "-m", "lvq_kafka", "-b", servers, "export", name, "--format", "text"],
         check=True,
@@ -49,7 +49,7 @@ def exported(servers: str, name: str) -> tuple[dict[int, int], list[Row]]:
 
 
 def write_history(queue: LastValueQueue[str], servers: str) -> None:
-    """Replaced, deleted, committed and aborted values, and keys in two partitions."""
+    """Write replaced, deleted, committed and aborted values, and keys in two partitions."""
     with queue.producer() as producer:
         for number in range(1000):
             producer.put(f"k{number % 60}", str(number))

@@ -1,4 +1,4 @@
-"""A view in a process of its own: for each position read from stdin, it prints its key's value there then."""
+"""A process with a view: for each key and position on stdin, it waits for the position and prints the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing to a queue: some values, a transaction, or numbers without end."""
+"""Writing to a queue: some values, a transaction, or a stream of numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Ticker", "put", "ticking", "transaction"]
 
 
 def put(queue: LastValueQueue[str], **values: str | None) -> None:
-    """Store values by key, None for a delete; all are acknowledged."""
+    """Store values by key, None for a delete, and wait until all are acknowledged."""
     with queue.producer() as producer:
         for key, value in values.items():
             producer.delete(key) if value is None else producer.put(key, value)
@@ -28,20 +28,20 @@ class _Abort(Exception):
 
 @contextmanager
 def transaction(queue: LastValueQueue[str], *, abort: bool = False) -> Iterator[Producer[str]]:
-    """A transaction whose marker is in the log when the block has ended."""
+    """Run a transaction, and wait until its marker is in the log."""
     transactional_id = f"{queue.name}-{uuid.uuid4().hex}"
     with queue.producer(transactional_id=transactional_id) as producer, suppress(_Abort), producer.transaction(30):
         yield producer
         if abort:
-            producer.flush(30)  # what has not been sent yet would leave no trace
+            producer.flush(30)  # unsent messages would leave no trace
             raise _Abort
     settled(queue.cluster, queue.topic)
 
 
 class Ticker:
-    """Puts rising numbers, from a thread of its own: message number n goes to the key ``key(n)``.
+    """Puts ascending numbers from its own thread: message number n has the key ``key(n)``.
 
-    Each value is its message's number, so of two values of a key the greater one is the newer.
+    Each value is its message's number, so the greater of two values of a key is the newer.
     """
 
     def __init__(self, queue: LastValueQueue[str], key: Callable[[int], str], limit: int | None) -> None:
@@ -60,13 +60,13 @@ class Ticker:
             while not self._stop.is_set() and len(self._receipts) != self._limit:
                 number = len(self._receipts)
                 self._receipts.append(producer.put(self._key(number), str(number)))
-                while number - self._decided > 500 and not self._stop.is_set():  # a bounded lead, so that it lasts
+                while number - self._decided > 500 and not self._stop.is_set():  # a bounded lead
                     self._decide()
                     self._stop.wait(0.001)
 
     @property
     def count(self) -> int:
-        """Return how many messages it has sent so far."""
+        """Return the number of messages sent so far."""
         return len(self._receipts)
 
     @property
@@ -75,18 +75,18 @@ class Ticker:
         return self._thread.is_alive()
 
     def await_count(self, count: int) -> None:
-        """Wait until so many messages are acknowledged."""
+        """Wait until this many messages are acknowledged."""
         eventually(lambda: self._decide() >= count, 60)
 
     def _decide(self) -> int:
-        """Count the messages that are decided, all before them too."""
+        """Return how many messages are decided, without a gap from the first."""
         with self._counting:
             while self._decided < len(self._receipts) and self._receipts[self._decided].done():
                 self._decided += 1
             return self._decided
 
     def acknowledged(self) -> dict[str, int]:
-        """The newest number of each key that the cluster has acknowledged by now."""
+        """Return the newest acknowledged number of each key."""
         newest: dict[str, int] = {}
         for number, receipt in enumerate(self._receipts[:]):
             if receipt.done() and receipt.exception(0) is None:
@@ -94,7 +94,7 @@ class Ticker:
         return newest
 
     def stop(self) -> dict[str, int]:
-        """Stop, and return the last number of each key; all are acknowledged."""
+        """Stop, and return the last number of each key. All are acknowledged."""
         self._stop.set()
         self._thread.join(60)
         assert not self.running, "the ticker has not come to an end"
@@ -110,7 +110,7 @@ def ticking(
     *,
     limit: int | None = None,
 ) -> Iterator[Ticker]:
-    """A `Ticker` that runs within the block; of 20 keys by default."""
+    """Run a `Ticker` in the block, with 20 keys by default."""
     ticker = Ticker(queue, key, limit)
     try:
         yield ticker
