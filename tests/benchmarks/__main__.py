@@ -1,7 +1,7 @@
-"""Compare with a bare loop of the client, with ktables, and with other brokers' last value queues, in one run.
+"""Benchmarks against a bare client loop, ktables, and other brokers' last value queues, in one run.
 
-Contestants take turns, each in a fresh process, and have to hold the right value of every key. Times depend on the
-machine and on what else it does, so ratios within the same round count. Nothing is asserted about time.
+Contestants take turns, each in a fresh process, and must end up with the right value for every key. Absolute times
+depend on the machine and its load, so compare ratios within a round. Nothing asserts times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
 PARTS = ("broker", "bootstrap", "dump", "produce", "latency", "consume", "acks", "rebalance", "scale", "spark")
-BY_DEFAULT = PARTS[:-2]  # Spark takes longer than all others together, and millions of keys as long
+BY_DEFAULT = PARTS[:-2]  # Spark and millions of keys each take longer than all other parts together
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Sizes:
     keys: int = 20_000
     puts: int = 2_000
     acks: int = 1_000
-    session: float = 6.0  # seconds until a group takes note of a death, in both protocols
-    heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
+    session: float = 6.0  # seconds until a group notices a dead member, in both protocols
+    heartbeat: float = 5.0  # seconds between heartbeats in the new protocol; a broker's default, not ours
     spark_records: int = 4_000_000
     dump_keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     scale: scale.Scale = field(default_factory=scale.Scale)
@@ -75,7 +75,7 @@ QUICK = Sizes(
 def run(
     servers: str, sizes: Sizes, *, rounds: int, parts: Collection[str], peer_rounds: int, peer_work: Workload
 ) -> dict[str, Any]:
-    """Measure what is asked for, and print as it comes."""
+    """Measure the requested parts, and print each result as it comes."""
     found: dict[str, Any] = {"before": report.machine()}
     load = found["before"]["load_average"][0]
     print(f"{sizes.records:,} records of 256 bytes to read, {rounds} rounds, load average {load}\n")
@@ -110,7 +110,7 @@ def run(
                 peer_work=peer_work,
             )
             for measured in measuring:
-                if peers:  # which take their time
+                if peers:  # slow, so show progress
                     print(report.progress(measured), file=sys.stderr, flush=True)
                 found.setdefault("consume", []).append(measured)
         print(report.consume_table(found["consume"]), "\n", flush=True)
@@ -146,7 +146,7 @@ def run(
 
 @contextlib.contextmanager
 def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
-    """The topics to read, one of them empty."""
+    """Yield the topics to read, and an empty one."""
     with contextlib.closing(KafkaCluster(servers)) as cluster, contextlib.ExitStack() as at_the_end:
         topics = [
             load(cluster, "unique", records, records),
@@ -161,7 +161,7 @@ def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
 
 @contextlib.contextmanager
 def peers_if_possible(rounds: int) -> Iterator[dict[str, contest.Peer]]:
-    """The other brokers, running, if they are wanted and their client can be built here."""
+    """Yield the other brokers, running, if they are wanted and their client can be built here."""
     if not rounds:
         yield {}
         return
@@ -190,7 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {unknown.pop()}")
-    # Settings that `declare` warns of keep the topics from being compacted, on purpose.
+    # These topics' settings prevent compaction on purpose, and `declare` warns about them.
     logging.getLogger("lvq_kafka.topics").setLevel(logging.ERROR)
     sizes = QUICK if options.quick else Sizes()
     if options.spark_records:

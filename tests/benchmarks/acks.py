@@ -1,10 +1,10 @@
-"""The cost of tracking every acknowledgement: the time until one is durable, the commits' text, and memory.
+"""The cost of tracking every acknowledgement: time until it is durable, length of the commits' text, and memory.
 
-``latency``: one message at a time, each acknowledged and waited for, against a bare loop that commits each by itself.
-``text``: how long the metadata of the group's commits gets while messages are done in some order, read as any client
-can read it, ten times a second. The broker takes 4,096 bytes.
-``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue; the same
-for messages in work, that somebody holds and has not acknowledged; and for those that wait when no more may be in work.
+``latency``: acknowledges one message at a time and waits for it; a bare loop commits each message by itself.
+``text``: the length of the metadata in the group's commits while messages are done in some order, read ten times a
+second, as any client can. The broker accepts 4,096 bytes.
+``memory``: the resident memory of a consumer with waiting messages, beyond that of one with an empty queue; the same
+for messages in work, held and not yet acknowledged, and for those that wait once no more may be in work.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.waiting import eventually
 
 LATENCY = ("consumer", "bare loop")
 ORDERS = ("in order", "at random", "with stragglers")
-"""Of the messages that are held: the oldest first; any; or any but one in fifty, which are held as long as can be."""
+"""The next held message to finish: the oldest; any; or any but one in fifty, which stay held as long as possible."""
 HELD = 1000
 IN_WORK = 4000
-"""Of the messages whose memory is measured in work: about half of what there is room for in a commit."""
+"""The number of messages in work for the memory figure: about half of what one commit has room for."""
 _SAMPLE = 0.1  # seconds
 _PATIENCE = 60.0
 
@@ -78,7 +78,7 @@ def _next(consumer: Any) -> Any:
 
 
 def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
-    """Take and settle ``count`` messages, of which up to a thousand are held at a time."""
+    """Take and settle ``count`` messages, holding up to a thousand at a time."""
     lengths: list[tuple[float, int]] = []
     done, finished = 0, threading.Event()
 
@@ -102,7 +102,7 @@ def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
 
 
 def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
-    """Deliveries, in the order in which they are done. The consumer bounds how many are held at a time."""
+    """Yield deliveries in the order in which they are done; the consumer limits how many are held."""
     dice = random.Random(7)
     held: deque[Any] = deque()
     stragglers: deque[Any] = deque()
@@ -111,7 +111,7 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
         while taken < count and len(held) + len(stragglers) < HELD:
             delivery = consumer.acquire(0.0 if held or stragglers else _PATIENCE)
             if delivery is None:
-                break  # others have to be done first
+                break  # others must be done first
             taken += 1
             late = order == "with stragglers" and not dice.randrange(50)
             (stragglers if late else held).append(delivery)
@@ -129,10 +129,10 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
 
 
 def memory(servers: str, topic: str, name: str, count: int) -> None:
-    """Say the resident memory of a consumer in which so many messages wait, while some are in work, and as many as may.
+    """Report a consumer's resident memory with ``count`` messages: all waiting, some in work, the most in work.
 
-    These are some thousand: acks of all of them, in any order, must fit into one commit. The others are set aside
-    when the first of them is refused, so the memory of what is in work is taken before.
+    The most is some thousand, since one commit must fit the acks of all of them, in any order. The consumer sets the
+    others aside when it first refuses one, so the figure for some in work is taken before.
     """
     with (
         LastValueQueue.open(name, bootstrap_servers=servers) as queue,
@@ -153,11 +153,11 @@ def memory(servers: str, topic: str, name: str, count: int) -> None:
         say({"waiting": waiting, "in_work": in_work, "held": len(held), "full": memory_in_use()})
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict[str, Any]]:
-    """One result for each question, contestant and round; the text and memory once."""
+    """Yield one result for each question, contestant and round; text and memory only once."""
     with closing(KafkaCluster(servers)) as cluster:
         full = topics.load(cluster, "full", messages, messages).name
         empty = topics.create(cluster, "empty")
@@ -184,7 +184,7 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
 
 
 def _memory_rows(resting: float, holding: dict[str, Any], messages: int) -> Iterator[dict[str, Any]]:
-    """Bytes each, beyond those of a consumer with an empty queue."""
+    """Yield the bytes per message, beyond those of a consumer with an empty queue."""
 
     def row(state: str, count: int, each: float) -> dict[str, Any]:
         return {"what": "memory", "state": state, "messages": count, "bytes_per_message": each}

@@ -1,7 +1,7 @@
-"""From nothing to caught up, in a fresh process: a view, a bare client loop into a dict, and ktables.
+"""Bootstrap from nothing to caught up, in a fresh process: a view, a bare client loop into a dict, and ktables.
 
-All read the same topic with all its partitions and are done when their position has reached the end that they asked
-for at the beginning. The clock starts after the imports and before the first object is made.
+All read every partition of the same topic. They are done when their position reaches the end offsets that they asked
+for at the start. The clock starts after the imports, before the first object is created.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from tests.benchmarks.children import memory_in_use, peak_memory, result, say, s
 from tests.benchmarks.topics import Content, Topic
 
 CONTESTANTS = ("view", "bare loop", "bare loop, positions", "ktables", "ktables, read_committed")
-"""A view keeps position and timestamp of each value; so does the second bare loop, and the first one does not."""
+"""A view keeps the position and timestamp of each value; so does the second bare loop, but not the first."""
 
 TUNED = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    "fetch.queue.backoff.ms": 1,  # what makes the difference: with the default a full queue waits for a second
+    "fetch.queue.backoff.ms": 1,  # the decisive one: by default a full queue waits for a second
     "queued.max.messages.kbytes": 4096,  # a seventh faster than the default, 64 MiB
 }
-"""The best settings known for a loop of one's own."""
+"""The best known settings for a hand-written loop."""
 
 BATCH = 500
-"""The best batch: of more messages at once Python's cyclic collector begins to run, for up to a tenth of the time."""
+"""The best batch size: with larger ones Python's cyclic collector runs, for up to a tenth of the time."""
 
 
 @dataclass
 class Stopwatch:
-    """The time from the construction until `stop`."""
+    """The time from construction to `stop`."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -48,13 +48,13 @@ class Stopwatch:
         self._wall, self._cpu, self._thread = time.perf_counter(), time.process_time(), time.thread_time()
 
     def stop(self, reading_thread: float | None = None) -> None:
-        """Caught up; ``reading_thread`` is the time of the thread that read, where that is not this one."""
+        """Stop the clock; ``reading_thread`` is the time of the thread that read, if that is another one."""
         self.wall = time.perf_counter() - self._wall
         self.cpu = time.process_time() - self._cpu
         self.reading_thread = time.thread_time() - self._thread if reading_thread is None else reading_thread
 
     def report(self, items: Callable[[], Iterable[tuple[bytes, bytes]]]) -> None:
-        """Hand in the result; the contents are looked at last, since that costs time and memory, too."""
+        """Report the result. Read the contents last, since that also costs time and memory."""
         memory, peak = memory_in_use(), peak_memory()
         keys, checksum = Content.of(items())
         measured = {"wall": self.wall, "cpu": self.cpu, "reading_thread": self.reading_thread}
@@ -130,11 +130,11 @@ def _thread_time(name: str) -> float | None:
     return None
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 def measure(servers: str, topic: Topic, contestant: str) -> dict[str, Any]:
-    """Let one contestant read a topic, and see that it holds what it should."""
+    """Let one contestant read a topic, and check that it holds the right values."""
     arguments = [topic.name] if topic.key_header is None else [topic.name, topic.key_header]
     measured = result(start("bootstrap", contestant, servers, *arguments))
     if (measured["keys"], measured.pop("checksum")) != topic.content:
@@ -143,10 +143,11 @@ def measure(servers: str, topic: Topic, contestant: str) -> dict[str, Any]:
 
 
 def run(servers: str, topics: Iterable[Topic], empty: Topic, rounds: int) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, topic and round.
+    """Yield one result for each contestant, topic and round.
 
-    ``bytes_per_key`` is what a contestant holds once it is caught up, beyond what it holds on an empty topic: resident
-    memory after a garbage collection and ``malloc_trim``, so without the client's buffers, by the number of keys.
+    ``bytes_per_key`` is what a contestant holds once caught up, beyond what it holds on an empty topic, divided by the
+    number of keys. It counts resident memory after a garbage collection and ``malloc_trim``, so without the client's
+    buffers.
     """
     resting = {
         contestant: statistics.median(measure(servers, empty, contestant)["memory"] for _ in range(min(rounds, 3)))

@@ -1,4 +1,4 @@
-"""Contestants run in processes of their own, and say on standard output what they have measured."""
+"""Contestants in their own processes, which report their measurements on standard output."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.running import ROOT
 def start(
     module: str, *arguments: object, packages: Path | None = None, stdin: int | None = None
 ) -> subprocess.Popen[str]:
-    """Start ``python -m tests.benchmarks.<module>``, with a directory of ``packages`` of its own if it needs one."""
+    """Start ``python -m tests.benchmarks.<module>``, with its own directory of ``packages`` if it needs one."""
     command = [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
-    # what goes wrong shows on stderr
+    # the child shares our stderr, which shows its errors
     return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def wait_ready(child: subprocess.Popen[str]) -> None:
-    """Wait for a child to say that it is ready."""
+    """Wait until a child reports that it is ready."""
     assert child.stdout is not None
     if child.stdout.readline().strip() != "ready":
         raise RuntimeError(f"{' '.join(map(str, child.args))} does not get ready")  # type: ignore[arg-type]
 
 
 def result(child: subprocess.Popen[str], timeout: float = 300.0) -> dict[str, Any]:
-    """The result of a child that has been started: the last line it says."""
+    """Return the result of a started child: the last line it prints."""
     try:
         output, _ = child.communicate(timeout=timeout)
     finally:
@@ -47,20 +47,20 @@ def result(child: subprocess.Popen[str], timeout: float = 300.0) -> dict[str, An
 
 
 def say(measured: dict[str, Any]) -> None:
-    """Hand a result to the parent."""
+    """Report a result to the parent."""
     print(json.dumps(measured), flush=True)
 
 
 def memory_in_use() -> int:
-    """Resident bytes, once Python and the C library have given back what they do not need any more."""
+    """Return the resident bytes, after Python and the C library have freed what they no longer need."""
     gc.collect()
-    with contextlib.suppress(AttributeError):  # glibc has it
+    with contextlib.suppress(AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
     return int(psutil.Process().memory_info().rss)
 
 
 def peak_memory() -> int:
-    """The most bytes that were resident at any time, which getrusage does not tell: it begins with the parent's."""
+    """Return the peak resident bytes; getrusage would start from the parent's peak."""
     status = Path("/proc/self/status")
     if not status.exists():
         return memory_in_use()

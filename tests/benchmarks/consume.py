@@ -1,13 +1,13 @@
-"""One consumer takes a queue's messages and acknowledges each: this library, a bare client loop, and other brokers.
+"""One consumer that takes and acknowledges a queue's messages: this library, a bare client loop, and other brokers.
 
-``backlog``: all messages are there before the consumer starts; a last value queue hands out the newest of each key.
-``backlog, compacted``: the same when Kafka's cleaner has conflated them before, as other brokers do when they are sent;
-the messages that count are those which that leaves.
-``backlog, all keys differ``: the same with a key for each message, so there is nothing to leave out.
-``live``: a producer in another process sends them at full speed to a consumer that has been connected before.
+``backlog``: all messages exist before the consumer starts; a last value queue delivers the newest of each key.
+``backlog, compacted``: the same after Kafka's cleaner has conflated the messages, as other brokers do on arrival; only
+the remaining messages count.
+``backlog, all keys differ``: the same with one key per message, so nothing can be left out.
+``live``: a producer in another process sends at full speed to a consumer that is already connected.
 
-The clock starts with the first assignment (other brokers: when the link is open), or with the producer for ``live``,
-and stops when every ack is stored and the consumer has left. A contestant fails if it loses a newest value, delivers
+The clock starts with the first assignment (other brokers: when the link is open) or, for ``live``, with the producer.
+It stops when every ack is stored and the consumer has left. A contestant fails if it loses a newest value, delivers
 twice, steps back, or leaves something unacknowledged.
 """
 
@@ -31,10 +31,10 @@ from tests.benchmarks.peers.contest import Peer
 from tests.benchmarks.workload import WARM_UP, Judge, Workload, outcome, value_of
 
 KAFKA = ("consumer", "consumer.acquire_many", "bare loop", "bare loop, waiting")
-"""Both bare loops commit after each batch; the second one waits for it. Neither leaves anything out."""
+"""Both bare loops commit after each batch; the second waits for the commit. Neither leaves anything out."""
 COMPACTED = "backlog, compacted"
 MODES = ("backlog", COMPACTED, "backlog, all keys differ", "live")
-_BATCH = 100  # of acquire_many and ack_many
+_BATCH = 100  # for acquire_many and ack_many
 _PATIENCE = 60.0  # seconds
 
 
@@ -55,7 +55,7 @@ class Clock:
 
 
 class ClockedCluster(KafkaCluster):
-    """Starts the clock when its members are assigned something."""
+    """A cluster that starts the clock when its members get an assignment."""
 
     def __init__(self, servers: str, clock: Clock) -> None:
         super().__init__(servers)
@@ -70,7 +70,7 @@ class ClockedCluster(KafkaCluster):
         return super().member(group, topic, watched)
 
 
-# ------------------------------------------------------------------ who consumes
+# ------------------------------------------------------------------ the consumers
 
 
 def consumer(servers: str, topic: str, name: str, work: Workload, *, batch: int = 1) -> None:
@@ -119,7 +119,7 @@ def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: b
             if message.error():
                 raise RuntimeError(message.error())
             value = message.value()
-            # a delete is no work
+            # deletes are not work
             if value is not None and not judge.take(message.key().decode(), value):
                 print("ready", flush=True)
         if batch:
@@ -143,11 +143,11 @@ def produce(servers: str, topic: str, name: str, work: Workload) -> None:
     say({"began": began, "ended": time.monotonic_ns()})
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 class Kafka:
-    """Lets one contestant consume from Kafka, on a queue of its own."""
+    """Contestants that consume from Kafka, each from its own queue."""
 
     def __init__(self, servers: str, cluster: KafkaCluster, work: Mapping[str, Workload]) -> None:
         self._servers, self._cluster, self._work = servers, cluster, work
@@ -157,7 +157,7 @@ class Kafka:
         work, name = self._work[mode], f"bench-{uuid.uuid4().hex[:8]}"
         topic = topics.create(self._cluster, "live") if mode == "live" else self._backlog(mode)
         queue = LastValueQueue.declare(name, topic=topic, key_header=None, cluster=self._cluster)
-        # The bare loops join the queue's group, too: without a commit to begin at, the client waits for a timer first.
+        # The bare loops join the queue's group, too: without a committed offset the client first waits for a timer.
         group = queue.definition.group
         joins = name if contestant.startswith("consumer") else group
         arguments = (self._servers, topic, joins, work.messages, work.keys)
@@ -192,9 +192,9 @@ class Kafka:
 def run(
     servers: str, *, rounds: int, work: Workload, peers: Mapping[str, Peer], peer_rounds: int, peer_work: Workload
 ) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, mode and round; the other brokers take part in the first rounds only.
+    """Yield one result for each contestant, mode and round; other brokers take part in the first rounds only.
 
-    Their backlog is conflated in any case, so there is nothing more to measure of a compacted one.
+    They always conflate their backlog, so a compacted one would measure nothing new.
     """
     with closing(KafkaCluster(servers)) as cluster, closing(Kafka(servers, cluster, _modes(work))) as kafka:
         for number in range(rounds):

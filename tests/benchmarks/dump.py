@@ -1,8 +1,7 @@
-"""The time it takes to deliver every key: a dump of the current values, and then an update of each.
+"""The time to deliver every key: a dump of the current values, then an update of each.
 
-``watch`` and ``browser`` are plain loops; ``async watch`` shares its event loop with a heartbeat, and its ``pause`` is
-the longest time by which a beat was late. Each is measured over topics of several sizes, since the time for a key
-should be the same in all of them.
+``watch`` and ``browser`` are plain loops. ``async watch`` shares its event loop with a heartbeat, and its ``pause`` is
+the longest delay of a beat. Topics come in several sizes, since the time per key should be the same in all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BEAT = 0.005  # seconds
 
 @dataclass
 class Stopwatch:
-    """Wall time, and processor time of this thread, since it was made."""
+    """Wall time, and this thread's processor time, since construction."""
 
     def __post_init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.thread_time()
@@ -41,7 +40,7 @@ class Stopwatch:
 
 
 def loop(events: Watch[bytes] | Browser[bytes], keys: int) -> None:
-    """Take the dump, say that it is done, and take an update of each key."""
+    """Take the dump, report that it is done, and take an update of each key."""
     watch, dumped = Stopwatch(), 0
     for event in events:
         if isinstance(event, EndOfDump):
@@ -62,7 +61,7 @@ def loop(events: Watch[bytes] | Browser[bytes], keys: int) -> None:
 
 
 async def loop_async(view: View[bytes], keys: int) -> None:
-    """Take the dump beside a heartbeat."""
+    """Take the dump while a heartbeat runs."""
     late = [0.0]
 
     async def beat() -> None:
@@ -103,11 +102,11 @@ def contest(contestant: str, servers: str, topic: str, keys: int) -> None:
                 loop(view.watch(dump=True), keys)
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 def run(servers: str, rounds: int, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, size and round."""
+    """Yield one result for each contestant, size and round."""
     with closing(KafkaCluster(servers)) as cluster:
         for keys in sizes:
             topic = load(cluster, "dump", keys, keys)

@@ -15,7 +15,7 @@ Result = dict[str, Any]
 
 
 def dump_table(results: Sequence[Result]) -> str:
-    """Medians, and the longest pause of the loop."""
+    """Return a table of medians, and of the event loop's longest pause."""
     head = ["dump, follow", "keys", "dump s", "CPU s", "CPU us/key", "follow s", "CPU us/key", "pause ms"]
     rows = []
     for contestant in CONTESTANTS:
@@ -38,7 +38,7 @@ def dump_table(results: Sequence[Result]) -> str:
 
 
 def dump_targets(results: Sequence[Result]) -> list[Target]:
-    """A million keys in three seconds of a processor, and no more time for a key of many than for one of few."""
+    """Return the targets: a million keys in three CPU seconds, and a cost per key that does not grow."""
     if not results:
         return []
     *_, few, many = _sizes(results)

@@ -1,8 +1,8 @@
-"""From a put in one process to its value in another one; and what it costs to ask whether one is up to date.
+"""Latency from a put in one process to its value in another, and the cost of checking that one is up to date.
 
-A producer of its own sends values that carry the time of their `put` (``time.monotonic_ns``, one clock for the whole
-machine). For a view two moments are taken: when its table has the value, so that ``view[key]`` gives it, and when a
-loop over ``view.watch()`` hears of it. The bare loop and ktables have one moment.
+A separate producer sends values that carry the time of their `put` (``time.monotonic_ns``, one clock for the whole
+machine). A view is measured twice: when its table has the value, so ``view[key]`` returns it, and when a loop over
+``view.watch()`` gets it. The bare loop and ktables are measured once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIZE = 256
 
 
 class Arrivals:
-    """Collects the time that each value has taken; `wait` returns when all have come."""
+    """The travel times of values; `wait` returns when all have arrived."""
 
     def __init__(self, expected: int) -> None:
         self.milliseconds: list[float] = []
@@ -52,7 +52,7 @@ class Arrivals:
 
 
 def quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Median and 99th percentile."""
+    """Return the median and the 99th percentile."""
     ordered = sorted(milliseconds)
     return {f"p{percent}_ms": ordered[len(ordered) * percent // 100] for percent in (50, 99)}
 
@@ -70,7 +70,7 @@ def put_at_a_steady_rate(servers: str, topic: str, puts: int) -> None:
     say({})
 
 
-# ------------------------------------------------------------------ propagation: who receives
+# ------------------------------------------------------------------ propagation: the receivers
 
 
 def view(servers: str, topic: str, arrivals: Arrivals) -> None:
@@ -85,7 +85,7 @@ def view(servers: str, topic: str, arrivals: Arrivals) -> None:
             for value in fetch.batch.values:
                 arrivals.take(value)
 
-        reader_thread.apply = taking  # type: ignore[method-assign]  # a listener would hear of it a moment later
+        reader_thread.apply = taking  # type: ignore[method-assign]  # a listener gets it a moment later
         _ready()
         arrivals.wait()
 
@@ -128,7 +128,7 @@ def bare_loop(servers: str, topic: str, arrivals: Arrivals) -> None:
 def ktables(servers: str, topic: str, arrivals: Arrivals) -> None:
     from ktables import KafkaTable
 
-    listening = threading.Event()  # set once it is caught up: what was there before does not count
+    listening = threading.Event()  # set once caught up: earlier values do not count
 
     async def read() -> None:
         table: KafkaTable[bytes] = KafkaTable(
@@ -152,11 +152,11 @@ def _ready() -> None:
     print("ready", flush=True)
 
 
-# ------------------------------------------------------------------ barrier on a topic where nothing happens
+# ------------------------------------------------------------------ barrier on an idle topic
 
 
 def idle_barrier(contestant: str, servers: str, topic: str, times: int) -> None:
-    """Say how long it takes to know that one is up to date, while one is."""
+    """Report how long it takes to learn that one is up to date, while nothing changes."""
     if contestant == "view":
         from lvq_kafka.queue import LastValueQueue
 
@@ -185,17 +185,17 @@ def idle_barrier(contestant: str, servers: str, topic: str, times: int) -> None:
 
 
 def _timed(barrier: Callable[[], object]) -> float:
-    time.sleep(0.01)  # so that neither side is still warm from the last one
+    time.sleep(0.01)  # so neither side is still warm from the last call
     began = time.perf_counter()
     barrier()
     return (time.perf_counter() - began) * 1e3
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 def run(servers: str, rounds: int, puts: int) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, question and round."""
+    """Yield one result for each contestant, question and round."""
     with closing(KafkaCluster(servers)) as cluster:
         topic = create(cluster, "ticks")
         try:

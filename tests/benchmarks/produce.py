@@ -1,4 +1,4 @@
-"""The cost of a message to a producer and to a bare client loop with the same settings, and the time to a receipt.
+"""The cost per message of a producer and of a bare client loop with the same settings, and the time to a receipt.
 
 Run alone: ``python -m tests.benchmarks.produce [--rounds 20] [--messages 50000] [--bootstrap-servers HOST:PORT]``
 """
@@ -23,7 +23,7 @@ from lvq_kafka.producer import Message, Producer
 
 VALUE = b"v" * 256
 Loop = tuple[Callable[[int], None], Callable[[], None]]
-"""Functions: one sends so many messages and waits until they are stored, the other ends it."""
+"""Two functions: one sends that many messages and waits until they are stored, the other closes the client."""
 KEYS = [f"key-{number:06d}" for number in range(10_000)]
 SYNCHRONOUS = 500
 
@@ -40,7 +40,7 @@ def topic(cluster: KafkaCluster) -> Iterator[str]:
 
 
 def bare(servers: str, name: str, *, reports: bool) -> Loop:
-    """Return what one would write with the client alone. Only one that asks for reports learns what was not stored."""
+    """Return a loop over the client alone. Only with reports does it learn that a message was not stored."""
     client = Client({"bootstrap.servers": servers, **DEFAULTS, **OWNED})
 
     def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
@@ -80,7 +80,7 @@ def with_producer(cluster: KafkaCluster, name: str, *, send: bool) -> Loop:
 
 
 def acknowledgements(cluster: KafkaCluster, name: str) -> list[float]:
-    """Seconds from a put to its receipt, one at a time."""
+    """Return the seconds from a put to its receipt, sorted, for one put at a time."""
     with Producer(cluster, name, key_header="ticker") as producer:
         producer.put(KEYS[0], VALUE).result()
         seconds = []
@@ -92,9 +92,9 @@ def acknowledgements(cluster: KafkaCluster, name: str) -> list[float]:
 
 
 def run(bootstrap_servers: str, rounds: int = 20, messages: int = 50_000) -> list[dict[str, object]]:
-    """One row per way to produce: medians over short rounds that take turns, and of the ratios within a round.
+    """Return one row per way to produce: medians over short rounds that take turns, and of ratios within a round.
 
-    Processor time is that of this process, the client's threads included; others on the machine disturb it least.
+    Processor time is this process's, including the client's threads; other load on the machine disturbs it least.
     """
     cluster = KafkaCluster(ClientConfig(bootstrap_servers))
     names = ["bare loop, no reports", "bare loop", "Producer.put", "Producer.send"]

@@ -1,9 +1,9 @@
-"""The time until partitions have moved, in both group protocols, and which members stand still meanwhile.
+"""The time until partitions have moved, in both group protocols, and how long other partitions stand still.
 
-A producer writes to four partitions all the time, and a member consumes all of them. Another one ``joins``, and later
-``leaves``, or is ``killed`` with SIGKILL, or is ``replaced``: killed, and another one started at once. The figures are
-what a user sees: the time until the first message of the last partition that moves is handed out by its new member; and
-for partitions that stay, the longest pause between two messages that their member hands out meanwhile.
+A producer writes to four partitions all the time, and one member consumes all of them. Another member ``joins`` and
+later ``leaves``, is ``killed`` with SIGKILL, or is ``replaced``: killed, and another one started at once. The figures
+are what a user sees: the time until the last partition to move has its first message delivered by the new member, and,
+for partitions that stay, the longest pause between two messages.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tests.waiting import eventually
 
 PROTOCOLS = ("classic", "consumer")
 CHANGES = ("joins", "leaves", "is killed", "is replaced")
-_EVERY = 0.005  # seconds from one message to the next; each partition gets one in four
-_KEYS = 100  # for each partition
+_EVERY = 0.005  # seconds between messages; each partition gets one in four
+_KEYS = 100  # per partition
 _PATIENCE = 120.0
 _ALL = frozenset(range(PARTITIONS))
 
 
-# ------------------------------------------------------------------ who consumes
+# ------------------------------------------------------------------ the consumers
 
 
 def member(servers: str, name: str, protocol: str, session: float) -> None:
-    """Say each delivery's time and partition; leave the group when standard input ends."""
+    """Report each delivery's time and partition; leave the group when standard input ends."""
     properties = (
         {"session.timeout.ms": round(session * 1000)} if protocol == "classic" else {"group.protocol": protocol}
     )
@@ -64,15 +64,15 @@ def member(servers: str, name: str, protocol: str, session: float) -> None:
 
 
 def _say(what: object) -> None:
-    sys.stdout.write(f"{time.monotonic_ns()} {what}\n")  # in one piece: there are two threads
+    sys.stdout.write(f"{time.monotonic_ns()} {what}\n")  # one write, since two threads print
     sys.stdout.flush()
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 class Watched:
-    """A member in a process of its own, and what it has said."""
+    """A member in its own process, and its reports."""
 
     def __init__(self, *arguments: object) -> None:
         self.deliveries: list[tuple[float, int]] = []
@@ -85,7 +85,7 @@ class Watched:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if not line.endswith("\n"):
-                return  # killed in the middle of a word
+                return  # killed in the middle of a line
             at, _, what = line.strip().partition(" ")
             if what == "begins":
                 self.begins.append(int(at) / 1e9)
@@ -93,7 +93,7 @@ class Watched:
                 self.deliveries.append((int(at) / 1e9, int(what)))
 
     def first(self, since: float) -> dict[int, float]:
-        """Return when each partition's first message since a moment was handed out."""
+        """Return when each partition's first message after ``since`` was delivered."""
         found: dict[int, float] = {}
         for at, partition in list(self.deliveries):
             if at > since:
@@ -101,7 +101,7 @@ class Watched:
         return found
 
     def longest_pause(self, partitions: Collection[int], since: float, until: float) -> float:
-        """The longest time without a message, over partitions that were this member's all the time."""
+        """Return the longest time without a message, over partitions that this member had all the time."""
         pauses = [0.0]
         for partition in partitions:
             times = [at for at, number in list(self.deliveries) if number == partition]
@@ -109,7 +109,7 @@ class Watched:
         return max(pauses)
 
     def leave(self) -> float:
-        """Have it leave the group; the moment at which it begins to."""
+        """Make it leave the group, and return the moment at which it begins to."""
         before = len(self.begins)
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -121,7 +121,7 @@ class Watched:
         return time.monotonic()
 
     def close(self) -> None:
-        """Have it leave, if it has not: its group has to be empty to be deleted."""
+        """Make it leave, if it has not: only an empty group can be deleted."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -134,7 +134,7 @@ class Watched:
 
 
 def run(servers: str, rounds: int, *, session: float) -> Iterator[dict[str, Any]]:
-    """One result for each protocol, change and round."""
+    """Yield one result for each protocol, change and round."""
     with closing(KafkaCluster(servers)) as cluster:
         for number in range(rounds):
             for protocol in PROTOCOLS if number % 2 else PROTOCOLS[::-1]:
@@ -174,7 +174,7 @@ def _moves(servers: str, cluster: KafkaCluster, protocol: str, session: float) -
 
 
 def _replace(stayer: Watched, new_member: Callable[[], Watched]) -> tuple[float, float]:
-    """Somebody is killed, and another one starts at once: the group cannot tell it from one more member."""
+    """Kill a member and start another at once; to the group it looks like one more member."""
     other = new_member()
     eventually(lambda: len(other.first(0)) == PARTITIONS // 2, _PATIENCE, every=0.01)
     moved, gone = other.first(0).keys(), other.kill()
@@ -188,7 +188,7 @@ def _replace(stayer: Watched, new_member: Callable[[], Watched]) -> tuple[float,
 
 def _outcome(stayer: Watched, kept: Collection[int], began: float, firsts: Mapping[int, float]) -> tuple[float, float]:
     ended = max(firsts.values())
-    # So that a pause which began before has ended.
+    # Wait for the end of a pause that began before.
     eventually(lambda: stayer.first(ended).keys() >= set(kept), _PATIENCE, every=0.01)
     return ended - began, stayer.longest_pause(kept, began, ended)
 

@@ -40,7 +40,7 @@ Measure = Callable[[Result], float]
 
 @dataclass(frozen=True)
 class Target:
-    """A bar that was set, and what came out."""
+    """A target, and the measured figure."""
 
     what: str
     bar: str
@@ -57,7 +57,7 @@ class Target:
 
 
 def machine() -> Result:
-    """Return where and when: nothing of this can be compared across machines, and little across loads."""
+    """Return the machine and time: figures do not compare across machines, and hardly across loads."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "cpus": os.cpu_count(),
@@ -68,14 +68,14 @@ def machine() -> Result:
 
 
 def broker_targets(results: Sequence[Result]) -> list[Target]:
-    """Return how soon a broker is there for somebody who wants to try something."""
+    """Return the target for the start of a broker."""
     if not results:
         return []
     return [Target.at_most("lvq broker start, warm: seconds", 6.0, _median(results, _seconds))]
 
 
 def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Sequence[Result]) -> list[Target]:
-    """Each target with its ratio or figure; ratios are taken pair by pair in the same round, then their median."""
+    """Return each target with its figure; a ratio is the median of the ratios within each round."""
     found = []
     for topic in _distinct(reading, "topic"):
         of_topic = [result for result in reading if result["topic"] == topic]
@@ -105,8 +105,11 @@ def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Seq
 
 
 def consume_targets(results: Sequence[Result]) -> list[Target]:
-    """Ways to consume, by the messages that they get done with; against other brokers that have conflated theirs
-    before, by the deliveries. A compacted backlog has no other to compare with than the one that they conflated."""
+    """Return the targets of consuming.
+
+    They compare messages per second with the bare loop, and deliveries per second with brokers that conflate a backlog.
+    A compacted backlog compares with the backlog that those brokers have conflated.
+    """
     found = []
     for mode in _distinct(results, "mode"):
         of_mode = [result for result in results if result["mode"] == mode]
@@ -126,13 +129,13 @@ def consume_targets(results: Sequence[Result]) -> list[Target]:
 
 
 def broker_table(results: Sequence[Result]) -> str:
-    """From the command to a broker that serves clients."""
+    """Return a table of the times from the command to a broker that serves clients."""
     seconds = [f"{measure(map(_seconds, results)):.2f}" for measure in (statistics.median, min, max)]
     return table(["lvq broker start, warm", "seconds", "least", "most"], [["", *seconds]])
 
 
 def rebalance_table(results: Sequence[Result]) -> str:
-    """Return when a member joins, leaves, or is killed: medians, and the worst."""
+    """Return a table of joins, leaves and kills: medians, and the worst."""
     head = ["a member", "group protocol", "seconds until all have moved", "most", "others stood still for", "most"]
     rows = []
     for change in CHANGES:
@@ -147,7 +150,7 @@ def rebalance_table(results: Sequence[Result]) -> str:
 
 
 def reading_table(results: Sequence[Result]) -> str:
-    """From nothing to caught up: medians, and the view's speed and CPU time as ratios in the same round."""
+    """Return a table of bootstraps: medians, and time and CPU time relative to the view's in the same round."""
     head = ["topic", "contestant", "seconds", "CPU s", "reader s", "peak MB", "bytes/key", "s / view's", "CPU / view's"]
     rows = []
     for topic in _distinct(results, "topic"):
@@ -171,14 +174,14 @@ def reading_table(results: Sequence[Result]) -> str:
 
 
 def produce_table(rows: Iterable[Result]) -> str:
-    """Return what a message costs, in times a bare loop's, and how long an acknowledgement takes."""
+    """Return a table of costs per message, relative to a bare loop's, and of the time to a receipt."""
     head = ["producing", "per second", "CPU us", "share of bare loop", "by CPU", "p50 ms", "p99 ms"]
     columns = ["what", "per_second", "cpu_us", "share_of_bare_by_speed", "share_of_bare_by_cpu", "p50_ms", "p99_ms"]
     return table(head, [[str(row.get(column, "")) for column in columns] for row in rows])
 
 
 def latency_table(results: Sequence[Result]) -> str:
-    """Propagation and idle barrier: medians over the rounds of their quantiles."""
+    """Return a table of propagation and idle barrier: medians over the rounds of their quantiles."""
     rows = []
     for what in _distinct(results, "what"):
         of_kind = [result for result in results if result["what"] == what]
@@ -190,14 +193,16 @@ def latency_table(results: Sequence[Result]) -> str:
 
 
 def progress(result: Result) -> str:
-    """One result, while more are to come."""
+    """Return a line about one result, while others are still to come."""
     what = f"{result['mode']}, {result['contestant']}"
     return f"  round {result['round'] + 1}, {what}: {result['deliveries']} deliveries in {result['wall']:.2f} s"
 
 
 def consume_table(results: Sequence[Result]) -> str:
-    """Consuming with an ack for each: medians. The other brokers conflate a backlog when it is sent, so for that there
-    is no rate in messages."""
+    """Return a table of consuming with an ack for each message: medians.
+
+    Other brokers conflate a backlog as it is sent, so it has no rate in messages.
+    """
     head = ["consuming", "contestant", "messages", "deliveries", "seconds", "messages/s", "deliveries/s", "CPU us"]
     head += ["times bare loop"]
     rows = []
@@ -223,7 +228,7 @@ def consume_table(results: Sequence[Result]) -> str:
 
 
 def acks_table(results: Sequence[Result]) -> str:
-    """Return how long an ack takes until it is durable, and what a message costs that waits, or is held."""
+    """Return how long an ack takes to become durable, and the memory of each waiting or held message."""
     latency = [result for result in results if result["what"] == "ack until durable"]
     memory = [result for result in results if result["what"] == "memory"]
     rows = [[row["state"], f"{row['messages']:,}", f"{row['bytes_per_message']:.0f}"] for row in memory]
@@ -232,7 +237,7 @@ def acks_table(results: Sequence[Result]) -> str:
 
 
 def text_table(results: Sequence[Result]) -> str:
-    """The length of the group's commits over time: the longest in each fifth of the messages."""
+    """Return the length of the group's commits over time: the longest in each fifth of the messages."""
     head = ["commit text, characters", "1st fifth", "2nd", "3rd", "4th", "5th", "longest"]
     rows = []
     for result in results:
@@ -246,7 +251,7 @@ def text_table(results: Sequence[Result]) -> str:
 
 
 def target_table(found: Iterable[Target]) -> str:
-    """The targets, and whether they are met."""
+    """Return a table of the targets, and whether they are met."""
     rows = [[target.what, target.bar, f"{target.measured:.2f}", "yes" if target.met else "NO"] for target in found]
     return table(["target", "bar", "measured", "met"], rows)
 
@@ -280,7 +285,7 @@ def _median(results: Iterable[Result], measure: Measure) -> float:
 
 
 def _ratio(results: Iterable[Result], above: str, below: str, measure: Measure) -> float:
-    """The median over the rounds of one contestant's figure by another one's in the same round."""
+    """Return the median over the rounds of one contestant's figure divided by another's in the same round."""
     by_round: dict[int, dict[str, float]] = {}
     for result in results:
         by_round.setdefault(result["round"], {})[result["contestant"]] = measure(result)
@@ -293,11 +298,11 @@ def _distinct(results: Iterable[Result], field: str) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their heads."""
+    """Return columns under their heads."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = []
     for row in (head, *rows):
-        # words to the left, figures to the right
+        # words are left-aligned, figures right-aligned
         cells = [cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width) for cell, width in zip(row, widths)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

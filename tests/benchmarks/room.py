@@ -1,8 +1,8 @@
-"""The length of a commit's text, computed: no broker, no clock. ``python -m tests.benchmarks.room``.
+"""The length of a commit's text, computed without broker or clock: ``python -m tests.benchmarks.room``.
 
-So many messages wait; of some, chosen at random, the acks come, and the others stay: they fail always, are delayed, or
-held. *dense*: their offsets follow each other; *sparse*: compaction has left every tenth. With *counts* each that stays
-was handed out before, most of them once, some up to five times, and that is committed with them.
+A number of messages wait. Acks come for some of them, chosen at random; the others stay, because they always fail, are
+delayed, or are held. *dense*: offsets are consecutive; *sparse*: compaction has left every tenth. With *counts*, each
+message that stays was delivered before, mostly once, some up to five times, and the commit includes that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES = (1, 1, 1, 1, 2, 3, 5)
 
 
 def said(waiting: int, acked: float, step: int, *, counted: bool) -> CommitMap:
-    """The map of a queue of which so many messages, that lie so far apart, waited, and a part of them was acked."""
+    """Return the map of a queue in which ``waiting`` messages, ``step`` offsets apart, waited and some were acked."""
     rng = Random(waiting + step)
     stays = [0, *(number * step for number in range(1, waiting) if rng.random() >= acked)]
     end = waiting * step
@@ -45,7 +45,7 @@ def _counts(stays: list[int], rng: Random, *, counted: bool) -> dict[int, int]:
 
 
 def table() -> Iterator[str]:
-    """Rows of Markdown."""
+    """Yield the rows of a Markdown table."""
     yield "| waiting | acked | offsets | characters | form of the runs | acks that fit | with counts | acks that fit |"
     yield "| ---: | ---: | --- | ---: | --- | ---: | ---: | ---: |"
     for waiting in _WAITING:
@@ -62,7 +62,7 @@ def _length(one: CommitMap) -> str:
 
 
 def _part(one: CommitMap) -> str:
-    """Return how many of the runs of acked messages a commit by default has room for."""
+    """Return the share of the acked runs that fits into a commit by default."""
     fitting = one.shortened(LONGEST_TEXT, stored=CommitMap(0))
     if fitting.runs == one.runs:
         return "all"

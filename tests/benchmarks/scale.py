@@ -1,7 +1,7 @@
 """The cost of many keys, partitions, queues, and large values: processor time, memory, threads and descriptors.
 
 ``lvq`` runs as in a shell, and is charged for all that its process did. Its output goes to a file, or to a terminal of
-our own. Idle things are measured once they have come to rest. The memory of a command is at least that of this process.
+our own. Idle things are measured once they have come to rest. A command's memory is at least this process's.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.benchmarks.starting import LVQ
 __all__ = ["Scale", "progress", "queues_used", "run", "scale_table", "scale_targets"]
 
 VALUE = 100  # bytes
-LARGE = 1_000_000  # bytes, about as large as a broker takes by default
-REST = 8.0  # seconds; what is kept for the next question has gone by then
+LARGE = 1_000_000  # bytes, about a broker's default limit
+REST = 8.0  # seconds; by then nothing is kept for the next request
 
 USES: dict[str, Callable[[LastValueQueue[bytes], ExitStack], object]] = {
     "idle": lambda queue, opened: None,
@@ -57,7 +57,7 @@ class Scale:
 
 
 def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
-    """One result for each thing that is tried."""
+    """Yield one result for each experiment."""
     with (
         closing(KafkaCluster(servers)) as cluster,
         tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder,
@@ -80,7 +80,7 @@ def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
 
 
 def queues_used(servers: str, count: int, rest: float, uses: Collection[str] = USES.keys()) -> Iterator[dict[str, Any]]:
-    """Return what each of so many queues in a process takes, for each way of using them."""
+    """Yield the cost of each of ``count`` queues in a process, for each way of using them."""
     with closing(KafkaCluster(servers)) as cluster, ExitStack() as at_the_end:
         for number in range(count):
             _declared(cluster, at_the_end, f"scale-{number}", 1)
@@ -102,14 +102,14 @@ def _commands(shell: Callable[..., dict[str, Any]], name: str, lines: Path, of_w
 
 
 def write_lines(path: Path, keys: int, size: int) -> None:
-    """Values that differ, of so many bytes."""
+    """Write one line per key, with distinct values of ``size`` bytes."""
     noise = os.urandom(size // 2 + 1).hex()[: size - 9]
     with path.open("w") as file:
         file.writelines(f'{{"key": "k{n * 7919 % keys:08d}", "value": "{n:09d}{noise}"}}\n' for n in range(keys))
 
 
 def _lvq(servers: str, *arguments: str, what: str = "", terminal: bool = False) -> dict[str, Any]:
-    """Run a command to its end; the processor time of its process, and the most memory it had."""
+    """Run a command to its end; return its processor time and peak memory."""
     command = [str(LVQ), "-b", servers, *arguments]
     master, screen = pty.openpty() if terminal else (None, None)
     with tempfile.TemporaryFile() as file:
@@ -129,7 +129,7 @@ def _lvq(servers: str, *arguments: str, what: str = "", terminal: bool = False) 
 
 
 def _drain(master: int) -> None:
-    with suppress(OSError):  # of a terminal that nobody has open any more
+    with suppress(OSError):  # the terminal is closed at the other end
         while os.read(master, 65_536):
             pass
 
@@ -146,7 +146,7 @@ def view(servers: str, name: str) -> dict[str, Any]:
 
 
 def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
-    """Return what each of so many queues takes of this process, beyond what it takes by itself."""
+    """Return the cost of each of ``count`` queues to this process, beyond its own."""
 
     def open_one(number: int, opened: ExitStack) -> None:
         queue = LastValueQueue.open(f"scale-{number}", bootstrap_servers=servers)
@@ -154,7 +154,7 @@ def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
 
     me = psutil.Process()
     with ExitStack() as opened, closing(KafkaCluster(servers)) as cluster:
-        cluster.broker_count()  # what all share is not counted
+        cluster.broker_count()  # shared things do not count
         before = me.num_threads(), me.num_fds(), memory_in_use()
         began = time.process_time()
         for number in range(count):
@@ -167,12 +167,12 @@ def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
 
 
 def progress(measured: dict[str, Any]) -> str:
-    """A line for who waits."""
+    """Return a line of progress."""
     return ", ".join(f"{name} {value:,.2f}" if name != "what" else value for name, value in sorted(measured.items()))
 
 
 def scale_table(results: Sequence[dict[str, Any]]) -> str:
-    """As Markdown."""
+    """Return a table of the results."""
     head = ["what", "processor time, s", "memory, MB", "threads", "descriptors"]
     return table(head, [_cells(one) for one in results])
 
@@ -183,7 +183,7 @@ def _cells(one: dict[str, Any]) -> list[str]:
 
 
 def scale_targets(results: Sequence[dict[str, Any]]) -> list[Target]:
-    """Return what was asked for."""
+    """Return the targets."""
     export = next(one for one in results if one["what"].startswith("export"))
     idle = next(one for one in results if one["what"] == "a queue idle")
     return [

@@ -1,9 +1,9 @@
 """Latest value per key in Spark: our format, our snapshots, and the usual recipes over Spark's Kafka connector.
 
-Each contestant has a process and a Spark session of its own, which first reads a topic of the same kind without a
-clock: the JVM has to load and compile what it needs. Then it writes all columns of the result to nowhere. The cost
-is the processor time of the whole family (driver, JVM, Python workers, those that have ended included), since both
-engines spread over processes, and the wall depends on what else the machine does.
+Each contestant has its own process and Spark session. It first reads a topic of the same kind without a clock, since
+the JVM must load and compile its code. Then it writes all columns of the result to nowhere. The cost is the processor
+time of the whole process family (driver, JVM, Python workers, including those that have ended): both engines spread
+over processes, and wall time depends on the machine's load.
 
 One more process brings a store up to date, first from all but the last hundredth of the log, then from that.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OURS = ("format lvq", "snapshot, python", "snapshot, connector")
 RECIPES = ("max_by", "max_by, 20 k polls", "row_number", "row_number, 20 k polls")
 REFRESHES = ("refresh, first 99 %", "refresh, last 1 %")
-STEPS = 20  # of the refreshes that come before the clock
+STEPS = 20  # refreshes before the clock starts
 HEADERS = [("ticker", b"IBM"), ("source", b"bench")]
 
 Read = Callable[["SparkSession", str, str, bool], "DataFrame"]
@@ -49,7 +49,7 @@ def _format(spark: SparkSession, servers: str, topic: str, headers: bool) -> Dat
 
 
 def _snapshot(engine: Any, spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
-    """As our users write it; headers come whether they are looked at or not."""
+    """Read a snapshot as users do; it has headers whether they are used or not."""
     from lvq_kafka import LastValueQueue
     from lvq_spark import snapshot
 
@@ -94,17 +94,17 @@ READS: dict[str, Read] = {
 
 
 def family() -> list[psutil.Process]:
-    """This process and all below it."""
+    """Return this process and all its descendants."""
     me = psutil.Process()
     return [me, *me.children(recursive=True)]
 
 
 def cpu_seconds() -> float:
-    """Return what the family has used since it began. A process that has ended counts at the one that waited for it.
+    """Return the family's processor time so far; an ended process counts for the one that waited for it.
 
-    Nobody waits for PySpark's workers: their daemon ignores their ends, as the system then does. The times last seen
-    of them stays, or a worker that Spark ends after an idle minute would take its time out of the next measurement.
-    One that ends while they are asked would count nowhere, so they are asked again.
+    Nobody waits for PySpark's workers: their daemon ignores their ends, and then the system does, too. Their last known
+    times stay; otherwise a worker that Spark ends after an idle minute would take its time out of the next measurement.
+    A process that ends during the count would count nowhere, so the count starts again.
     """
     while True:
         asked = family()
@@ -117,11 +117,11 @@ def cpu_seconds() -> float:
 
 
 _NOT_WAITED_FOR: dict[psutil.Process, float] = {}
-"""Processes whose parents ignore their ends, and what each had used when it was last seen."""
+"""Processes whose parents ignore their ends, and the last known time of each."""
 
 
 def _ignores_ends(pid: int) -> bool:
-    """Return whether a process ignores that its children end (``SIGCHLD``), which keeps their times from its own."""
+    """Return whether a process ignores its children's ends (``SIGCHLD``), so their times never count for it."""
     with suppress(OSError):
         ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
         return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
@@ -129,7 +129,7 @@ def _ignores_ends(pid: int) -> bool:
 
 
 def peak_memory() -> dict[str, int]:
-    """The most bytes that were resident, for the JVM and for all Pythons, each at its own time."""
+    """Return the peak resident bytes of the JVM and of all Pythons, each at its own time."""
     found = {"jvm": 0, "python": 0}
     for process in family():
         try:
@@ -144,7 +144,7 @@ def peak_memory() -> dict[str, int]:
 def read(
     spark: SparkSession, contestant: str, servers: str, topics: Sequence[tuple[str, bool]]
 ) -> list[dict[str, Any]]:
-    """Read topics, the first one once more before the clock runs."""
+    """Read the topics; read the first one an extra time before the clock runs."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -164,9 +164,9 @@ def read(
 
 
 def refreshed(spark: SparkSession, servers: str, topics: Sequence[tuple[str, bool]]) -> list[dict[str, Any]]:
-    """Refresh a store of the second topic; before the clock runs one of the first, in as many steps as JVMs need.
+    """Refresh a store of the second topic, after a warm-up on the first in as many steps as a JVM needs.
 
-    In a JVM that has just started, the cost of a small refresh is above all the JVM's own compiler.
+    In a JVM that has just started, a small refresh mostly costs the JVM's own compiler.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -192,15 +192,12 @@ def refreshed(spark: SparkSession, servers: str, topics: Sequence[tuple[str, boo
     return [{**measured, "keys": row[0], "checksum": row[1]} for measured in found]
 
 
-# ------------------------------------------------------------------ the parent's part
+# ------------------------------------------------------------------ the parent process
 
 
 @contextmanager
 def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]]:
-    """Topics with one key for ten records, the first and the last two of the size that is asked for.
-
-    They are: that size, with headers, a quarter, half, and twice the size.
-    """
+    """Yield topics with ten records per key: one plain, one with headers, then a quarter, half and twice the size."""
     with closing(KafkaCluster(servers)) as cluster, ExitStack() as at_the_end:
         topics = []
         for label, share, headers in (
@@ -218,9 +215,9 @@ def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]
 
 
 def run(servers: str, topics: Sequence[tuple[Topic, bool, int]], rounds: int) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, topic and round; the recipes read the first two topics only.
+    """Yield one result for each contestant, topic and round; the recipes read only the first two topics.
 
-    Stores are refreshed from the first topic, once the third has shown the JVM how.
+    Stores are refreshed from the first topic, after a warm-up on the third.
     """
     contestants = (*OURS, *RECIPES)
     for number in range(rounds):

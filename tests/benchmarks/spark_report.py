@@ -15,19 +15,19 @@ __all__ = ["growth_table", "progress", "spark_table", "spark_targets"]
 
 Result = dict[str, Any]
 SNAPSHOT = OURS[1]
-"""The contestant that others are compared with in the table."""
+"""The baseline of the table."""
 
 GROWTH = ("quarter", "half", "plain", "double")
 
 
 def progress(result: Result) -> str:
-    """One result, while more are to come."""
+    """Return a line about one result, while others are still to come."""
     what = f"round {result['round'] + 1}, {result['topic']}, {result['contestant']}"
     return f"  {what}: {result['cpu']:.1f} CPU-s in {result['wall']:.1f} s"
 
 
 def spark_table(results: Sequence[Result]) -> str:
-    """Medians of what each contestant takes, and its processor time by that of `SNAPSHOT` in the same round."""
+    """Return a table of medians, with processor time relative to that of `SNAPSHOT` in the same round."""
     head = [
         "topic",
         "contestant",
@@ -56,7 +56,7 @@ def spark_table(results: Sequence[Result]) -> str:
 
 
 def growth_table(results: Sequence[Result]) -> str:
-    """Processor time for a record, as topics grow: for each there is, and for each more than in the topic before."""
+    """Return the processor time per record as topics grow: for all records, and for those beyond the smaller topic."""
     head = ["CPU us/record at so many records", *(f"{_size(results, topic):,}" for topic in GROWTH)]
     rows = []
     for name in OURS:
@@ -91,7 +91,7 @@ def _median(results: Sequence[Result], figure: str) -> float:
 
 
 def _ratio(results: Sequence[Result], topic: str, above: str, below: str) -> float:
-    """The median over the rounds of one contestant's processor time by another one's in the same round."""
+    """Return the median over the rounds of one contestant's processor time divided by another's in the same round."""
     of_below = {result["round"]: float(result["cpu"]) for result in _of(results, topic, below)}
     return statistics.median(result["cpu"] / of_below[result["round"]] for result in _of(results, topic, above))
 
@@ -101,9 +101,9 @@ def _per_record(results: Sequence[Result], topic: str, contestant: str) -> float
 
 
 def _each_more(results: Sequence[Result], smaller: str, larger: str, contestant: str) -> dict[int, float]:
-    """Processor time for each record that one topic has more than another, in us, by round.
+    """Return the processor time in us per record that one topic has beyond another, by round.
 
-    The fixed cost of a query is not in it, and so hides no growth.
+    It excludes a query's fixed cost, which would hide growth.
     """
     records = _size(results, larger) - _size(results, smaller)
     below = {result["round"]: float(result["cpu"]) for result in _of(results, smaller, contestant)}
@@ -112,10 +112,10 @@ def _each_more(results: Sequence[Result], smaller: str, larger: str, contestant:
 
 
 def _growth(results: Sequence[Result], contestant: str) -> float:
-    """The median over the rounds of what each record more costs in the largest topic, by what it costs up to there.
+    """Return the median over the rounds of the cost per added record in the largest topic, relative to smaller ones.
 
-    All that is below counts as one, since the steps there are small beside the noise. Where that hides what records
-    cost at all, nothing can be said for them.
+    The smaller topics count as one step, since each of their steps is small compared with the noise. Where noise hides
+    the cost of records completely, the result is infinite.
     """
     smallest, *_, large, largest = GROWTH
     up_to_there = _each_more(results, smallest, large, contestant)

@@ -1,4 +1,4 @@
-"""The time until ``lvq broker start`` serves clients, with its jars and its class archive already there."""
+"""The time until ``lvq broker start`` serves clients, with its jars and class archive already there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LVQ = Path(sys.executable).with_name("lvq")
 
 
 def run(rounds: int) -> Iterator[dict[str, Any]]:
-    """One result for each start; one that comes before is not counted."""
+    """Yield one result for each start, after one that does not count."""
     with tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder:
-        # A cache of our own, so that a broker which runs already stays untouched.
+        # A separate cache leaves a running broker untouched.
         for jars in cache_dir().glob("kafka-*"):
             Path(folder, jars.name).symlink_to(jars)
         environment = {**os.environ, "LVQ_CACHE_DIR": folder}

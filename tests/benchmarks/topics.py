@@ -1,4 +1,4 @@
-"""The topics that everybody reads: made once, the same bytes in every run."""
+"""The topics that all contestants read: created once, with the same bytes in every run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.benchmarks.workload import key_of, value_of
 
 PARTITIONS = 4
 TAIL = 64
-"""So many records follow behind what is compacted, to every partition some: what compacting leaves last is a delete."""
+"""The number of records after the compacted part, some in every partition: compaction itself leaves a delete last."""
 
 
 class Content(NamedTuple):
-    """The contents that a reader must hold in the end; two different ones hardly ever agree."""
+    """The contents that a reader must end up with; two different ones hardly ever compare equal."""
 
     keys: int
     checksum: int
@@ -37,7 +37,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic to read, and what is in it."""
+    """A topic to read, and its contents."""
 
     label: str
     name: str
@@ -47,7 +47,7 @@ class Topic:
 
 
 def create(cluster: KafkaCluster, label: str) -> str:
-    """A new, empty topic; its name."""
+    """Create an empty topic, and return its name."""
     name = f"bench-{label}-{uuid.uuid4().hex[:8]}"
     config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
     cluster.topics.create(name, partitions=PARTITIONS, config=config)
@@ -67,9 +67,9 @@ def load(
     key_header: str | None = None,
     compacted: bool = False,
 ) -> Topic:
-    """A topic of so many records over so many keys.
+    """Create a topic of so many records over so many keys.
 
-    Nothing is compacted away, since its segments are all still open; or all but the last `TAIL` records are compacted.
+    Nothing is compacted, since all segments are still open; with ``compacted``, all but the last `TAIL` records are.
     """
     name = create(cluster, label)
     newest: dict[bytes, bytes] = {}
@@ -105,13 +105,13 @@ def write(
         {
             **cluster.config.for_producer(),
             "enable.idempotence": True,
-            "log_level": 3,  # a broker that has just started makes it wait, which is no news
+            "log_level": 3,  # a broker that has just started makes it wait, which is not worth a message
             "partitioner": "murmur2_random",
             "linger.ms": 5,
             "queue.buffering.max.messages": 500_000,
         }
     )
-    producer.list_topics(name, 10)  # connects: who times this begins with the first record
+    producer.list_topics(name, 10)  # connects now, so a timing starts with the first record
     for number, (key, value) in enumerate(records):
         while True:
             try:

@@ -1,7 +1,7 @@
-"""The workload of consumers: updates of keys in turn, each value with its number, so that the work can be judged.
+"""The workload of consumers: updates of keys in turn, each value with its number, so the work can be judged.
 
-`Judge` sees every delivery. It knows when the newest value of each key has been delivered, and finds out a
-consumer that steps back: one that delivers a value of a key older than one it delivered before.
+`Judge` sees every delivery. It knows when the newest value of each key has been delivered. It detects a consumer that
+steps back and delivers an older value of a key after a newer one.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VALUE_SIZE = 256
-WARM_UP = "warm-up"  # the key of a message that comes before the work, to see that everything is connected
+WARM_UP = "warm-up"  # the key of a message before the work, which shows that everything is connected
 _NOISE = random.Random(7).randbytes(8192)
 
 
 def key_of(number: int, keys: int) -> str:
-    """7919 is prime: neighbours in the log are none among the keys, and all keys have come before any comes again."""
+    """Return a key. 7919 is prime: neighbours in the log have distant keys, and all come before any comes again."""
     return f"k{number * 7919 % keys:09d}"
 
 
 def value_of(number: int) -> bytes:
-    """The number and a piece of noise: no two alike, and nothing for a compressor."""
+    """Return the number and a piece of noise: all values differ, and none compresses."""
     begin = number * 37 % (len(_NOISE) - VALUE_SIZE)
     return b"%016d" % number + _NOISE[begin : begin + VALUE_SIZE - 16]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """So many messages over so many keys."""
+    """A number of messages over a number of keys."""
 
     messages: int
     keys: int
@@ -44,7 +44,7 @@ class Workload:
 
 @dataclass
 class Judge:
-    """Watches one consumer do a workload."""
+    """The judge of one consumer's work."""
 
     work: Workload
     deliveries: int = 0
@@ -55,7 +55,7 @@ class Judge:
         self.missing = self.work.keys
 
     def take(self, key: str, value: bytes) -> bool:
-        """A delivery; whether it is part of the work, as the warm-up is not."""
+        """Take a delivery, and return whether it is part of the work; the warm-up is not."""
         if key == WARM_UP:
             return False
         number = int(value[:16])
@@ -73,7 +73,7 @@ class Judge:
 
 
 def outcome(work: Workload, began: int, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a consumer that has done ``work``, from a moment (monotonic, ns) to the end that it measured."""
+    """Return the figures of a consumer that did ``work``, from ``began`` (monotonic, ns) to its reported end."""
     wall = (measured["ended"] - began) / 1e9
     return {
         "wall": wall,

@@ -35,7 +35,7 @@ QUICK = {
     "spark.driver.extraJavaOptions": starting.SMALL,
     "spark.executor.extraJavaOptions": starting.SMALL,
 }
-"""For jobs on a few rows, which begin when all the executors are there that ``spark.cores.max`` asks for."""
+"""For jobs on a few rows, which begin once all the executors of ``spark.cores.max`` are there."""
 
 _HERE = {
     "spark.executor.extraJavaOptions": starting.SUBMIT,
@@ -50,7 +50,7 @@ _OFFERS = ("--cores", "4", "--memory", "4g")
 
 @dataclass(frozen=True)
 class Done:
-    """The end of a submitted job."""
+    """The result of a submitted job."""
 
     code: int
     out: str
@@ -59,11 +59,11 @@ class Done:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster, and the way to send jobs there.
+    """A cluster, and the way to submit jobs.
 
-    ``python`` is the executors'; it has what Spark needs, and nothing of this library. ``package`` is an archive of
-    this library and of its dependency, as ``pip install --target`` lays them out, and ``content`` what is in it.
-    ``workers`` are the folders of the workers: each has one for every application that it has executors of.
+    ``python`` is the executors' Python; it has what Spark needs, and nothing of this library. ``package`` is an archive
+    of this library and its dependency, as ``pip install --target`` lays them out, and ``content`` is the folder it was
+    made from. ``workers`` are the workers' folders: each has one for every application with executors there.
     """
 
     master: str
@@ -75,7 +75,7 @@ class Cluster:
     environment: Mapping[str, str]
 
     def shared(self) -> dict[str, list[str]]:
-        """Return what the executors say of the applications that have had some on every worker, by application."""
+        """Return the executors' logs of the applications that had some on every worker, by application."""
         names = set.intersection(*({path.name for path in worker.glob("app-*")} for worker in self.workers))
         return {
             name: ["".join(log.read_text() for log in worker.glob(f"{name}/*/stderr")) for worker in self.workers]
@@ -85,13 +85,13 @@ class Cluster:
     def submit(self, job: str, *arguments: str, shipped: bool = True, executors: int = 1) -> Done:
         """Run one of the jobs with ``spark-submit``, its driver in the Python of these tests.
 
-        Its executors have a core each, and the master spreads them out over the workers.
+        Its executors have one core each, and the master spreads them over the workers.
         """
         properties, driver = {**QUICK, **_HERE}, dict(self.environment)
         properties["spark.cores.max"] = str(executors)
         if shipped:
             properties |= {"spark.archives": f"{self.package}#lvq", "spark.executorEnv.PYTHONPATH": "lvq"}
-            # On the driver's machine, too, Spark plans Python data sources in the executors' Python.
+            # Even on the driver's machine, Spark plans Python data sources in the executors' Python.
             driver["PYTHONPATH"] = str(self.content)
         command = [str(self.home / "bin" / "spark-submit"), "--master", self.master]
         for name, value in properties.items():
@@ -109,12 +109,12 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers, processes of their own, on loopback."""
+    """Run a master and two workers, each in its own process, on loopback."""
     _choose_java()
     home = Path(__import__("pyspark").__file__).parent
     python = _python(folder / "python")
     environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # as it is with users
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # as users have it
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
@@ -138,7 +138,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def _daemon(name: str, folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
-    """A process of the cluster, in a folder; what it says goes to the file that is given."""
+    """Run a process of the cluster in a folder, and yield its log."""
     folder.mkdir(exist_ok=True)
     log = folder / f"{name}.log"
     kind = f"org.apache.spark.deploy.{name}.{name.capitalize()}"
@@ -159,7 +159,7 @@ def _said(log: Path, pattern: str) -> str:
 
 
 def _python(folder: Path) -> Path:
-    """A Python with pyarrow and pandas, as clusters have it, and without this library and confluent-kafka."""
+    """Create a Python with pyarrow and pandas, as clusters have it, without this library and confluent-kafka."""
     venv.create(folder, symlinks=True)
     (there,) = folder.glob("lib/python*/site-packages")
     for name in ("pyarrow", "pandas", "numpy", "python-dateutil", "pytz", "tzdata"):
@@ -171,7 +171,7 @@ def _python(folder: Path) -> Path:
 
 
 def _package(folder: Path) -> tuple[Path, Path]:
-    """The wheel, built as it is published, and confluent-kafka, unpacked into one archive."""
+    """Pack the wheel, built as it is published, and confluent-kafka into one archive; return it and its folder."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True)
     (wheel,) = folder.glob("*.whl")
@@ -182,6 +182,6 @@ def _package(folder: Path) -> tuple[Path, Path]:
     for top in {file.parts[0] for file in client.files or [] if ".." not in file.parts}:
         shutil.copytree(str(client.locate_file(top)), content / top)
     with tarfile.open(folder / "lvq.tar", "w") as archive:
-        for each in content.iterdir():  # one by one: Hadoop refuses to unpack an entry that is the folder itself
+        for each in content.iterdir():  # one by one: Hadoop refuses to unpack an entry for the folder itself
             archive.add(each, arcname=each.name)
     return folder / "lvq.tar", content

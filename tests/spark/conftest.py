@@ -24,7 +24,7 @@ COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTi
 
 @pytest.fixture(scope="session", autouse=True)
 def quick() -> Iterator[None]:
-    """All that Spark starts in these tests, starts quickly."""
+    """Make everything that Spark starts in these tests start quickly."""
     with pytest.MonkeyPatch.context() as patched:
         for name, value in quick_start(*filter(None, [os.environ.get("PYTHONPATH")])).items():
             patched.setenv(name, value)
@@ -33,7 +33,7 @@ def quick() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two tasks at a time, each with three attempts; with Spark's Kafka connector."""
+    """Yield a session with Spark's Kafka connector: two tasks at a time, each with three attempts."""
     session = local_session("local[2,3]", connector=True)
     yield session
     session.stop()
@@ -41,7 +41,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def own_log_level() -> Iterator[None]:
-    """Of this process: a test that unpacks here what is meant for an executor lets it log as that would."""
+    """Restore this process's log level: unpacking an executor's objects here sets it as on an executor."""
     level = tasks_logger.level
     yield
     tasks_logger.setLevel(level)
@@ -49,7 +49,7 @@ def own_log_level() -> Iterator[None]:
 
 @pytest.fixture
 def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Callable[..., LastValueQueue[bytes]]:
-    """Creates the test's topic and gives a queue on it."""
+    """Return a function that creates the test's topic and returns a queue on it."""
 
     def make(
         partitions: int = 1, key_header: str | None = None, config: Mapping[str, str] | None = None
@@ -62,7 +62,7 @@ def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Callable[..., LastV
 
 @pytest.fixture
 def uncommitted(lvq_topic: str) -> Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]:
-    """Opens a transaction with a record of the key ``a`` in the test's topic, and aborts it in the end."""
+    """Return a context with an open transaction: a record of the key ``a`` in the test's topic, aborted at the end."""
 
     @contextmanager
     def uncommitted(queue: LastValueQueue[bytes]) -> Iterator[None]:
@@ -82,24 +82,24 @@ WAYS = {
     "overlaid by the driver": {"layout.builder.OVERLAY": 1000.0},
     "overlaid by Spark": {"layout.builder.OVERLAY": 1000.0, "driver_delta.OFFSETS": 0},
 }
-"""How a store works a delta in; and the limits that choose the way, whatever the delta's size."""
+"""The ways in which a store applies a delta, and the limits that select them for deltas of any size."""
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the ways."""
+    """Return each of the ways in turn."""
     for name, limit in WAYS[request.param].items():
         monkeypatch.setattr(f"lvq_spark.store.{name}", limit)
     return str(request.param)
 
 
 class Crash(BaseException):
-    """The driver is killed here."""
+    """A simulated kill of the driver."""
 
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[None]]:
-    """Within, the driver is killed when it does something to a file of a store, before that is done or after."""
+    """Return a context in which the driver is killed before or after it does something to a file of a store."""
     from lvq_spark.store.storage import LocalStorage
 
     @contextmanager
@@ -123,10 +123,10 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextMana
 
 @pytest.fixture
 def collect() -> Callable[[DataFrame], dict[bytes, Record]]:
-    """The rows of a snapshot as records by key; fails when a key has two."""
+    """Return a function that collects a snapshot's rows as records by key, and fails if a key has two."""
 
     def collect(snapshot: DataFrame) -> dict[bytes, Record]:
-        from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+        from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
         rows = snapshot.withColumn("timestamp", F.unix_millis("timestamp")).collect()
         found = {

@@ -12,12 +12,12 @@ __all__ = ["Overtaken"]
 
 
 class Overtaken:
-    """Stands for `pin`: notes every cut, and has a transaction overtake some. Its marker leaves a hole in the log."""
+    """A replacement for `pin` that records cuts and overtakes some by a transaction, whose marker leaves a hole."""
 
     def __init__(self, queue: LastValueQueue[bytes]) -> None:
         self.cuts: list[SnapshotSpec] = []
         self.overtakes: set[int] = set()
-        """The cuts, counted from 1, behind which ``new<number>`` comes at once."""
+        """The cuts, counted from 1, that ``new<number>`` follows at once."""
         self._queue = queue
         self._writer = queue.cluster.writer(transactional_id=queue.topic)
 
@@ -28,7 +28,7 @@ class Overtaken:
         return self.cuts[-1]
 
     def transaction(self, key: str) -> int:
-        """Write a key by itself; returns the offset of its marker."""
+        """Write a key in its own transaction; return the offset of its marker."""
         cluster, topic = self._queue.cluster, self._queue.topic
         behind = {0: cluster.logs.end_offsets(topic)[0] + 2}
         self._writer.begin_transaction()

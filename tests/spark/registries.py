@@ -1,4 +1,4 @@
-"""Schema registries for tests, over HTTP: one that answers as it likes, one with what confluent's mock client holds."""
+"""Schema registries over HTTP: one with arbitrary answers, one with the contents of confluent's mock client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+|latest))?")
 
 
 class Answers(BaseHTTPRequestHandler):
-    """One that answers, and says nothing on stderr."""
+    """A handler that answers, and prints nothing on stderr."""
 
     def answer(self, status: int, body: bytes, **headers: str) -> None:
         """Answer the request."""
@@ -31,12 +31,12 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager
 def serving(handler: type[Answers]) -> Iterator[str]:
-    """The address where that answers."""
+    """Serve requests with a handler, and yield the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -48,7 +48,7 @@ def serving(handler: type[Answers]) -> Iterator[str]:
 
 @contextmanager
 def served(client: SchemaRegistryClient) -> Iterator[str]:
-    """The address where the subjects of a client are found, in the words of Confluent's protocol."""
+    """Serve the subjects of a client over Confluent's protocol, and yield the address."""
 
     class Registry(Answers):
         def do_GET(self) -> None:
@@ -71,7 +71,7 @@ def _answer(client: SchemaRegistryClient, path: str) -> Any:
     registered = (
         client.get_latest_version(subject) if version == "latest" else client.get_version(subject, int(version))
     )
-    # As a registry has it: without a type where that is Avro, and without references where there are none.
+    # Like a real registry: no type if it is Avro, and no references if there are none.
     return {
         "subject": registered.subject,
         "version": registered.version,

@@ -1,7 +1,7 @@
-"""Quick starts for the processes of Spark's tests: small JVMs with Spark's classes in an archive, Pythons forked warm.
+"""Quick starts for the processes of Spark's tests: small JVMs with archived Spark classes, Pythons forked warm.
 
-Run as a module, this makes the archive, which halves what a JVM computes before its first query. It belongs to this
-Python's PySpark, and to the Java that made it: other JVMs do not take it.
+Run as a module, this creates the archive, which halves a JVM's work before its first query. The archive belongs to this
+Python's PySpark and to the Java that created it; other JVMs do not use it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _WARM = Path(__file__).with_name("warm")
 _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""The JVM's second compiler takes most of its time in tests, for code that runs on a few rows."""
+"""The JVM's second compiler would take most of the JVM's time in tests, for code that runs on a few rows."""
 
-_QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # a JVM prints to standard output that an archive is not for it
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # else a JVM prints to stdout that an archive does not fit
 SUBMIT = f"{SMALL} {_QUIET} -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists() else SMALL
-"""The options of a JVM that `SparkSubmit` runs in: that of every session, and of every driver."""
+"""The options of a JVM that `SparkSubmit` runs in: that of every session and every driver."""
 
 
 def quick_start(*paths: Path | str) -> dict[str, str]:
-    """Return an environment in which Spark's processes start sooner; with more paths to import from."""
+    """Return an environment in which Spark's processes start sooner, with more paths to import from."""
     return {"PYTHONPATH": os.pathsep.join(map(str, (_WARM, *paths))), "SPARK_SUBMIT_OPTS": SUBMIT}
 
 

@@ -1,4 +1,4 @@
-"""Arrow arrays built from buffers hold what went in, and need no pandas."""
+"""Arrow arrays built from buffers: they hold what went in, and need no pandas."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_integers_that_a_type_cannot_hold_are_refused() -> None:
 
 
 def test_reading_imports_no_pandas() -> None:
-    """It takes a fresh Python worker a second."""
+    """Importing pandas takes a fresh Python worker a second."""
     program = """
 import sys
 from lvq_kafka.core.commit_map import CommitMap

@@ -1,4 +1,4 @@
-"""Records become Arrow batches without a loss."""
+"""Conversion of records to Arrow batches without loss."""
 
 from __future__ import annotations
 

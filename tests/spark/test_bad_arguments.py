@@ -1,4 +1,4 @@
-"""Arguments that are none are refused by name, before Spark or the cluster is asked anything."""
+"""Invalid arguments: an error names each before Spark or the cluster is asked anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench-spark` reads what it should, and says so. How fast anything is, is never asserted."""
+"""`make bench-spark`: it reads the right values and reports them. Nothing asserts a speed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.benchmarks.topics import Content, load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 
 def test_every_contestant_gives_the_newest_value_of_every_key(
     spark: SparkSession, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All in this session, one after the other; the benchmark starts a process for each."""
+    """All contestants run in this session, in turn; the benchmark starts a process for each."""
 
     def here(_: str, contestant: str, servers: str, topics: str) -> object:
         measure = part.refreshed if contestant == "refresh" else partial(part.read, contestant=contestant)
@@ -82,7 +82,7 @@ sys.stdin.read()
 
 
 def test_a_worker_that_nobody_waits_for_keeps_its_time() -> None:
-    """PySpark's daemon ignores that its workers end, and an idle one is ended after a minute."""
+    """PySpark's daemon ignores the end of its workers, and ends idle ones after a minute."""
     with subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
@@ -95,13 +95,13 @@ def test_a_worker_that_nobody_waits_for_keeps_its_time() -> None:
         daemon.stdin.close()
 
 
-# -- what the results say ----------------------------------------------------------------------------------------------
+# -- reports -----------------------------------------------------------------------------------------------------------
 
 MILLIONS = {"quarter": 1, "half": 2, "plain": 4, "headers": 4, "double": 8}
 
 
 def measured(cpu: Callable[[str, str], float]) -> list[dict[str, Any]]:
-    """Return what each contestant takes for each topic, in three rounds, as the machine gets slower and slower."""
+    """Return each contestant's cost for each topic, in three rounds on a machine that gets slower and slower."""
     read = [(contestant, topic) for contestant in part.OURS for topic in MILLIONS]
     read += [(recipe, topic) for recipe in part.RECIPES for topic in ("plain", "headers")]
     read += [(refresh, "plain") for refresh in part.REFRESHES]
@@ -114,7 +114,7 @@ def measured(cpu: Callable[[str, str], float]) -> list[dict[str, Any]]:
 
 
 def growing(costs: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return what it takes all contestants as topics grow, beyond what a topic without a record takes them."""
+    """Return the costs of all contestants as topics grow, on top of the cost of an empty topic."""
     return measured(lambda _, topic: 100 + costs.get(topic, costs["plain"]))
 
 

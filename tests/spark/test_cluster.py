@@ -1,4 +1,4 @@
-"""The jobs on a real standalone cluster, sent there as a user sends them."""
+"""The jobs on a real standalone cluster, submitted as users submit them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def result(done: Done) -> dict[str, Any]:
-    """Return what a job has printed. Python's standard error goes to standard output of ``spark-submit``, too."""
+    """Return a job's output. ``spark-submit`` sends Python's standard error to standard output, too."""
     assert done.code == 0, done.out + done.err[:6000]
     found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     return found

@@ -1,6 +1,6 @@
-"""Spark Connect: what of the library works there.
+"""Features that work with Spark Connect.
 
-A process has sessions of one kind, so its tests are in one of their own, with one server for all of them.
+A process has sessions of one kind only, so these tests run in their own, with one server for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine that reads with Spark's Kafka connector: what it promises beside the same rows (`test_parity.py`)."""
+"""The engine on Spark's Kafka connector: its promises beyond the same rows (`test_parity.py`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
@@ -47,7 +47,7 @@ def append(cluster: KafkaCluster, topic: str, *pairs: tuple[str, str | None]) ->
     writer.close()
 
 
-# -- the promise: never fewer rows without a word ------------------------------------------------------------------
+# -- the promise: never fewer rows without an error ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -59,7 +59,7 @@ def test_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when_at
     lvq_topic: str,
     partitions: int,
 ) -> None:
-    """Every record of a partition may be gone: what the connector says of such a one is nothing at all."""
+    """Every record of a partition may be gone; the connector then reports nothing at all for it."""
     from pyspark.errors import PythonException
 
     queue = make_queue(partitions)
@@ -96,7 +96,7 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
     engine: Engine,
     policy: str,
 ) -> None:
-    """Markers and aborted records leave the holes that compaction leaves."""
+    """Markers and aborted records leave the same holes as compaction."""
     from pyspark.errors import PythonException
 
     queue = make_queue(config={"cleanup.policy": policy})
@@ -215,7 +215,7 @@ def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
 def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_its_consumers_and_browsers(
     spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
-    """Nobody can hand it out any more; the group's offset, which is lower, is one to go on from all the same (R19)."""
+    """They can no longer be delivered; the group's lower offset is still a valid place to continue from (R19)."""
     make_queue(config={"cleanup.policy": "compact,delete"})
     queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster, on_mismatch="warn")
     with queue.producer() as producer:
@@ -268,7 +268,7 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
     lvq_topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And what it promises is the same: rows, keyless ones among them, and a hole in the log makes it look behind."""
+    """Its promises are the same: all rows, including keyless ones, and a hole in the log makes it read past the cut."""
     from pyspark.errors import PythonException
 
     monkeypatch.setattr(connector_engine, "APART", 2)
@@ -365,7 +365,7 @@ def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
     from pyspark.errors import AnalysisException
 
     class Session:
-        """Answers as a session does that lacks the connector."""
+        """A stand-in that answers like a session without the connector."""
 
         version = "4.0.1"
 

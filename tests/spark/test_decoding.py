@@ -1,4 +1,4 @@
-"""Typed values: what is decoded, and what becomes of rows that cannot be."""
+"""Typed values: decoded rows, and the treatment of rows that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.spark.registries import Answers, serving
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Frame = Callable[..., "DataFrame"]
@@ -43,19 +43,19 @@ NUMBERS = '{"type": "array", "items": "int"}'
 
 
 def price(amount: float, currency: str = "") -> bytes:
-    """A price as Avro writes it."""
+    """Return a price as Avro encodes it."""
     data = struct.pack("<d", amount)
     return data + bytes([2 * len(currency)]) + currency.encode() if currency else data
 
 
 def framed(identity: int, data: bytes) -> bytes:
-    """A value as a registry's serializer writes it."""
+    """Return a value as a registry's serializer writes it."""
     return b"\0" + identity.to_bytes(4, "big") + data
 
 
 @pytest.fixture
 def frame(spark: SparkSession) -> Frame:
-    """Values as a snapshot has them, one row for each in turn."""
+    """Return a function that gives values the columns of a snapshot, one row for each in turn."""
 
     def make(*values: bytes | None) -> DataFrame:
         rows = [("prices", 3, 100 + n, value) for n, value in enumerate(values)]
@@ -65,7 +65,7 @@ def frame(spark: SparkSession) -> Frame:
 
 
 def kept(df: DataFrame, *arguments: Any, **options: Any) -> list[tuple[Any, str | None, bytes | None]]:
-    """Value, error and raw bytes of each row."""
+    """Return value, error and raw bytes of each row."""
     rows = decode(df, *arguments, **options, on_error="keep").orderBy("offset").collect()
     return [
         (_plain(row.value), row.value_error, None if row.value_raw is None else bytes(row.value_raw)) for row in rows
@@ -226,7 +226,7 @@ def test_a_null_that_avro_wrote_is_not_a_bad_value(frame: Frame) -> None:
 
 
 def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame: Frame) -> None:
-    """Spark's function stops after the first good value, and takes what follows for nothing."""
+    """Spark's function stops after the first good value, and ignores what follows."""
     whole = price(1.5, "EUR")
     longer = [whole + more for more in (b"\0", b"\1", bytes(16), whole, b"\xff" * 40)]
     shorter = [whole[:length] for length in range(len(whole))]
@@ -248,7 +248,7 @@ def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame:
 def test_a_length_that_avro_would_have_no_room_for_is_a_bad_row_and_not_the_end_of_the_jvm(
     frame: Frame, schema: str
 ) -> None:
-    """Avro makes room for what a value says of its length: six bytes asked for 2 GB, and each attempt ended a JVM."""
+    """Avro allocates the length that a value claims: six bytes asked for 2 GB, and each attempt ended a JVM."""
     two_gigabytes, nothing = b"\xee\xff\xff\xff\x0f" + b"x", b"\x00"
     rows = kept(frame(nothing, two_gigabytes, nothing), "avro", schema)
     assert [error for _, error, _ in rows] == [None, "is not Avro of its schema", None]
@@ -306,12 +306,12 @@ def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: 
 
 
 def counted(number: int, data: bytes) -> bytes:
-    """A field of bytes as Protobuf writes it."""
+    """Return a field of bytes as Protobuf encodes it."""
     return bytes([number << 3 | 2, len(data)]) + data
 
 
 def described(name: bytes, number: int, kind: int) -> bytes:
-    """An optional field of a message's description."""
+    """Return an optional field of a message's description."""
     return counted(2, counted(1, name) + bytes([3 << 3, number, 4 << 3, 1, 5 << 3, kind]))
 
 
@@ -319,7 +319,7 @@ DOUBLE, STRING = 1, 9
 FIELDS = described(b"price", 1, DOUBLE) + described(b"currency", 2, STRING)
 FILE = counted(1, b"prices.proto") + counted(2, b"prices") + counted(4, counted(1, b"Price") + FIELDS)
 MESSAGE = ProtobufMessage("prices.Price", counted(1, FILE + counted(12, b"proto3")))
-"""Of ``message Price { double price = 1; string currency = 2; }``."""
+"""``message Price { double price = 1; string currency = 2; }``."""
 
 PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
 
@@ -327,9 +327,9 @@ PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
 def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_and_else_it_is_told_so(
     spark: SparkSession, frame: Frame
 ) -> None:
-    """Spark's function is in a package that cannot be had from everywhere: where it is not, the error says so.
+    """Spark's function is in a package that is not available everywhere; without it, the error says so.
 
-    To see it read, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
+    To test reading, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
     """
     try:
         spark._jvm.java.lang.Class.forName("org.apache.spark.sql.protobuf.ProtobufDataToCatalyst")  # type: ignore[union-attr]
@@ -353,8 +353,8 @@ def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_an
 def test_what_sparks_protobuf_cannot_read_is_a_bad_row_and_an_empty_message_is_none(
     frame: Frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place of Spark's function, which is in a package of its own: null for what cannot be read, as that has it."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    """A fake replaces Spark's function, which is in a separate package: like that, it returns null for bad values."""
+    from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
     asked: list[Any] = []
 
@@ -416,7 +416,7 @@ def test_wrong_options_are_named(frame: Frame) -> None:
     with pytest.raises(ConfigError, match=r"Spark cannot use the Avro schema: .*nonsense"):
         decode(df, "avro", '{"type": "nonsense"}')
     for policy in ("keep", "null", "drop"):
-        with pytest.raises(ConfigError, match="already has a column Value_Raw"):  # to Spark that is value_raw
+        with pytest.raises(ConfigError, match="already has a column Value_Raw"):  # Spark takes it for value_raw
             decode(df.withColumnRenamed("topic", "Value_Raw"), "json", "int", on_error=policy)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="already has a column value_error"):
         decode(
@@ -442,7 +442,7 @@ def test_a_session_without_sparks_functions_for_a_form_is_told_what_to_bring(
 
 
 class FakeRegistry(Answers):
-    """A schema registry with two versions of one subject, the first of them deleted. It wants a password."""
+    """A schema registry with two versions of one subject, the first of them deleted. It requires a password."""
 
     answers: ClassVar = {
         "/subjects/prices-value/versions?deleted=true": [1, 2],
@@ -456,7 +456,7 @@ class FakeRegistry(Answers):
     }
     allowed = ("Basic " + base64.b64encode(b"me:s3cret").decode(), "Bearer t0ken")
 
-    def do_GET(self) -> None:  # noqa: N802  # as http.server has it
+    def do_GET(self) -> None:  # noqa: N802  # http.server's name
         if self.path.startswith("/elsewhere"):
             self.answer(302, b"", Location="/subjects/prices-value/versions?deleted=true")
             return
@@ -500,10 +500,10 @@ def test_a_registry_that_does_not_help_says_why(registry_url: str) -> None:
 
 
 def saying(answer: bytes, pause: float = 0) -> type[Answers]:
-    """Return a server that sends this, a byte at a time where there is a pause, and then breaks off."""
+    """Return a server that sends ``answer``, byte by byte if there is a pause, and then breaks off."""
 
     class Saying(Answers):
-        def do_GET(self) -> None:  # noqa: N802  # as http.server has it
+        def do_GET(self) -> None:  # noqa: N802  # http.server's name
             with suppress(OSError):
                 for at in range(0, len(answer), 1 if pause else len(answer)):
                     self.wfile.write(answer[at : at + 1] if pause else answer)
@@ -537,7 +537,7 @@ def test_whatever_answers_in_place_of_a_registry_makes_an_error_with_a_type(answ
 
 
 def test_a_registry_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
-    """A socket's timeout starts over with each byte."""
+    """A socket's timeout starts again with each byte."""
     with serving(saying(OK + b"X: " + bytes(50), 0.1)) as url, pytest.raises(TransportError, match=r"within 0\.2 s"):
         SchemaRegistry(url, timeout=0.2).subject("s")
 

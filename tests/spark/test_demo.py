@@ -1,4 +1,4 @@
-"""`make demo`, as a stranger runs it first: with a broker of its own, and a Spark session of its own."""
+"""`make demo`, as a stranger first runs it: with its own broker and its own Spark session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-m", "lvq_kafka.demo"]
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """Return where all that the tour needs for a while is."""
+    """Return the folder of all the tour's temporary files."""
     path = tmp_path / "temporary"
     path.mkdir()
     return path
@@ -53,7 +53,7 @@ def test_the_tour_holds(environment: dict[str, str], mark: str, temporary: Path)
 
 @pytest.mark.parametrize("seen", ["lvq-kafka on a real Kafka", "killed the first worker"])
 def test_ctrl_c_leaves_nothing_behind(environment: dict[str, str], mark: str, temporary: Path, seen: str) -> None:
-    """At the first of these Spark is still starting; at the second, workers are at work."""
+    """At the first text, Spark is still starting; at the second, workers are busy."""
     with subprocess.Popen(
         COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | {"PYTHONUNBUFFERED": "1"}
     ) as tour:
@@ -69,13 +69,13 @@ def test_ctrl_c_leaves_nothing_behind(environment: dict[str, str], mark: str, te
 
 
 def marked_processes(mark: str) -> list[int]:
-    """The processes that the tour has started, and those that they have."""
+    """Return the processes that the tour has started, and their descendants."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (process / "environ").read_bytes().split(b"\0"):
                 found.append(int(process.name))
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
     return found

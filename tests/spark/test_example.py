@@ -1,4 +1,4 @@
-"""The example that is shown to people, run as they run it, and its picture, as they see it."""
+"""The published example, run as users run it, and its picture, as they see it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print(json.dumps({
 
 
 def growth() -> dict[str, list[float]]:
-    """The last close of each month by stock, in times of the first one."""
+    """Return the last close of each month by stock, relative to its first one."""
     closes: dict[str, list[float]] = {}
     for month, close in sorted(monthly_closes(load_ticks()).items()):
         closes.setdefault(month.split()[0], []).append(float(close))

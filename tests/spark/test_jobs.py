@@ -1,4 +1,4 @@
-"""The jobs that ``spark-submit`` runs: what they do with their options, and how they end."""
+"""The jobs that ``spark-submit`` runs: the effect of their options, and how they end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.spark.cluster import JOBS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 NAMES = ["merge", "publish", "refresh", "snapshot", "stream"]
@@ -48,7 +48,7 @@ def job(name: str) -> ModuleType:
 
 
 def run(name: str, spark: SparkSession, queue: LastValueQueue[Any], *arguments: str | Path) -> dict[str, Any]:
-    """Return what the job does in a session that goes on to be used, and what it would print."""
+    """Run the job in a session that stays open, and return what it would print."""
     module = job(name)
     options = module.parser().parse_args([queue.topic, "--bare", *map(str, arguments)])
     printed: dict[str, Any] = json.loads(json.dumps(module.work(spark, queue, options)))
@@ -113,7 +113,7 @@ def test_a_snapshot_that_would_replace_something_ends_before_anything_is_read(
     target = {"--output": str(tmp_path / "out"), "--table": "lvq_jobs.out"}[option]
     try:
         assert run("snapshot", spark, queue, option, target)["rows"] == 1
-        queue.cluster.topics.delete(queue.topic)  # who asks for it from now on has an error
+        queue.cluster.topics.delete(queue.topic)  # any request for it fails from here
         with pytest.raises(
             ConfigError, match=rf"{target} already exists\. --mode overwrite .*, --mode append"
         ) as error:
@@ -177,7 +177,7 @@ def test_a_store_is_refreshed_and_the_stream_goes_on_from_it(
 def test_a_stream_goes_on_when_partitions_are_added(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, has_checkpoint: bool
 ) -> None:
-    """By now there are keys in partitions that were their home once, and the store has rows of two partitions."""
+    """Some keys are then in former home partitions, and the store has rows of two partitions."""
     queue, keys = make_queue(partitions=2), [f"k{n}" for n in range(20)]
     once = ["--store", tmp_path / "store", "--checkpoint", tmp_path / "checkpoint", "--once"]
 
@@ -200,11 +200,11 @@ def test_a_stream_goes_on_when_partitions_are_added(
         put(b"4")
 
 
-# -- where their options go --------------------------------------------------------------------------------------------
+# -- the effect of options ---------------------------------------------------------------------------------------------
 
 
 def chain() -> MagicMock:
-    """A Spark reader or writer whose every method returns itself."""
+    """Return a Spark reader or writer whose every method returns itself."""
     found = MagicMock()
     for method in ("format", "foreachBatch", "mode", "option", "queryName", "trigger"):
         getattr(found, method).return_value = found
@@ -212,7 +212,7 @@ def chain() -> MagicMock:
 
 
 def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapping[str, str] | None = None) -> None:
-    """Let a job work on a topic of two partitions, where there is neither Spark nor Kafka."""
+    """Let a job work on a topic of two partitions, without Spark or Kafka."""
     cluster = MagicMock(
         spec=KafkaCluster, config=ClientConfig("broker:9092", properties or {}), topics=MagicMock(spec=KafkaTopics)
     )
@@ -241,7 +241,7 @@ def test_what_a_snapshot_is_told_goes_to_its_cut_its_reader_or_its_writer(
 ) -> None:
     module, spark, writer = job("snapshot"), MagicMock(), chain()
     for name in ("Observation", "functions.count", "functions.lit"):
-        monkeypatch.setattr(f"pyspark.sql.{name}", MagicMock())  # what they make needs a session
+        monkeypatch.setattr(f"pyspark.sql.{name}", MagicMock())  # the real ones need a session
     monkeypatch.setattr(module, "pin", MagicMock())
     monkeypatch.setattr(module, "snapshot", MagicMock())
     module.snapshot.return_value.observe.return_value.write = writer
@@ -304,7 +304,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
     most: dict[str, int],
     trigger: dict[str, Any],
 ) -> None:
-    """There is no store yet, so the refresh that makes one gets it, too."""
+    """There is no store yet, so the refresh that creates one gets the options, too."""
     module, spark, reader, writer = job("stream"), MagicMock(), chain(), chain()
     spark.readStream, reader.load.return_value.writeStream = reader, writer
     newest = MagicMock(end={0: 4})
@@ -362,7 +362,7 @@ def test_what_a_publication_is_told_goes_to_it(
 
 
 def ended(capsys: pytest.CaptureFixture[str], name: str, *arguments: str) -> tuple[int, str]:
-    """The exit code, and the last line; nothing goes to standard output where there is no result."""
+    """Return the exit code and the last line; without a result, standard output stays empty."""
     with pytest.raises(SystemExit) as end:
         main(job(name).parser(), lambda *_: {}, arguments)
     captured = capsys.readouterr()

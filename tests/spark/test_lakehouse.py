@@ -1,7 +1,7 @@
-"""Delta and Iceberg do not run on the newest Spark that this library does. Their tests run on one that they know.
+"""Tests of Delta and Iceberg, which do not run on the newest Spark that this library supports.
 
-That is a Python of their own; see ``lakehouse/environment.py``. Some of the tests of everything else run there, too:
-the library is to work on both.
+They run on a Spark that both formats support, in its own Python; see ``lakehouse/environment.py``. Some of the other
+tests run there, too, since the library must work on both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.spark.lakehouse.environment import lakehouse_environment, lakehouse_p
 HERE = Path(__file__).resolve().parent
 
 TESTS = (
-    "lakehouse/merging.py",  # first: it starts the session, which the others use, too
+    "lakehouse/merging.py",  # first: it starts the session, which the others share
     "lakehouse/tampering.py",
     "test_source.py::test_there_is_one_row_for_each_key_in_the_columns_of_the_connector",
     "test_source.py::test_an_empty_topic_has_no_rows",
@@ -35,6 +35,6 @@ def test_tables_of_delta_and_iceberg_are_merged_and_the_library_works_on_their_s
         [HERE / test for test in TESTS],
         lakehouse_environment(),
         *("-p", "lvq_kafka.testing.plugin"),
-        # PySpark 4.1 leaves the sockets that rows come over to the garbage collector.
+        # PySpark 4.1 leaves the sockets that rows arrive on to the garbage collector.
         *("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore::ResourceWarning"),
     )

@@ -1,4 +1,4 @@
-"""The newest of each key, whatever of it has no room in memory: the file is part of the fold, and goes with it."""
+"""The newest record of each key when memory has no room for all: the file is part of the fold, and goes with it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found_in(latest: Latest, rows: int = 7) -> list[Record]:
     return [record for batch in latest.batches(rows) for record in batch]
 
 
-# -- what comes --------------------------------------------------------------------------------------------------------
+# -- contents ----------------------------------------------------------------------------------------------------------
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 VALUES = st.sampled_from([None, b"", b"v", bytes(100), bytes(1000)])
@@ -115,7 +115,7 @@ def test_headers_take_memory_too() -> None:
 
 
 def test_a_file_larger_than_the_memory_that_a_worker_may_have_is_read_back() -> None:
-    """``spark.executor.pyspark.memory`` limits addresses, of which a mapped file would take as many as it is long."""
+    """``spark.executor.pyspark.memory`` limits address space, and a mapped file takes as much of it as its length."""
     code = """
 import resource
 from pathlib import Path
@@ -201,14 +201,14 @@ def test_many_records_are_few_writes_and_few_reads(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return how many files this process has open where Spark has its own; none has a name there."""
+    """Return a function that counts this process's open files in Spark's directory; none has a name there."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
 
     def opened() -> Iterator[str]:
         for descriptor in Path("/proc/self/fd").iterdir():
             try:
                 yield os.readlink(descriptor)
-            except FileNotFoundError:  # it was the one that lists them
+            except FileNotFoundError:  # it was the descriptor of this listing
                 continue
 
     def count() -> int:
@@ -254,7 +254,7 @@ def test_the_file_is_gone_when_nobody_reads_on(files: Callable[[], int]) -> None
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Files that can be made there, and have no room."""
+    """Return a directory in which files can be created, but have no room."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
     return tmp_path
@@ -284,7 +284,7 @@ def test_a_directory_that_takes_no_files_is_such_an_error_too(full_disk: Path, m
 def test_where_there_is_no_directory_for_temporary_files_at_all_it_is_such_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a container whose file system is read-only."""
+    """For example, a container with a read-only file system."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/such", "/proc"])

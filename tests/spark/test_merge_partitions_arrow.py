@@ -1,4 +1,4 @@
-"""A store's rows for keys in several partitions, which give the same result as one fold over the log."""
+"""A store's rows for keys in several partitions, which must give the result of one fold over the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestMergePartitionsArrow(r14.R14Contract):
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Record]]:
-    """Return what comes between two refreshes, several times: any key in any partition, clocks that run backwards."""
+    """Draw the records between refreshes, several times: any key in any partition, with clocks that run backwards."""
     offsets, refreshes = [0] * PARTITIONS, []
     row = st.tuples(
         st.integers(0, PARTITIONS - 1), st.integers(0, 9), st.sampled_from(KEYS), st.sampled_from([None, b"", b"v"])
@@ -63,7 +63,7 @@ def test_what_is_kept_tells_what_the_whole_log_tells(history: list[list[Record]]
     kept: list[pa.RecordBatch] = []
     for records in history:
         view.apply(RecordBatch.of(sorted(records)))
-        shuffler.shuffle(records)  # a shuffle promises no order
+        shuffler.shuffle(records)  # a shuffle guarantees no order
         table = pa.Table.from_batches(kept) if kept else None
         known = [] if table is None else table.drop_columns(["lvq_role"]).to_batches()
         kept = list(MergePartitions("t", PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))

@@ -1,4 +1,4 @@
-"""Spark's own settling of keys in several partitions gives what one fold over all partitions gives (R14)."""
+"""Spark's own merge of keys in several partitions, which must give the result of one fold over all of them (R14)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.contract.r14 import records as r14_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 PARTITIONS = 3
 SPEC = SnapshotSpec("t", "id", dict.fromkeys(range(PARTITIONS), 0), dict.fromkeys(range(PARTITIONS), 1000))
 
 
 def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[object, ...]]:
-    """The rows that the tasks make of the newest records of each partition."""
+    """Return the rows that tasks make of the newest records of each partition."""
     rows: list[tuple[object, ...]] = []
     for partition in range(PARTITIONS):
         mine = RecordBatch.of(record for record in records if record.partition == partition)
@@ -43,7 +43,7 @@ def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[objec
 
 
 def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: SparkSession) -> None:
-    """Every contest that a few clock times, deletes and empty values can make, among keys that differ late."""
+    """Every contest that a few timestamps, deletes and empty values can make, among keys with a long common prefix."""
     choose = random.Random(14)
     records = [
         Record(partition, 10 * number + partition, choose.randrange(3), b"the same beginning %d" % number, value)
@@ -67,8 +67,8 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
 
 @pytest.fixture(scope="module")
 def current(spark: SparkSession) -> Mapping[bytes, bytes]:
-    """Return what becomes of R14's cases."""
-    newest = {(record.key, record.partition): record for record in r14_records()}  # as a task leaves of each
+    """Return the result of R14's cases."""
+    newest = {(record.key, record.partition): record for record in r14_records()}  # as a task leaves them
     rows = claims(list(newest.values()))
     found = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC).collect()
     return {bytes(row.key): bytes(row.value) for row in found}
@@ -85,7 +85,7 @@ def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> N
 
 
 def test_what_a_group_has_done_hides_what_is_older_elsewhere() -> None:
-    """R7: its row takes part as a delete."""
+    """R7: the group's row takes part as a delete."""
     home = home_partition(b"k", PARTITIONS)
     done = {partition: CommitMap(2 if partition == home else 0, ()) for partition in range(PARTITIONS)}
     spec = SnapshotSpec("t", "id", SPEC.start, SPEC.end, done=done)

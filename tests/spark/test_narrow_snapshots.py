@@ -1,4 +1,4 @@
-"""A snapshot of some columns only has what the full one has in them, and leaves out the work for the others."""
+"""A snapshot of some columns: it has the cells of the full one, and skips the work for other columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 
@@ -40,7 +40,7 @@ CHOICES = [
 
 @pytest.fixture
 def write(lvq_broker: ProvidedBroker, lvq_topic: str) -> Callable[..., None]:
-    """Write records at any place: (key, value, partition), with headers or without."""
+    """Return a function that writes records anywhere: (key, value, partition), with or without headers."""
 
     def write(*records: tuple[str | None, str | None, int], headers: Sequence[tuple[str, bytes | None]] = ()) -> None:
         producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
@@ -64,7 +64,7 @@ def shown(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
 def test_any_columns_are_those_of_the_full_snapshot(
     spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], engine: Engine, partitions: int
 ) -> None:
-    """Keys that lie in several partitions, deletes, empty values and records without a key among them (R14)."""
+    """Including keys in several partitions, deletes, empty values and records without a key (R14)."""
     queue = make_queue(partitions, config={"cleanup.policy": "delete"})
     for turn in range(4):
         places = [(f"k{n % 11}", n % partitions if n % 4 else (n + turn) % partitions) for n in range(30)]
@@ -147,7 +147,7 @@ def test_an_empty_queue_has_the_columns_too(spark: SparkSession, make_queue: Mak
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
-    """Return what snapshots send to the executors."""
+    """Return the scans that snapshots send to the executors."""
     from lvq_spark import serialization, snapshots
 
     found: list[Scan] = []
@@ -199,7 +199,7 @@ def test_the_connector_reads_no_headers_and_sorts_and_exchanges_no_values(
         return str(frame._jdf.queryExecution().executedPlan().toString())
 
     def carrying_values(plan: str) -> list[str]:
-        """Return what sorts are fed with, and what goes to Python and back, where a value is among it."""
+        """Return the inputs of sorts and of Python steps that carry a value."""
         steps = pairwise(plan.splitlines())
         handed = [step for above, step in steps if "Sort [" in above or "MapInArrow" in step]
         assert len(handed) > partitions

@@ -29,12 +29,12 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
 
 def parse(**options: str) -> SourceOptions:
-    """With a topic, unless the options say what is read."""
+    """Parse options, with a topic unless they say what is read."""
     subject = {} if options.keys() & {"subscribe", "assign", "queue", "lvq.queue"} else {"subscribe": "t"}
     return SourceOptions.parse({**SERVERS, **subject, **options})
 
 
-# -- what they mean ----------------------------------------------------------------------------------------------------
+# -- meaning -----------------------------------------------------------------------------------------------------------
 
 
 def test_little_has_to_be_said() -> None:
@@ -423,7 +423,7 @@ def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
 def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_are_gone(
     cluster: MemoryCluster, given: int, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows would come twice, or it would read all of it again for the same error, such as keys that have vanished."""
+    """It would repeat rows, or read everything again for the same error, such as keys that have vanished."""
     reads = []
 
     def lose(self: Scan, partition: int) -> Iterator[str]:
@@ -452,7 +452,7 @@ def test_the_limits_of_a_task_reach_what_reads_there(cluster: MemoryCluster) -> 
 
 @pytest.mark.parametrize("partitioner", get_args(Partitioner))
 def test_only_the_partitions_are_read_where_the_keys_lie(memory_cluster: MemoryCluster, partitioner: str) -> None:
-    """Each key lies where the client itself puts it, with the partitioner of that name."""
+    """Each key is where the client itself puts it, with the partitioner of that name."""
     memory_cluster.topics.create("t", partitions=7, config={"cleanup.policy": "compact"})
     where = placed(partitioner, [b"IBM", b"MSFT", b"x", *(b"k%d" % n for n in range(40))])
     for key, partition in where.items():
@@ -473,7 +473,7 @@ def test_only_the_partitions_are_read_where_the_keys_lie(memory_cluster: MemoryC
 
 
 def placed(partitioner: str, keys: list[bytes]) -> dict[bytes, int]:
-    """Return where librdkafka puts keys, of seven partitions."""
+    """Return librdkafka's partition for each key, of seven."""
     where: dict[bytes, int] = {}
     with closing(MockCluster()) as mock:
         mock.create_topic("t", 7)

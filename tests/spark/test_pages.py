@@ -1,4 +1,4 @@
-"""The pages about Spark: their functions and statements run, on a real queue."""
+"""The pages about Spark: their functions and statements, run on a real queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.spark.registries import served
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 SPARK = "docs/how-to/spark.md"
 CLUSTER = "docs/how-to/spark-cluster.md"
@@ -30,7 +30,7 @@ Queue = LastValueQueue[bytes]
 
 
 def rows_of(frame: DataFrame) -> dict[bytes, tuple[bytes, int]]:
-    """By key, value and offset."""
+    """Return value and offset by key."""
     return {bytes(row.key): (bytes(row.value), row.offset) for row in frame.collect()}
 
 
@@ -58,7 +58,7 @@ def test_the_functions_do_what_they_say(
     latest = names["latest"](spark, lvq_cluster.config.bootstrap_servers)
     assert {row.key: row.value for row in latest.collect()} == {"IBM": "119.00", "MSFT": "27.95"}
     assert rows_of(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
-    published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
+    published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)
     assert (published.written, published.vanished) == (1, 1)
     assert values_of(queue).keys() == {b"IBM"}
     queue.drop()
@@ -103,7 +103,7 @@ def test_the_statements_in_sql_run(spark: SparkSession, lvq_cluster: KafkaCluste
 
 
 def options(job: Path) -> set[str]:
-    """The options of a job, as its parser has them."""
+    """Return the options of a job's parser."""
     parser = runpy.run_path(str(job))["parser"]()
     return {option for action in parser._actions for option in action.option_strings}
 

@@ -1,7 +1,8 @@
-"""G8 over everything that shows a queue: view, ``lvq export``, both Spark engines and a fold by hand agree row by row.
+"""G8 for everything that shows a queue: view, ``lvq export``, both Spark engines and a fold by hand agree.
 
 The histories are random, on a real broker: values, empty values and deletes, headers that repeat or have no value, keys
-in several partitions, transactions that were committed, aborted or are still open, and compaction.
+in several partitions, transactions that were committed, aborted or are still open, and compaction. The results must
+agree row by row.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 PARTITIONS = 3
 HEADER = "ticker"
@@ -47,17 +48,17 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 
 
 class History:
-    """Writes to a topic at random, as several programs do that know nothing of each other."""
+    """Random writes to a topic, as if by several independent programs."""
 
     def __init__(self, servers: str, topic: str, seed: int, *, clock: bool) -> None:
         self._servers, self._topic = servers, topic
         self._random = random.Random(seed)
-        self._clock = clock  # whether producers tell the time, and wrongly
-        self._away = [b"away %d" % number for number in range(10)]  # never where they belong
+        self._clock = clock  # producers set timestamps, and wrong ones
+        self._away = [b"away %d" % number for number in range(10)]  # never in their home partition
         self._transactions = 0
 
     def write(self, count: int, producer: Producer | None = None) -> None:
-        """Some records; by a producer that places keys as it likes, or by the one of a transaction."""
+        """Write some records, by a producer that places keys as it likes, or by a transaction's producer."""
         choose = self._random
         own = producer is None
         producer = producer or Producer({"bootstrap.servers": self._servers, "linger.ms": 2})
@@ -80,7 +81,7 @@ class History:
 
     @contextmanager
     def transaction(self, ending: str) -> Iterator[None]:
-        """Some records in a transaction, which ends at once, or after what is done in the meantime if it is open."""
+        """Write some records in a transaction, which ends before the block, or after it if ``ending`` is open."""
         self._transactions += 1
         name = f"{self._topic}-{self._transactions}"
         producer = Producer({"bootstrap.servers": self._servers, "transactional.id": name})
@@ -99,7 +100,7 @@ class History:
 
 
 def read_raw(servers: str, topic: str, below: Mapping[int, int]) -> list[Record]:
-    """All committed records below these offsets, by a plain client."""
+    """Return all committed records below these offsets, read by a plain client."""
     found: list[Record] = []
     ended: set[int | None] = set()
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "raw", "enable.partition.eof": True})
@@ -127,7 +128,7 @@ def read_raw(servers: str, topic: str, below: Mapping[int, int]) -> list[Record]
 
 
 def fold_by_hand(records: list[Record], *, by_header: bool = False) -> Rows:
-    """The current record of each key: of its home partition, else the latest in time of those of each partition."""
+    """Return each key's current record: the one in its home partition, else the latest in time of all partitions."""
     newest: dict[bytes, dict[int, Record]] = {}
     for record in records:
         key = record.key
@@ -202,7 +203,7 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
     seed: int,
     clock: bool,
 ) -> None:
-    """Once with a clock of the broker's and compaction, once with producers' clocks, which go wrong (R5)."""
+    """Once with the broker's clock and compaction, once with producers' clocks, which go wrong (R5)."""
     servers = lvq_broker.bootstrap_servers
     times = {"message.timestamp.type": "CreateTime" if clock else "LogAppendTime"}
     queue = make_queue(PARTITIONS, key_header=HEADER, config=times)
@@ -227,7 +228,7 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
         assert spec.end == offsets, "a current snapshot ends before it"
         assert collect(snapshot(spark, queue, spec=spec, engine="python")) == rows
         assert collect(snapshot(spark, queue, spec=spec, engine="connector")) == rows
-    # That the history is what it is said to be.
+    # The history must contain all these cases.
     assert len(rows) > 20
     assert {b"", b"\xff\x00"} & rows.keys()
     assert any(row.value == b"" for row in rows.values())
@@ -246,7 +247,7 @@ def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
     lvq_topic: str,
     engine: Engine,
 ) -> None:
-    """The last header of the name counts, and one without a value says nothing (R16)."""
+    """The last header of that name counts, and one without a value says nothing (R16)."""
     make_queue(PARTITIONS)
     queue = LastValueQueue(lvq_topic, key_header=HEADER, key_mismatch="header", cluster=lvq_cluster)
     History(lvq_broker.bootstrap_servers, lvq_topic, 3, clock=False).write(200)
@@ -264,10 +265,10 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
     lvq_topic: str,
     passed: bool,
 ) -> None:
-    """The newer value lies at home and is consumed, the older one elsewhere, and consumers have it to consume still.
+    """The newer value is at home and consumed; the older one is elsewhere, and consumers can still get it.
 
-    As long as the newer one lies behind the group's base it is read, and hides the older one (R7, R14). Once the base
-    has passed it nobody reads it any more; see docs/maintainers/known-limits.md.
+    As long as the newer one is after the group's base, it is read, and hides the older one (R7, R14). Once the base has
+    passed it, nobody reads it any more; see docs/maintainers/known-limits.md.
     """
     make_queue(PARTITIONS)
     queue = LastValueQueue.declare(lvq_topic, key_header=HEADER, cluster=lvq_cluster)
@@ -301,7 +302,7 @@ def _home(key: bytes) -> int:
 
 @pytest.fixture(scope="module", params=["python", "connector"])
 def current(spark: SparkSession, lvq_broker: ProvidedBroker, request: Any) -> Mapping[bytes, bytes]:
-    """Return what a snapshot shows of R14's cases."""
+    """Return the values of a snapshot of R14's cases."""
     topic = f"r14-{request.param}"
     with closing(KafkaCluster(lvq_broker.bootstrap_servers)) as cluster:
         cluster.topics.create(topic, partitions=r14.PARTITIONS, config={"cleanup.policy": "compact"})

@@ -1,4 +1,4 @@
-"""The cut that a snapshot reads is fixed once, from what the cluster says, and bad ones are refused."""
+"""The cut of a snapshot: fixed once, from the cluster's answers, and refused if it is bad."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_cut_stops_before_an_open_transaction_and_says_so(
 def test_a_cut_can_wait_until_no_transaction_is_under_way(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither one that is open, nor one that commits between two answers: that would be in one partition only."""
+    """It waits for open transactions, and for one that commits between two answers: the cut would have half of it."""
     first, second = memory_cluster.writer(transactional_id="1"), memory_cluster.writer(transactional_id="2")
     for writer in (first, second):
         writer.begin_transaction()
@@ -216,7 +216,10 @@ def test_a_cut_knows_how_long_deletes_and_superseded_records_are_kept(
 
 @pytest.fixture
 def timed() -> tuple[LastValueQueue[Any], MemoryCluster]:
-    """A record every second from 100 s ago on, in two partitions; superseded ones are kept for a minute."""
+    """Return a queue with a record for each of the last 100 s, in two partitions.
+
+    The topic keeps superseded records for a minute.
+    """
     now = [time.time() - 100]
     cluster = MemoryCluster(clock=lambda: now[0])
     cluster.topics.create("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
@@ -242,7 +245,7 @@ def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
 
 
 def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_cluster: MemoryCluster) -> None:
-    """Later ones may be older: offsets decide what lies before and after the cut (R5)."""
+    """Later records may be older: offsets decide which ones are before and after the cut (R5)."""
     memory_cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for timestamp in (1_000, 3_000, 2_000, 1_500):
         memory_cluster.write("t", b"k", b"v", timestamp=timestamp)
@@ -284,7 +287,7 @@ def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastVa
     assert [shortfall.partition for shortfall in spec.blocked] == [held]
 
 
-# -- what a group has not consumed -------------------------------------------------------------------------------------
+# -- unconsumed records of a group -------------------------------------------------------------------------------------
 
 
 def test_the_view_of_a_group_starts_where_it_stands_and_knows_what_it_has_done(

@@ -24,7 +24,7 @@ from lvq_spark.writing.sizes import SizeLimits, oversize, suspect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Frame = Callable[..., "DataFrame"]
@@ -32,7 +32,7 @@ Frame = Callable[..., "DataFrame"]
 
 @pytest.fixture
 def frame(spark: SparkSession) -> Frame:
-    """A DataFrame of text keys and values, unless a schema says otherwise."""
+    """Return a function that creates a DataFrame, of text keys and values unless a schema says otherwise."""
     return lambda *rows, schema="key string, value string": spark.createDataFrame(list(rows), schema)
 
 
@@ -42,7 +42,7 @@ def held(queue: LastValueQueue[bytes]) -> dict[str, bytes]:
 
 
 def written(queue: LastValueQueue[bytes]) -> int:
-    """Return how many records its topic has had."""
+    """Return how many records the topic has had."""
     return sum(queue.cluster.logs.end_offsets(queue.topic).values())
 
 
@@ -110,7 +110,7 @@ def test_a_snapshot_published_again_is_the_same_queue_headers_included(
 def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_without_a_key_stay(
     frame: Frame, make_queue: MakeQueue
 ) -> None:
-    """Nor has a record a key that another program wrote before the topic was compacted."""
+    """Records that another program wrote before the topic was compacted may have no key at all."""
     queue = make_queue(partitions=2, key_header="ticker", config={"cleanup.policy": "delete"})
     with queue.producer() as producer:
         for key in ("stays", "goes", "goes too", "was gone"):
@@ -235,7 +235,7 @@ HEADED = "key string, value binary, headers array<struct<key: string, value: str
 def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_written(
     frame: Frame, make_queue: MakeQueue
 ) -> None:
-    """Of 2,000 keys 924 were written before the client refused one."""
+    """Before there was a check, 924 of 2,000 keys were written when the client refused one."""
     queue = make_queue(config={"max.message.bytes": "2000000"})
     rows = [*((f"k{n}", b"v") for n in range(200)), ("large", bytes(1_100_000)), ("larger", bytes(3_000_000))]
     schema = "key string, value binary"

@@ -1,4 +1,4 @@
-"""Readers without rights or a login, and cuts that are gone: an error of this library's, whichever engine reads."""
+"""Readers without rights or a login, and lost cuts: errors of this library, with either engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 TOPIC = "prices"
@@ -31,7 +31,7 @@ ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """A topic with two values, which alice may read, bob may see, and mallory knows of by hearsay."""
+    """Yield a broker with a topic of two values: alice may read it, bob may see it, mallory only knows its name."""
     with secure_broker(tmp_path_factory.mktemp("tls"), ["alice", "bob", "mallory"]) as broker:
         cluster = KafkaCluster(broker.plain)
         cluster.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
@@ -135,7 +135,7 @@ def test_a_way_to_log_in_of_javas_own_that_is_refused_is_an_error_of_the_snapsho
 def test_a_broker_that_is_gone_since_the_cut_was_pinned_is_an_error_soon(
     spark: SparkSession, queue_of: MakeQueue
 ) -> None:
-    """The connector's tasks would ask for minutes, and then say it in Java."""
+    """The connector's tasks would retry for minutes, and then report a Java error."""
     spec = pin(queue_of("alice"))
     nowhere = queue_of("", ClientConfig("127.0.0.1:1"))
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):

@@ -1,4 +1,4 @@
-"""Values as confluent-kafka's own serializers write them, with schemas of its mock registry."""
+"""Values written by confluent-kafka's own serializers, with schemas of its mock registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 
@@ -57,7 +57,7 @@ def written(serializer: Any, value: object, topic: str = "prices") -> bytes:
 
 
 def kept(spark: SparkSession, values: list[bytes], *arguments: Any, **options: Any) -> list[tuple[Any, str | None]]:
-    """The value of each and what is wrong with it."""
+    """Return each value and its error."""
     df = spark.createDataFrame(list(enumerate(values)), "offset int, value binary")
     rows = decode(df, *arguments, **options, on_error="keep").orderBy("offset").collect()
     plain = (row.value.asDict(recursive=True) if hasattr(row.value, "asDict") else row.value for row in rows)
@@ -143,7 +143,7 @@ def test_values_of_json_schema_and_protobuf_are_decoded_without_the_frame_of_the
     price_of, quote_of = (ProtobufSerializer(one, client, {"use.deprecated.format": False}) for one in messages)
     first = written(price_of, messages[0](price=1.5), "proto")
     second = written(quote_of, messages[1](price=1.5), "proto")
-    # In place of Spark's function, which is in a package that cannot be had from everywhere: the bytes it is given.
+    # A fake replaces Spark's function, which is in a package that is not available everywhere; it returns its input.
     monkeypatch.setattr("pyspark.sql.protobuf.functions.from_protobuf", given)
     rows = kept(spark, [first, second, b"\0"], "protobuf", ProtobufMessage("prices.Price", file), framed=True)
     assert messages[0].FromString(bytes(rows[0][0]["data"])).price == 1.5
@@ -151,13 +151,13 @@ def test_values_of_json_schema_and_protobuf_are_decoded_without_the_frame_of_the
 
 
 def given(data: Column, *_: object, **__: object) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
     return F.struct(data.alias("data"))
 
 
 def protobuf(*names: str) -> tuple[bytes, list[Any]]:
-    """Descriptors of a file with these messages of one price each, and their classes."""
+    """Return the descriptors of a file with these messages, each with one price, and their classes."""
     file = descriptor_pb2.FileDescriptorProto(name="prices.proto", package="prices", syntax="proto3")
     for name in names:
         file.message_type.add(name=name).field.add(name="price", number=1, label=1, type=1)

@@ -1,4 +1,4 @@
-"""Spark's roles of docs/how-to/access.md, with the rights that the page gives them and without each of them in turn."""
+"""Spark's roles in docs/how-to/access.md, with the rights that the page gives them and without each in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.secure import SecureBroker, secure_broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 Work = Callable[["SparkSession", LastValueQueue[bytes]], object]
 

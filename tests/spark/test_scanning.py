@@ -1,4 +1,4 @@
-"""A scan reads its part of the cut: all of it, nothing after it, and it fails when it cannot know."""
+"""Scans of a part of the cut: they read all of it and nothing after it, and fail when they cannot be sure."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def guarded(
     monkeypatch: pytest.MonkeyPatch,
     keys: frozenset[bytes] | None = None,
 ) -> int:
-    """Return how many claims the connector's guard makes of ``b`` and ``c``, which it has read as these numbers."""
+    """Return how many claims the connector's guard makes of ``b`` and ``c``, read with these numbers."""
     monkeypatch.setattr(guarding, "KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
@@ -133,7 +133,7 @@ def guarded(
 
 
 def vanish(cluster: MemoryCluster, **config: str) -> SnapshotSpec:
-    """Pin a cut, and lose the record of ``a`` in it to compaction. Another key is new since, a third is updated."""
+    """Pin a cut and lose its record of ``a`` to compaction; later records update keys and add a new one."""
     cluster.topics.alter_config("t", config)
     put(cluster, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
     spec = cut(cluster)
@@ -201,7 +201,7 @@ def test_nothing_can_be_missing_while_the_topic_keeps_superseded_records(cluster
 
 @pytest.fixture
 def hiding(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> SnapshotSpec:
-    """A cut whose record of ``a`` is compacted away; the one that superseded it goes, too, once the end is known."""
+    """Return a cut whose record of ``a`` is compacted away; its successor goes, too, once the end is known."""
     put(cluster, ("a", "1"), ("b", "1"), ("c", "1"))
     spec = cut(cluster)
     put(cluster, ("a", "2"))
@@ -273,7 +273,7 @@ def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memor
         read(cluster, spec)
 
 
-# -- holes that compaction has not made --------------------------------------------------------------------------------
+# -- holes that compaction did not make --------------------------------------------------------------------------------
 
 
 def transaction(cluster: MemoryCluster, *pairs: tuple[str, str], ending: str = "commit") -> None:
@@ -287,7 +287,7 @@ def transaction(cluster: MemoryCluster, *pairs: tuple[str, str], ending: str = "
 
 @pytest.fixture
 def transactional(cluster: MemoryCluster) -> SnapshotSpec:
-    """A cut full of markers and aborted records; later records have new keys, too."""
+    """Return a cut full of markers and aborted records; later records also have new keys."""
     transaction(cluster, ("a", "1"), ("b", "1"))
     transaction(cluster, ("a", "2"))
     transaction(cluster, ("a", "never"), ("never", "1"), ending="abort")
@@ -317,7 +317,7 @@ def test_what_compaction_may_have_taken_of_a_cut_with_markers_is_not_left_out_si
 
 
 def test_what_lies_behind_a_hole_proves_nothing(cluster: MemoryCluster) -> None:
-    """A cleaning that is still at work has come as far as the hole."""
+    """A cleaner that is still at work has come as far as the hole."""
     put(cluster, ("b", "1"), ("a", "1"), ("a", "2"))
     spec = cut(cluster)
     put(cluster, ("b", "2"))
@@ -346,7 +346,7 @@ def test_what_one_replica_still_has_proves_nothing_of_what_another_had(
 
 
 def test_where_a_header_names_the_key_records_of_the_same_one_prove_nothing(cluster: MemoryCluster) -> None:
-    """A broker goes by the record key, and may have left both."""
+    """A broker compacts by the record key, and may have left both."""
     for key in (b"x", b"y"):
         cluster.write("t", key, b"1", [("ticker", b"a")])
     transaction(cluster, ("b", "1"))
@@ -377,11 +377,11 @@ def test_the_connectors_guard_tells_markers_from_what_compaction_has_done(
         guarded(cluster, spec, [1, 2], monkeypatch)
 
 
-# -- deletes that are gone before they are read ------------------------------------------------------------------------
+# -- deletes that disappear before they are read -----------------------------------------------------------------------
 
 
 def expiring(policy: str, fetched: float, monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryCluster, SnapshotSpec]:
-    """A cut whose delete of ``a`` goes after the first fetch, which takes so many seconds; deletes stay for an hour."""
+    """Return a cut whose delete of ``a`` goes after a first fetch of ``fetched`` seconds; deletes stay for an hour."""
     now = [1e9]
     monkeypatch.setattr(time, "time", lambda: now[0])
     cluster = MemoryCluster(clock=lambda: now[0], fetch_limit=1)
@@ -460,7 +460,7 @@ def test_the_connectors_guard_counts_from_the_pinning_on(
         assert guarded(cluster, spec, numbers, monkeypatch) == 2
 
 
-# -- what else may happen in between -----------------------------------------------------------------------------------
+# -- other events in between -------------------------------------------------------------------------------------------
 
 
 def test_records_deleted_since_are_an_error(cluster: MemoryCluster) -> None:
@@ -577,7 +577,7 @@ def test_a_task_waits_as_long_as_it_is_told_and_holds_the_garbage_collector_back
     assert seen == [(1.5, False)]
 
 
-# -- what comes, and as which columns ----------------------------------------------------------------------------------
+# -- rows and columns --------------------------------------------------------------------------------------------------
 
 
 def test_the_columns_are_those_asked_for_in_that_order(cluster: MemoryCluster) -> None:
@@ -697,7 +697,7 @@ def test_keys_away_from_home_fail_when_they_are_to() -> None:
 
 
 def written_by(partitioner: Partitioner, keys: int) -> MemoryCluster:
-    """A topic of three partitions; the first has the keys that this partitioner puts there, in fetches of ten."""
+    """Return a topic of three partitions; the first has the keys this partitioner puts there, in fetches of ten."""
     cluster = MemoryCluster(fetch_limit=10)
     cluster.topics.create("t", partitions=3, config={"cleanup.policy": "compact"})
     names = [b"k%d" % n for n in range(keys)]
@@ -770,13 +770,13 @@ def test_what_comes_does_not_depend_on_what_fits_into_memory(
     memory: int,
     size: int,
 ) -> None:
-    """Without a policy there is no key header, though records have one of that name."""
+    """Without a policy there is no key header, even if records have a header of that name."""
     cluster = MemoryCluster(fetch_limit=fetch)
     cluster.topics.create("t", partitions=1, config={"cleanup.policy": "delete"})
     for key, said, value in written:
         cluster.write("t", key, value, [] if said is None else [("ticker", said)])
     chosen = [said if policy == "header" and said is not None else key for key, said, _ in written]
-    # Of a key the last one; of what has no key all.
+    # The last record of each key, and all records without a key.
     last = {
         offset if key is None else key: (offset, key, value)
         for offset, (key, (_, _, value)) in enumerate(zip(chosen, written))

@@ -1,4 +1,4 @@
-"""A local session finds a Java that Spark can use, or says what it needs."""
+"""A local session: it finds a Java that Spark can use, or says what it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lvq_spark.session import _choose_java, local_session
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only Java there is; to be written by the test."""
+    """Return the path of the only Java, which the test has to write."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -70,7 +70,7 @@ def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("version", ["4.0.3", "4.10.0", "5.0.0.dev1"])
 def test_a_connector_of_another_spark_is_not_brought(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own this is before there is a JVM, which could not be given another class path."""
+    """In its own process, this check precedes the JVM, whose class path cannot be changed later."""
     monkeypatch.setattr("pyspark.__version__", version)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("lvq_spark.session._choose_java", lambda: None)
@@ -99,7 +99,7 @@ def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
     ids=["register", "snapshot", "refresh", "merge", "upsert", "merge_each", "publish"],
 )
 def test_a_spark_that_is_too_old_is_refused_by_its_version(begin: Callable[..., object], version: str) -> None:
-    """It is before anything is asked: nobody answers there."""
+    """The check precedes any request: nothing answers there."""
     with (
         closing(KafkaCluster("localhost:1")) as cluster,
         pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, but this is {re.escape(version)}\."),

@@ -1,4 +1,4 @@
-"""Snapshots in a real Spark session of queues on a real broker."""
+"""Snapshots of queues on a real broker, in a real Spark session."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 
 
 def view_rows(queue: LastValueQueue[bytes]) -> tuple[dict[bytes, Record], dict[int, int]]:
-    """Return what a view holds, and the offsets of that cut."""
+    """Return a view's contents, and the offsets of that cut."""
     with queue.view() as view:
         cut = view.snapshot()
         entries = cut.entries()
@@ -58,7 +58,7 @@ def append(cluster: KafkaCluster, topic: str, *pairs: tuple[str, str | None]) ->
 
 
 def keys_at_home(partitions: int) -> list[str]:
-    """A key for each partition."""
+    """Return a key for each partition."""
     homes = {home_partition(b"%d" % number, partitions): str(number) for number in range(99)}
     return [homes[partition] for partition in range(partitions)]
 
@@ -179,7 +179,7 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
 def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
-    """Nor are later records in its partitions; and the cut stays so once it has committed."""
+    """Nor are later records in its partitions; and the cut stays the same after the commit."""
     queue, (a, b, c) = make_queue(3), keys_at_home(3)
     append(queue.cluster, lvq_topic, (a, "1"), (b, "1"), (c, "1"))  # type: ignore[arg-type]
     writer = queue.cluster.writer(transactional_id=lvq_topic)
@@ -210,7 +210,7 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `pin` says. No warning tells, since nothing is open any more. The records that the cut lacks lie after it."""
+    """As `pin` documents. Nothing warns, since no transaction is open any more. The missing records follow the cut."""
     queue, (a, b) = make_queue(2), keys_at_home(2)
     cluster, path = queue.cluster, str(tmp_path / "store")
     append(cluster, lvq_topic, (a, "1"), (b, "1"))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
     ask = cluster.logs.stable_ends
 
     def ask_while_it_commits(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
-        """One answer of two brokers, of which the second leads partition 1 and says so after the commit."""
+        """Answer for two brokers; the second leads partition 1 and answers after the commit."""
         before = ask(topic, timeout=timeout)
         writer.commit_transaction(20)
         eventually(lambda: cluster.logs.end_offsets(topic) == cluster.logs.end_offsets(topic, stable=True))
@@ -252,9 +252,10 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
     lvq_topic: str,
     tmp_path: Path,
 ) -> None:
-    """To all that read the log from then on, at whatever cut. A view and a store that know of the delete stay right.
+    """The old value comes back for all later readers of the log, at any cut.
 
-    Only a delete in the old partition cures it for good; see docs/maintainers/known-limits.md.
+    A view and a store that know of the delete stay right. Only a delete in the old partition is a lasting cure; see
+    docs/maintainers/known-limits.md.
     """
     from confluent_kafka import Producer
 
@@ -266,7 +267,7 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
     lvq_cluster.topics.add_partitions(lvq_topic, 2)
     append(lvq_cluster, lvq_topic, (other, "1"), (moved, None), (other, "2"))
     lvq_cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "0"})
-    force_compaction(lvq_cluster, lvq_topic)  # the first cleaning dates the delete, a later one takes it
+    force_compaction(lvq_cluster, lvq_topic)  # the first cleaning dates the delete, a later one removes it
     lvq_cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "86400000"})
     spec, path = pin(queue), str(tmp_path / "store")
     deleted = {stays: "1", other: "2"}
@@ -306,7 +307,7 @@ def test_s161_a_snapshot_has_one_row_for_a_key_that_compaction_has_not_touched(
 def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, lvq_topic: str
 ) -> None:
-    """The number of rows is not that of the offsets, and neither gaps nor markers are data that was lost."""
+    """There are fewer rows than offsets, and neither gaps nor markers count as lost data."""
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
@@ -386,7 +387,7 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
     module: str,
     partitions: int,
 ) -> None:
-    """Every task that reads fails half-way at its first attempt, and the log goes on before the second."""
+    """Every reading task fails half-way at its first attempt, and the log grows before the second."""
     queue = make_queue(partitions)
     append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])  # type: ignore[arg-type]
     spec = pin(queue)
@@ -495,11 +496,11 @@ def test_a_queue_in_memory_is_refused(memory_cluster: MemoryCluster) -> None:
         snapshot(None, LastValueQueue("t", key_header=None, cluster=memory_cluster))  # type: ignore[arg-type]
 
 
-# -- what reaches an executor ------------------------------------------------------------------------------------------
+# -- code on an executor -----------------------------------------------------------------------------------------------
 
 
 def shipped() -> Callable[[list[Any]], Any]:
-    """The function as it arrives: pickled by value, and unpacked."""
+    """Return the function as it arrives: pickled by value, and unpickled."""
     from pyspark import cloudpickle
 
     from lvq_spark.connector.guarding import Guard
@@ -527,7 +528,7 @@ def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSession, tmp_path: Path) -> None:
-    """Arrow's writer in Spark goes over all nulls before a row, once more for each row."""
+    """Spark's Arrow writer goes over all nulls before a row, again for each row."""
 
     def met(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -536,7 +537,7 @@ def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSessio
 
     schema = "n int, headers array<struct<key: string, value: binary>>"
     rows = spark.createDataFrame([(1, None), (2, []), (3, [("a", None)]), (4, None)], schema)
-    legacy = "spark.sql.legacy.createEmptyCollectionUsingStringType"  # some sessions have it
+    legacy = "spark.sql.legacy.createEmptyCollectionUsingStringType"  # some sessions set it
     try:
         for setting in ("true", "false"):
             spark.conf.set(legacy, setting)

@@ -1,4 +1,4 @@
-"""The format ``lvq`` in a real Spark session on a real broker: one cut for each DataFrame, whatever is done with it."""
+"""The format ``lvq`` in a real Spark session on a real broker: one cut per DataFrame, whatever is done with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lvq_spark.source.registering import register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Load = Callable[..., "DataFrame"]
@@ -38,7 +38,7 @@ CONNECTOR = (
 
 @pytest.fixture
 def load(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str) -> Load:
-    """Loads the test's topic."""
+    """Return a function that loads the test's topic."""
     register(spark)
 
     def load(schema: str | None = None, /, **options: str) -> DataFrame:
@@ -60,7 +60,7 @@ def append(log: Any, topic: str, *pairs: tuple[str, str | None]) -> None:
 
 
 def values(frame: DataFrame) -> dict[str, str | None]:
-    """Values by key; fails when a key has two rows."""
+    """Return values by key; fail if a key has two rows."""
     rows = frame.select("key", "value").collect()
     found = {bytes(row.key).decode(): None if row.value is None else bytes(row.value).decode() for row in rows}
     assert len(found) == len(rows)
@@ -128,7 +128,7 @@ def test_it_has_the_rows_and_columns_of_the_connector(
     spark: SparkSession, make_queue: MakeQueue, load: Load, lvq_broker: ProvidedBroker, lvq_topic: str
 ) -> None:
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
     queue, choose = make_queue(3), random.Random(11)
     pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b"")]
@@ -284,7 +284,7 @@ def test_a_key_that_may_lie_in_two_partitions_is_never_shown_twice(
     assert load(**{"lvq.strays": "pass"}).count() > 20
 
 
-# -- one cut for each DataFrame ----------------------------------------------------------------------------------------
+# -- one cut per DataFrame ---------------------------------------------------------------------------------------------
 
 
 def test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_action(
@@ -313,7 +313,7 @@ def test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_actio
 def test_a_filter_leaves_no_trace_in_other_queries_on_the_frame(
     spark: SparkSession, make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
-    """Spark 4.3 keeps filters that a Python source takes in a plan that others share. So this one must take none."""
+    """Spark 4.3 keeps the filters that a Python source accepts in a shared plan, so this one must accept none."""
     from pyspark.sql.datasource import DataSourceReader
 
     from lvq_spark.source.batch import LvqReader
@@ -383,7 +383,7 @@ def test_a_schema_with_a_wrong_column_is_an_error_that_names_it(
         load(schema).collect()
 
 
-# -- what is read ------------------------------------------------------------------------------------------------------
+# -- selection ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_cut_is_said_as_the_connector_has_it(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
@@ -432,7 +432,7 @@ def test_a_group_that_is_gone_is_an_error(make_queue: MakeQueue, load: Load, lvq
         load(**{"lvq.group": "nobody"}).collect()
 
 
-# -- what may happen to the log ----------------------------------------------------------------------------------------
+# -- changes of the log ------------------------------------------------------------------------------------------------
 
 
 def test_a_key_that_is_compacted_away_behind_the_cut_is_an_error_or_comes_with_a_newer_value(
@@ -560,11 +560,11 @@ def test_a_spark_without_limits_for_streams_is_an_error(monkeypatch: pytest.Monk
         source.streamReader(StructType().add("key", "binary"))
 
 
-# -- what reaches an executor ------------------------------------------------------------------------------------------
+# -- code on an executor -----------------------------------------------------------------------------------------------
 
 
 def arriving() -> bytes:
-    """A reader as Spark sends it."""
+    """Return a reader as Spark sends it."""
     from pyspark import cloudpickle
 
     from lvq_spark.source.batch import LvqDataSource
@@ -586,7 +586,7 @@ def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytes
 
 
 def planned() -> bytes:
-    """The source as Spark sends it to be planned, in the executors' Python beside the driver."""
+    """Return the source as Spark sends it for planning, to the executors' Python next to the driver."""
     from pyspark import cloudpickle
 
     classes: list[type] = []

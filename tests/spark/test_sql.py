@@ -1,4 +1,4 @@
-"""The format ``lvq`` in SQL: tables and views, and what is said to those who would write."""
+"""The format ``lvq`` in SQL: tables and views, and the errors for writers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lvq_spark import register, task_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Sql = Callable[[str], list[Any]]
@@ -24,13 +24,13 @@ Sql = Callable[[str], list[Any]]
 
 @pytest.fixture
 def table(lvq_topic: str) -> str:
-    """A name for the test's table."""
+    """Return a name for the test's table."""
     return f"t_{lvq_topic.replace('-', '_')}"
 
 
 @pytest.fixture
 def sql(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str, table: str) -> Iterator[Sql]:
-    """Run a statement, in which ``{options}`` are those of the test's topic, and returns the first column."""
+    """Yield a function that runs a statement, with ``{options}`` for the test's topic, and returns the first column."""
     register(spark)
     options = f"`kafka.bootstrap.servers` '{lvq_broker.bootstrap_servers}', subscribe '{lvq_topic}'"
 
@@ -110,7 +110,7 @@ def test_a_table_with_columns_of_its_own_is_told_that_spark_keeps_its_options_to
 
 
 def test_a_temporary_view_of_the_format_keeps_the_cut_of_its_first_query(make_queue: MakeQueue, sql: Sql) -> None:
-    """Spark 4.1 to 4.3 plan a Python source once for each view or frame. A reader without its cut says so (`Scan`)."""
+    """Spark 4.1 to 4.3 plan a Python source once per view or frame. A reader without its cut says so (`Scan`)."""
     queue = make_queue()
     put(queue, "a", "b")
     sql("CREATE TEMPORARY VIEW {table}_using USING lvq OPTIONS ({options})")

@@ -1,4 +1,4 @@
-"""A byte that has changed in a store's file is reported, with the file, before anything is built on it or read."""
+"""Changed bytes in a store's files: an error names the file before anything is read from it or built on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def column(path: Path, name: str) -> int:
-    """Return where the last page of a column ends."""
+    """Return the offset of the end of a column's last page."""
     group = pq.ParquetFile(path).metadata.row_group(0)
     found = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == name)
     start = found.dictionary_page_offset or found.data_page_offset
@@ -73,7 +73,7 @@ def test_what_a_file_holds_has_a_checksum_on_every_file_system(storage: Storage,
     if isinstance(storage, LocalStorage):
         assert storage.crc32("v1/f") != 0xCBF43926
         return
-    for look in (storage.crc32, lambda name: storage.open(name).read()):  # Hadoop has checksums of its own here
+    for look in (storage.crc32, lambda name: storage.open(name).read()):  # Hadoop has its own checksums here
         with pytest.raises(OSError, match="hecksum") as error:
             look("v1/f")
         assert error.value.errno == errno.EIO
@@ -131,7 +131,7 @@ def test_a_manifest_of_before_has_no_checksums_and_stays_good(tmp_path: Path) ->
 
 
 def test_what_the_driver_reads_is_compared_page_by_page(tmp_path: Path) -> None:
-    """A file that nobody had the time to look at as a whole: what is built upon it has the keys alone."""
+    """A file that was never checked as a whole: an overlay built on it reads only its keys."""
     store = Store(LocalStorage(str(tmp_path)))
     base = first(store, CHANGES[0])
     above = overlaid(store, base, delta(CHANGES[1]), "v2-0123456789ab", NOWHERE)
@@ -186,12 +186,12 @@ def test_a_flipped_byte_in_what_nobody_looked_at_is_found_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
     way: str,
 ) -> None:
-    """As in a store that is larger than what is looked at each time."""
+    """As in a store that is too large to be checked in full each time."""
     monkeypatch.setattr(Store, "changed", lambda *_, **__: "")
     queue, path = make_queue(), tmp_path / "store"
     append(queue, *[(f"k{n:02}", "1") for n in range(40)])
     (file,) = refresh(spark, queue, path).files
-    flip(path / file.name, column(path / file.name, "value" if way == "anew" else "key"))  # overlays read keys alone
+    flip(path / file.name, column(path / file.name, "value" if way == "anew" else "key"))  # overlays read only keys
     (path / file.name).with_name(f".{Path(file.name).name}.crc").unlink()  # Hadoop's own, on a local disk
     with pytest.raises(DataLoss, match=f"{file.name} is damaged and cannot be read"), task_errors():
         read_version(spark, path).collect()

@@ -1,4 +1,4 @@
-"""A little delta that the driver works in by itself tells what one fold over the log tells; a larger one it leaves."""
+"""Small deltas that the driver applies itself: the result is that of one fold over the log. Spark gets larger ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def delta(records: Iterable[Record]) -> DriverDelta:
 
 
 def first(store: Store, records: Iterable[Record]) -> Version:
-    """A version that was read from the whole log, as Spark writes one."""
+    """Return a version read from the whole log, as Spark writes it."""
     rows = list(MergePartitions("t", PARTITIONS, FORGET_NONE)(batches(records)))
     files: tuple[DataFile, ...] = ()
     if rows:
@@ -76,7 +76,7 @@ def first(store: Store, records: Iterable[Record]) -> Version:
 
 
 def above(store: Store, base: Version, records: Iterable[Record], start: Mapping[int, int] = NOWHERE) -> Version:
-    """A version with an overlay."""
+    """Return a version with an overlay."""
     number = base.number + 1
     done = overlaid(store, base, delta(records), f"v{number}-0123456789ab", start)
     files = (*(file for file in base.files if not file.overlay), done.file)
@@ -84,7 +84,7 @@ def above(store: Store, base: Version, records: Iterable[Record], start: Mapping
 
 
 def held(store: Store, version: Version) -> list[dict[str, Any]]:
-    """Return what a version holds, by the definition of an overlay."""
+    """Return the rows of a version, by the definition of an overlay."""
     layers: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for file in version.files:
         with store.storage.open(file.name) as source:
@@ -103,7 +103,7 @@ def test_an_overlay_tells_what_the_log_tells(history: list[list[Record]], data: 
         for number in range(1, len(history)):
             known = list(chain(*history[: number + 1]))
             start = dict(version.start)
-            if version.kept == 0:  # else all is rewritten when the log's start moves
+            if version.kept == 0:  # otherwise everything is rewritten when the log's start moves
                 ends = [1 + max([r.offset for r in known if r.partition == p], default=-1) for p in NOWHERE]
                 start = {p: data.draw(st.integers(start[p], ends[p])) for p in NOWHERE}
             news = [record for record in history[number] if record.offset >= start[record.partition]]

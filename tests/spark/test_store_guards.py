@@ -1,4 +1,4 @@
-"""Reasons not to build on a version (R18): it is then rebuilt or refused, and the reason is given."""
+"""Reasons not to build on a version (R18): it is rebuilt or refused, and the reason is given."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
 
 
 def base(queue: LastValueQueue[Any], **changes: Any) -> Version:
-    """A version of the queue as it is now."""
+    """Return a version of the queue's current state."""
     log = log_state(queue, 10.0)
     facts = {"topic": "t", "topic_id": log.topic_id, "key_header": None, "key_mismatch": "record", "schema": STORED}
     seen = {"start": log.start, "end": log.end, "epochs": log.epochs, "pinned": log.at}
@@ -199,13 +199,13 @@ def test_a_cut_is_as_old_as_what_was_written_behind_it(
 ) -> None:
     log = log_state(queue, 10.0)
     assert pinned_at(queue, log, log.end) == log.at
-    late = replace(log, at=datetime.now(UTC) + timedelta(seconds=650))  # seen from then, all was written long before
+    late = replace(log, at=datetime.now(UTC) + timedelta(seconds=650))  # all records are old by then
     assert pinned_at(queue, late, {0: 2, 1: 5}) == late.at - timedelta(seconds=3600)
     ages = replace(log, at=datetime.now(UTC) + timedelta(days=30))
     assert pinned_at(queue, ages, {0: 3, 1: 4}) == datetime.fromtimestamp(0, UTC)
 
 
-# -- what a refresh does about it --------------------------------------------------------------------------------------
+# -- the effect on a refresh -------------------------------------------------------------------------------------------
 
 
 def recreate(queue: LastValueQueue[bytes], partitions: int, config: Mapping[str, str]) -> None:
@@ -299,7 +299,7 @@ def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
 def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
 ) -> None:
-    """The record of the delta is gone in favour of one after the cut: its older value in the base must not stand."""
+    """A record after the cut superseded that of the delta: the store must not keep the older value from its base."""
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"))
     refresh(spark, queue, path)
@@ -320,7 +320,7 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
 def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that comes right after the cut looks like one that was in it, where markers leave holes."""
+    """A key right after the cut looks like one that was in it if markers leave holes."""
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("a", "2"))
     refresh(spark, queue, path)
@@ -375,7 +375,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
 def test_what_a_task_fails_with_comes_out_as_the_error_it_is(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
-    queue = make_queue(config={"cleanup.policy": "delete"})  # a compacted one takes no record without a key
+    queue = make_queue(config={"cleanup.policy": "delete"})  # a compacted topic takes no record without a key
     assert isinstance(queue.cluster, KafkaCluster)
     foreign = Producer({"bootstrap.servers": queue.cluster.config.bootstrap_servers})
     foreign.produce(queue.topic, b"without a key")
@@ -435,7 +435,7 @@ def test_a_version_that_is_pruned_while_somebody_reads_it_is_told_with_what_help
     with pytest.raises(DataLoss, match=said) as caught, task_errors():
         frame.collect()
     assert isinstance(caught.value.__cause__, Py4JJavaError)
-    manifest.write_bytes(kept)  # as if it was pruned between the look at its manifest and at its files
+    manifest.write_bytes(kept)  # as if it was pruned between reading its manifest and its files
     with pytest.raises(DataLoss, match=said):
         read_version(spark, path, 1)
 
@@ -607,8 +607,9 @@ def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
 def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
     spark: SparkSession, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log that is shorter is not waited for. Once it has grown again both engines tell, and a refresh, whose version
-    lies below what was lost, takes another cut.
+    """A log that has become shorter is not waited for.
+
+    Once it has grown again, both engines fail, and a refresh whose version is below the lost records takes another cut.
     """
     path = str(tmp_path / "store")
     with EmbeddedBroker() as broker, closing(KafkaCluster(broker.bootstrap_servers)) as cluster:

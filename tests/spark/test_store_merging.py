@@ -1,4 +1,4 @@
-"""Without Delta and Iceberg nothing is merged, and what is missing is said. For all else see ``test_lakehouse.py``."""
+"""Merging without Delta and Iceberg: an error says what is missing. ``test_lakehouse.py`` has all other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store is brought up to date from the log, and its rows are those of a full snapshot at the same cut."""
+"""Refreshes of a store from the log, which must give the rows of a full snapshot at the same cut."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
     partitions: int,
     way: str,
 ) -> None:
-    """Two partitioners write the same keys, so with several partitions most keys lie in some of them (R14)."""
+    """Two partitioners write the same keys, so with several partitions most keys are in more than one (R14)."""
     from confluent_kafka import Producer
 
     queue, path = make_queue(partitions), str(tmp_path)

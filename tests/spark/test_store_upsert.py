@@ -1,4 +1,4 @@
-"""A stream keeps a store up to date: one row for each key, whatever comes again, comes late or does not come."""
+"""Updates of a store by a stream: one row per key, even if batches come again, late or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Batch = Callable[..., "DataFrame"]
 
 @pytest.fixture
 def batch(spark: SparkSession) -> Batch:
-    """All records of a queue's topic in a range of offsets, as a source gives them to a stream."""
+    """Return a function that gives a queue's records in a range of offsets, as a source gives them to a stream."""
     from lvq_spark.scan.arrow_columns import SNAPSHOT_COLUMNS
     from lvq_spark.scan.scanning import Scan
     from lvq_spark.scan.tasks import ReadRows
@@ -59,7 +59,7 @@ def batch(spark: SparkSession) -> Batch:
 
 @pytest.fixture
 def query(spark: SparkSession) -> Iterator[str]:
-    """A run of a streaming query, as far as what it calls can tell."""
+    """Simulate a run of a streaming query, as far as the functions that it calls can see."""
     spark.sparkContext.setLocalProperty("sql.streaming.queryId", "the query")
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "the run")
     yield "the query"
@@ -69,7 +69,7 @@ def query(spark: SparkSession) -> Iterator[str]:
 
 @pytest.fixture
 def from_the_log(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Has an item for each time that a store is brought up to date from the log."""
+    """Return a list that gets an item each time a store is brought up to date from the log."""
     from lvq_spark.store.refreshing import Refresher
 
     times: list[None] = []
@@ -79,7 +79,7 @@ def from_the_log(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 def restart(spark: SparkSession) -> None:
-    """The query runs again: all that its batches have from now on is another run."""
+    """Start the query again: its batches now belong to another run."""
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "another run")
 
 
@@ -280,7 +280,7 @@ def test_what_rules_out_a_version_does_so_for_a_stream(
 def test_a_store_does_not_grow_too_old_while_its_stream_is_idle(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
 ) -> None:
-    """An idle stream has a batch without a record now and then, to note that it has missed nothing."""
+    """An idle stream has an empty batch now and then, to record that it has missed nothing."""
     queue, path = make_queue(config=DAY), str(tmp_path)
     append(queue, ("a", "1"))
     run, nothing = upsert(queue, path, on_stale="fail"), batch(queue).limit(0)
@@ -323,7 +323,7 @@ def test_a_stream_that_is_always_overtaken_gives_up(
 def test_a_query_that_dies_after_any_batch_goes_on_without_a_row_too_many_or_too_few(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
 ) -> None:
-    """A real query: it fails after its version is there and before Spark notes the batch as done, and starts again."""
+    """A real query that fails after its version is there, before Spark marks the batch as done, and restarts."""
     from pyspark.errors import StreamingQueryException
 
     register(spark)
@@ -361,13 +361,13 @@ def test_a_query_that_dies_after_any_batch_goes_on_without_a_row_too_many_or_too
 def test_a_checkpoint_that_was_put_back_takes_nothing_from_the_store(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
 ) -> None:
-    """A real query: batches count again from where the copy was made, and hold other offsets than before."""
+    """A real query: batch numbers continue from the copy, with other offsets than before."""
     register(spark)
     queue, path, checkpoint, copy = make_queue(2), str(tmp_path / "store"), tmp_path / "checkpoint", tmp_path / "copy"
     runs: list[str | None] = []
 
     def stream() -> list[str]:
-        """Run the query to the end; the batches that its checkpoint knows then."""
+        """Run the query to the end; return the batches that its checkpoint then knows."""
         work_in = upsert(queue, path)
 
         def one(batch: DataFrame, batch_id: int) -> None:
@@ -429,7 +429,7 @@ def test_a_batch_of_the_next_number_may_begin_beyond_the_store(
     caplog: pytest.LogCaptureFixture,
     same_run: bool,
 ) -> None:
-    """A copy of the checkpoint has fed another store meanwhile, or this store was put back under a running stream."""
+    """A copy of the checkpoint has fed another store, or this store was restored under a running stream."""
     queue, path = make_queue(), tmp_path / "store"
     run = upsert(queue, path)
     append(queue, *((f"k{number}", "1") for number in range(6)))
@@ -458,7 +458,7 @@ def test_a_partition_is_known_to_be_whole_once_the_stream_has_brought_something_
     tmp_path: Path,
     from_the_log: list[None],
 ) -> None:
-    """A batch's records of other partitions do not tell where it begins in one of which it has nothing."""
+    """A batch's records of other partitions do not show where it begins in a partition without records."""
     queue, path = make_queue(2), str(tmp_path)
     keys = {home_partition(key.encode(), 2): key for key in ("k0", "k1", "k2", "k3")}
 
@@ -469,7 +469,7 @@ def test_a_partition_is_known_to_be_whole_once_the_stream_has_brought_something_
     refresh(spark, queue, path)
     write(0, 1, 1)
     run, times = upsert(queue, path), len(from_the_log)
-    run(batch(queue, {0: 1, 1: 2}, {0: 2, 1: 2}), 7)  # it begins beyond the store in 1, and has nothing of it
+    run(batch(queue, {0: 1, 1: 2}, {0: 2, 1: 2}), 7)  # it begins beyond the store in 1, without a record of it
     assert len(from_the_log) == times
     run(batch(queue, {0: 2, 1: 2}), 8)
     assert len(from_the_log) == times + 1
@@ -482,7 +482,7 @@ def test_a_partition_is_known_to_be_whole_once_the_stream_has_brought_something_
 def test_a_topic_that_was_created_again_is_not_taken_for_what_the_store_has(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
 ) -> None:
-    """Spark's Kafka connector knows topics by their names, and offsets of the new one look as if they were done."""
+    """Spark's Kafka connector knows topics by name, and the new topic's offsets look as if they were done."""
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     refresh(spark, queue, path, end={0: 2})

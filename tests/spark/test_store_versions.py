@@ -1,4 +1,4 @@
-"""The making of a version: one manifest, created whole by one writer; and the end of versions."""
+"""The commit of versions, each by one manifest that one writer creates as a whole; and their removal."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ VERSION = Version(
 
 @pytest.fixture(params=["local", "renaming", "object store"])
 def make_storage(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Callable[[], Storage]:
-    """The same directory by all ways there are; Hadoop's own local file system stands for the others of Hadoop."""
+    """Return a function that opens the directory in one way; Hadoop's local file system stands in for its others."""
 
     def make() -> Storage:
         if request.param == "local":
@@ -173,7 +173,7 @@ def test_a_manifest_with_a_byte_that_has_changed_is_refused_and_one_without_a_ch
 
 
 def put(store: Store, number: int, age: float, *, data: str | None = None) -> Version:
-    """A version with one file that was committed so long ago."""
+    """Commit a version with one file, as of ``age`` seconds ago."""
     data = data or store.new_folder(number)
     committed = datetime.now(UTC) - timedelta(seconds=age)
     store.storage.create(f"{data}/part-0.parquet", b"0123")
@@ -190,7 +190,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def rewrite(manifest: Path, **changes: object) -> None:
-    """Change what a manifest says."""
+    """Change fields of a manifest."""
     document = {**json.loads(manifest.read_text()), **changes}
     del document["crc32"]
     manifest.write_text(json.dumps(document))

@@ -1,4 +1,4 @@
-"""The format ``lvq`` as a stream: no change is lost and none undone, whatever the limits, restarts and partitions."""
+"""The format ``lvq`` as a stream: no change is lost or undone, whatever the limits, restarts and partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.source.streaming import LvqStreamReader
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
@@ -40,7 +40,7 @@ def append(log: Any, topic: str, *pairs: tuple[str, str | None]) -> None:
 
 
 def append_as_of(broker: ProvidedBroker, topic: str, at: float, *pairs: tuple[str, str]) -> None:
-    """Append with a time of the producer's."""
+    """Append with a producer's timestamp."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for key, value in pairs:
         producer.produce(topic, value, key, timestamp=round(at * 1000))
@@ -52,7 +52,7 @@ def append_as_of(broker: ProvidedBroker, topic: str, at: float, *pairs: tuple[st
 
 @pytest.fixture
 def open_reader(lvq_broker: ProvidedBroker, lvq_topic: str) -> Iterator[Callable[..., LvqStreamReader]]:
-    """Opens a reader of the test's topic, as a query that starts, or starts again, has one."""
+    """Yield a function that opens a reader of the test's topic, as a query does when it starts or restarts."""
     from lvq_spark.source.streaming import LvqStreamReader
 
     opened = []
@@ -73,7 +73,7 @@ def offsets(offset: dict[str, Any], topic: str) -> dict[int, int]:
 
 
 def rows(reader: LvqStreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[bytes, bytes | None]:
-    """Return what the tasks of a batch give, by key; fails when a key has two rows."""
+    """Return the rows of a batch's tasks, by key; fail if a key has two rows."""
     found = [
         row
         for partition in reader.partitions(start, end)
@@ -129,7 +129,7 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
 def test_keys_are_at_home_where_the_partitioner_that_is_named_puts_them(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_broker: ProvidedBroker, lvq_topic: str
 ) -> None:
-    """Most producers in Python, Go and .NET use librdkafka's own: nobody has to say so there."""
+    """Most producers in Python, Go and .NET use librdkafka's default; the error suggests it."""
     make_queue(3)
     producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
     names = [b"k%d" % n for n in range(40)]
@@ -173,7 +173,7 @@ def test_some_partitions_can_be_streamed(
 def test_an_offset_does_not_change_while_nothing_happens(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
-    """Spark compares its text, and makes a batch of every other one."""
+    """Spark compares its text, and makes a batch whenever it differs."""
     queue = make_queue(12)
     append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(12)])
     reader = open_reader()
@@ -185,7 +185,7 @@ def test_an_offset_does_not_change_while_nothing_happens(
 def test_a_limit_is_kept_and_shared_out_among_partitions(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
-    """In proportion to what each has, so that none waits until others have been read."""
+    """In proportion to each backlog, so no partition waits until others have been read."""
     queue = make_queue(3)
     append(queue.cluster, lvq_topic, *[(f"k{n}", str(n)) for n in range(40)])
     reader = open_reader(maxOffsetsPerTrigger="7")
@@ -274,7 +274,7 @@ def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> 
     from lvq_spark.source.hidden import LASTS, Hidden
 
     hidden = Hidden()
-    for second in range(60):  # one after the other, and never none
+    for second in range(60):  # one after another, with never a gap
         assert hidden.newly_hidden({0: second, 1: 7}, {0: second + 3, 1: 7}, second * LASTS / 2) == []
     looks = [hidden.newly_hidden({0: 99, 1: 7}, {0: 103 + n, 1: 7}, 1000.0 + n) for n in range(20)]
     assert [look for look in looks if look] == [[Shortfall(0, 99, 108, 99)]], "once"
@@ -335,7 +335,7 @@ def test_a_checkpoint_of_the_connectors_is_refused_with_what_goes_on_from_it(
 
 
 def later(offset: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The same offset, as if it had been noted so long ago."""
+    """Return the same offset, as if it had been noted ``seconds`` earlier."""
     return {**offset, "caught up": offset["caught up"] - round(seconds * 1000)}
 
 
@@ -343,7 +343,7 @@ def later(offset: dict[str, Any], seconds: float) -> dict[str, Any]:
 def test_r18_a_delete_that_goes_before_its_batch_is_read_is_not_missed(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, dedupe: str
 ) -> None:
-    """The batch is planned in time, and read too late."""
+    """The batch is planned in time, but read too late."""
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
@@ -406,7 +406,7 @@ def test_an_idle_stream_notes_now_and_then_that_it_has_read_all_there_was(
     lvq_broker: ProvidedBroker,
     lvq_topic: str,
 ) -> None:
-    """Else what comes after a long pause, with old event times, looks as if it had lain there for as long."""
+    """Otherwise records after a long pause, with old event times, look as if they had been there all the time."""
     queue = make_queue(config={"delete.retention.ms": "3600000", "message.timestamp.type": "CreateTime"})
     append_as_of(lvq_broker, lvq_topic, 1e9, ("a", "1"))
     reader = open_reader()
@@ -453,7 +453,7 @@ def test_what_makes_no_sense_in_a_stream_is_refused(
 
 @pytest.fixture
 def run(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str, tmp_path: Path) -> Callable[..., list[Batch]]:
-    """Run the test's query from its checkpoint until it has read what is there, and returns its batches."""
+    """Return a function that runs the test's query from its checkpoint to the end, and returns its batches."""
     register(spark)
 
     def run(**options: str) -> list[Batch]:
@@ -523,7 +523,7 @@ def test_a_query_that_was_idle_for_long_notes_it_in_its_checkpoint_and_goes_on(
     [written] = [path for path in (tmp_path / "checkpoint" / "offsets").iterdir() if path.name == "0"]
     *head, last = written.read_text().split("\n")
     for crc in written.parent.glob(".0.crc"):
-        crc.unlink()  # Hadoop's own, of what is changed here
+        crc.unlink()  # Hadoop's checksum of the file that changes here
     written.write_text("\n".join([*head, json.dumps(later(json.loads(last), 3 * 86_400))]))
     assert run() == [{}]
     assert run() == []

@@ -1,4 +1,4 @@
-"""A task logs what it met, in numbers, and the executors log as much as the driver does."""
+"""The numbers that tasks log, and the executors' log level, which is the driver's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 
@@ -34,7 +34,7 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 def met(
     cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, policy: str = "record", **options: Any
 ) -> dict[str, str]:
-    """The numbers that a scan of the first partition logs."""
+    """Return the numbers that a scan of the first partition logs."""
     spec = pin(LastValueQueue("t", key_header="ticker", key_mismatch=policy, cluster=cluster))  # type: ignore[arg-type]
     caplog.clear()
     with caplog.at_level(logging.INFO, "lvq_spark"):
@@ -83,7 +83,7 @@ def test_a_scan_that_is_not_read_to_its_end_logs_nothing(
 
 @pytest.fixture
 def worker_logs(spark: SparkSession, lvq_topic: str) -> Iterator[Callable[[], list[dict[str, str]]]]:
-    """Return what the tasks have logged of the test's topic, while Spark collects it: the context of each line."""
+    """Yield a function that returns the context of each line that tasks have logged about the test's topic."""
 
     def logged() -> list[dict[str, str]]:
         logs = spark.tvf.python_worker_logs()
@@ -97,7 +97,7 @@ def worker_logs(spark: SparkSession, lvq_topic: str) -> Iterator[Callable[[], li
 
 @pytest.fixture
 def strays(make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str) -> LastValueQueue[bytes]:
-    """In partition 0 of two: ten records of a key at home, one delete, and two of one stray."""
+    """Return a queue with, in partition 0 of two: ten records of a key at home, one delete, and two of one stray."""
     queue = make_queue(2)
     keys = [b"k%d" % n for n in range(20)]
     home, other = [key for key in keys if home_partition(key, 2) == 0][:2]
@@ -160,7 +160,7 @@ def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
 
 
 def test_a_process_without_logging_shows_what_the_driver_would_and_one_with_it_no_less_than_it_did() -> None:
-    """Unless logging is set up, it goes to standard error, which Spark keeps for each executor."""
+    """Without a logging setup, it goes to standard error, which Spark keeps for each executor."""
     script = (
         "import logging; from lvq_spark.scan.task_metrics import listen, logger; logger.info('zero');"
         "listen(logging.WARNING); logger.info('one'); listen(logging.INFO); listen(logging.INFO); logger.info('two');"

@@ -1,4 +1,4 @@
-"""Deleting what a frame lacks: only what stood at the cut, whatever others write meanwhile (R25)."""
+"""Deletes of keys that a frame lacks: only those at the cut, whatever others write meanwhile (R25)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
@@ -52,7 +52,7 @@ def keys(*names: str) -> pa.RecordBatch:
 
 
 def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dict[str, Any]:
-    """Return what a task reports that has these keys to delete."""
+    """Return the report of a task that has these keys to delete."""
     step = Delete(cut, queue.key_header, queue.cluster.config)  # type: ignore[attr-defined]
     rows = [row for batch in step([keys(*names)]) for row in batch.to_pylist()]
     counts = {name: sum(row[name] or 0 for row in rows) for name in ("vanished", "spared")}
@@ -61,7 +61,7 @@ def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dic
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """Has something done once the cut is pinned, and before anything is written."""
+    """Return a function that has something done after the cut is pinned, before anything is written."""
     from lvq_spark import publishing
 
     def meanwhile(do: Callable[[], None]) -> None:
@@ -78,7 +78,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]],
 def test_r25_keys_that_others_have_written_since_the_cut_are_spared_and_counted(
     spark: SparkSession, make_queue: MakeQueue, meanwhile: Callable[[Callable[[], None]], None]
 ) -> None:
-    """Of 200 keys, 136 were deleted after others had given them new values."""
+    """Without a check, 136 of 200 keys were deleted after others had given them new values."""
     queue = make_queue(partitions=3, key_header="ticker")
     names = [f"k{n}" for n in range(200)]
     put(queue, *names, "stays")
@@ -100,7 +100,7 @@ def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_d
     with queue.producer() as producer:
         producer.delete("gone")
     stray(queue, "away", 1 - home_partition(b"away", 2))
-    with uncommitted(queue):  # of the key a
+    with uncommitted(queue):  # it holds the key a
         queue.cluster.topics.add_partitions(queue.topic, 5)
         stray(queue, "late", 4)
         report = deleted(queue, cut, "a", "b", "away", "gone", "late")
@@ -120,7 +120,7 @@ def stray(queue: LastValueQueue[bytes], key: str, partition: int) -> None:
 def test_r25_what_comes_in_the_moment_between_look_and_delete_is_named(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log has no compare-and-set: what cannot be prevented is not kept quiet."""
+    """A log has no compare-and-set, so a race that cannot be prevented must be reported."""
     queue = make_queue(key_header="ticker")
     put(queue, "a", "b", "c")
     cut, look, looks = pin(queue), Tail.new_values, []

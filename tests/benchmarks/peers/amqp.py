@@ -1,8 +1,8 @@
-"""A client for the last value queues of other brokers: AMQP 1.0 by Qpid Proton, whose core is C.
+"""A client for other brokers' last value queues: AMQP 1.0 by Qpid Proton, whose core is C.
 
-``produce`` sends durable messages as fast as the broker gives credit and waits for its word on each. ``consume``
-accepts and settles each delivery by itself, and is done when the broker has answered the close of the connection, so
-after it has taken all of that in.
+``produce`` sends durable messages as fast as the broker grants credit, and waits for the outcome of each. ``consume``
+accepts and settles each delivery by itself. It is done when the broker has answered the close of the connection, and so
+has processed everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CREDIT = 1000
 
 
 class Client(MessagingHandler):
-    """Connects to the broker, and fails loudly."""
+    """A connection to the broker that fails loudly."""
 
     def __init__(self, address: str, prefetch: int = 0) -> None:
         super().__init__(prefetch=prefetch, auto_accept=False)
@@ -41,7 +41,7 @@ class Client(MessagingHandler):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """All is done: let the broker say so, too."""
+        """Close the connection, and wait for the broker to confirm."""
         self._finished = True
         self.connection.close()
 
@@ -56,7 +56,7 @@ class Client(MessagingHandler):
 
 
 class Sending(Client):
-    """Sends messages, as many at a time as there is credit for."""
+    """A sender of messages, as many at a time as it has credit for."""
 
     def __init__(self, address: str, work: Workload, *, warm_up: bool) -> None:
         super().__init__(address)
@@ -83,7 +83,7 @@ class Sending(Client):
 
 
 class Receiving(Client):
-    """Accepts each delivery, until the newest value of each key has come."""
+    """A receiver that accepts each delivery until it has the newest value of each key."""
 
     def __init__(self, address: str, judge: Judge, credit: int) -> None:
         super().__init__(address, prefetch=credit)
@@ -111,7 +111,7 @@ class Receiving(Client):
 
 
 class Counting(Client):
-    """Browses what is in the queue, a thousand messages at most."""
+    """A browser of the messages left in the queue, a thousand at most."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -128,7 +128,7 @@ class Counting(Client):
         self.release(event.delivery)
 
     def on_link_flow(self, event: Any) -> None:
-        if not event.link.draining():  # the broker has given the credit back: nothing is left to send
+        if not event.link.draining():  # the broker has returned the credit: nothing left to send
             self.finish()
 
 

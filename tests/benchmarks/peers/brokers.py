@@ -1,7 +1,7 @@
-"""Apache ActiveMQ Artemis and Apache Qpid Broker-J, each with one durable last value queue, on a port of this machine.
+"""Apache ActiveMQ Artemis and Apache Qpid Broker-J, each with one durable last value queue, on a local port.
 
-Both run as they are released: heap of their start scripts, default journal settings (Artemis: its file journal, synced
-to disk, with the JVM's own file access; Broker-J: the Derby store). Set are only the queue, an open AMQP 1.0 port,
+Both run as released: the heap of their start scripts, default journal settings (Artemis: its file journal, synced to
+disk, with the JVM's own file access; Broker-J: the Derby store). We configure only the queue, an open AMQP 1.0 port,
 and no limits.
 """
 
@@ -22,7 +22,7 @@ from lvq_kafka.embedded.process import SupervisedProcess
 from tests.benchmarks.peers import jars
 
 QUEUE = "lvq"
-KEY = "key"  # the message property that is the key
+KEY = "key"  # the message property that holds the key
 PEERS = ("artemis", "broker-j")
 START_SECONDS = 60.0
 
@@ -47,7 +47,7 @@ _LOGBACK = """<configuration>
 
 @contextmanager
 def running(peer: str) -> Iterator[str]:
-    """Run a broker in a directory of its own; yields ``host:port``. It is gone when this ends, however that comes."""
+    """Run a broker in its own directory, and yield ``host:port``. Any exit stops and removes it."""
     class_path = os.pathsep.join(map(str, jars.ensure(peer)))
     home = Path(tempfile.mkdtemp(prefix=f"bench-{peer}-"))
     [port] = free_ports(1)
@@ -112,7 +112,7 @@ def _broker_j(home: Path, port: int) -> Sequence[str]:
 
 
 def _wait(process: SupervisedProcess, log: Path, ready: str) -> None:
-    """The port is open before the queue is there, so it is the log that tells."""
+    """Wait for the log's message, since the port opens before the queue exists."""
     deadline = time.monotonic() + START_SECONDS
     while ready not in log.read_text():
         if process.ended or time.monotonic() > deadline:

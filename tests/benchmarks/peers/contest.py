@@ -1,4 +1,4 @@
-"""Lets other brokers do what a queue of this library does, seen by a Python client as well."""
+"""Other brokers in the role of this library's queue, also seen by a Python client."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ REQUIREMENTS = Path(__file__).with_name("requirements.lock")
 
 @dataclass(frozen=True)
 class Peer:
-    """A broker that runs, and where its client is installed."""
+    """A running broker, and the directory of its client."""
 
     name: str
     address: str
     client: Path
 
     def measure(self, work: Workload, *, live: bool) -> dict[str, Any]:
-        """Have one consumer take everything of a workload that is there, or that is sent meanwhile."""
+        """Have one consumer take a whole workload, sent before it starts or while it runs."""
         if live:
             consuming = self._start("consume", work)
             result(self._start("warm up", work))
@@ -51,16 +51,16 @@ class Peer:
 
 @contextmanager
 def peers() -> Iterator[dict[str, Peer]]:
-    """All of them, running."""
+    """Run all peers, and yield them by name."""
     client = install_client()
     with ExitStack() as stack:
         yield {name: Peer(name, stack.enter_context(running(name)), client) for name in PEERS}
 
 
 def install_client() -> Path:
-    """A directory with the client, which is built from source once: that takes a C compiler.
+    """Return the directory of the client, built from source once; this takes a C compiler.
 
-    It is no dependency of anything else, so it is none of this project's environment.
+    Nothing else depends on the client, so it is not in this project's environment.
     """
     identity = REQUIREMENTS.read_text() + sys.version
     home = cache_dir() / f"peer-client-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

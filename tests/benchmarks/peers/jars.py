@@ -1,4 +1,4 @@
-"""The peers' released jars: fetched once per user with the library's own Ivy, each checked against a lock beside this.
+"""The peers' released jars, fetched once per user with the library's own Ivy, and checked against the locks here.
 
 ``python -m tests.benchmarks.peers.jars`` fetches them; with ``--relock`` it resolves them again and writes the locks.
 """
@@ -16,11 +16,11 @@ from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.embedded.ivy import Module, retrieve
 from lvq_kafka.embedded.jars import Jar
 
-ARTEMIS = "2.55.0"  # the newest whose AMQP part can be fetched
+ARTEMIS = "2.55.0"  # the newest whose AMQP module can be fetched
 BROKER_J = "10.1.0"
 
-# Roots of the locks. Broker-J's own list of everything names a database that the public repository does
-# not hold, so its parts are named here: the protocol, and the durable store that comes with it.
+# Roots of the locks. Broker-J's own bundle depends on a database that the public repository lacks, so its parts are
+# named here: the protocol, and the durable store that comes with it.
 ROOTS = {
     "artemis": (
         Module("org.apache.artemis", "artemis-server", ARTEMIS, transitive=True),
@@ -42,10 +42,10 @@ PATTERN = "jars/[artifact]-[revision].[ext]"
 
 
 def ensure(peer: str) -> list[Path]:
-    """The paths of a peer's jars, fetched when they are not in the cache.
+    """Return the paths of a peer's jars, fetching them if they are not in the cache.
 
     Raises:
-        RuntimeError: what came is not what the lock names. Nothing of it is kept.
+        RuntimeError: the jars do not match the lock. A bad download is not kept.
         EmbeddedBrokerError: the download failed.
     """
     lock = _read(peer)
@@ -60,8 +60,8 @@ def ensure(peer: str) -> list[Path]:
 def relock(peer: str) -> None:
     """Resolve a peer's jars again and rewrite its lock.
 
-    The digests are those of a second, pinned fetch: where a module has a jar for each platform beside its own (Netty's
-    native transports), the first one brings either. Without those the JVM's own sockets are used.
+    The digests come from a second, pinned fetch: where a module has platform jars next to its own (Netty's native
+    transports), the first fetch brings either. Without those, the JVM's own sockets are used.
     """
     with tempfile.TemporaryDirectory() as work:
         pattern = "found/[organisation]/[module]/[revision]/[artifact].[ext]"

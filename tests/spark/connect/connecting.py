@@ -1,6 +1,7 @@
-"""Features that work with Spark Connect, and features that say that they do not.
+"""Features that work with Spark Connect, and the errors of those that do not.
 
-Not named as a test: `tests/spark/test_connect.py` runs it, since a process has sessions of one kind only.
+This is not named as a test module: `tests/spark/test_connect.py` runs it, since a process has sessions of one kind
+only.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(300),
-    # A server's start options cannot be changed by sessions; PySpark tries that, and warns.
+    # Sessions cannot change a server's start options; PySpark tries to, and warns.
     pytest.mark.filterwarnings("ignore:Failed to set spark:UserWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -52,7 +53,7 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of a server on this machine, with Spark's Kafka connector."""
+    """Yield a session of a server on this machine, with Spark's Kafka connector."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -74,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> MakeQueue:
-    """Creates the test's topic and gives a queue on it, with values for some keys."""
+    """Return a function that creates the test's topic with values for some keys, and returns a queue on it."""
 
     def make(*keys: str, partitions: int = 2) -> LastValueQueue[bytes]:
         lvq_cluster.topics.create(lvq_topic, partitions=partitions, config={"cleanup.policy": "compact"})
@@ -92,7 +93,7 @@ def put(queue: LastValueQueue[bytes], *keys: str, value: bytes = b'{"price": 1}'
 
 
 def keys(frame: DataFrame) -> list[str]:
-    """The keys of its rows; two of one are two."""
+    """Return the keys of its rows, including duplicates."""
     return sorted(bytes(row.key).decode() for row in frame.select("key").collect())
 
 
@@ -141,7 +142,7 @@ def test_a_stream_is_read(
 
 @pytest.fixture
 def source(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str) -> Any:
-    """Set a reader up to read the test's topic."""
+    """Return a function that sets up a reader of the test's topic."""
     register(spark)
     servers = lvq_broker.bootstrap_servers
     return lambda reader: reader.format("lvq").options(**{"kafka.bootstrap.servers": servers, "subscribe": lvq_topic})
@@ -264,8 +265,8 @@ def test_a_declarative_pipeline_reads_batches_and_streams(
     (tmp_path / "transformations").mkdir()
     (tmp_path / "transformations" / "prices.py").write_text(PIPELINE.format(options=options))
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # it would be the session of all tests
-    # Where Python has run on the server, the client of PySpark 4.3 stumbles over the last answer, behind the run's end.
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # it would stop the session of all tests
+    # If Python has run on the server, the client of PySpark 4.3 stumbles over the last answer, after the run's end.
     with suppress_if(PySparkValueError, "__python_accumulator__"):
         run(tmp_path / "spark-pipeline.yml", [], False, [], False)
     for table in ("pipeline_newest", "pipeline_changes"):

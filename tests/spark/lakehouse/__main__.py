@@ -1,4 +1,4 @@
-"""``make prove-lakehouse``: runs the proof in the Python that has Spark with Delta and Iceberg."""
+"""``make prove-lakehouse``: the proof, run in the Python that has Spark with Delta and Iceberg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session with Delta and Iceberg, on the Spark that they are made for; see ``tests/spark/test_lakehouse.py``."""
+"""A session with Delta and Iceberg, on the Spark that they support; see ``tests/spark/test_lakehouse.py``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The properties of a session with a path for Delta and a catalog, ``ice``, for Iceberg."""
+    """Return the properties of a session with a path for Delta and a catalog, ``ice``, for Iceberg."""
     return properties(tmp_path_factory.mktemp("lakehouse"))
 
 
 @pytest.fixture(scope="session")
 def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
-    """As the other tests have it, with both formats."""
+    """Yield a session like that of the other tests, with both formats."""
     session = local_session("local[2,2]", formats, connector=True)
     yield session
     session.stop()
@@ -35,9 +35,9 @@ def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def submit(formats: dict[str, str], spark: SparkSession) -> Callable[..., str]:
-    """Run a job with ``spark-submit``, with an executor that is a process of its own; gives what it has printed.
+    """Return a function that runs a job with ``spark-submit`` and one executor process, and returns its output.
 
-    The session has chosen the Java and the Python for both.
+    The session has already chosen the Java and the Python for both.
     """
     import pyspark
 
@@ -69,7 +69,7 @@ def submit(formats: dict[str, str], spark: SparkSession) -> Callable[..., str]:
 
 @pytest.fixture(params=["delta", "iceberg"])
 def table(request: pytest.FixtureRequest, lvq_topic: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of a table that is not there yet."""
+    """Return the name of a table that does not exist yet."""
     if request.param == "delta":
         return f"delta.`{tmp_path_factory.mktemp('delta')}/prices`"
     return f"ice.db.{lvq_topic.replace('-', '_').replace('.', '_')}"

@@ -1,6 +1,6 @@
-"""A Python of its own for Delta and Iceberg, which do not run on the newest Spark that this library does.
+"""A separate Python for Delta and Iceberg, which do not run on the newest Spark that this library supports.
 
-It has the packages of ``requirements.lock``, and is kept below ``build``.
+It has the packages of ``requirements.lock``, and lives under ``build``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCK = Path(__file__).with_name("requirements.lock")
 
 
 def lakehouse_python() -> Path:
-    """That Python, made when it is not there."""
+    """Return that Python, creating it if needed."""
     digest = hashlib.sha256(_LOCK.read_bytes() + sys.version.encode()).hexdigest()[:8]
     home = ROOT / "build" / f"lakehouse-{digest}"
     python, ready = home / "bin" / "python", home / ".ready"
@@ -41,9 +41,9 @@ def lakehouse_python() -> Path:
 
 
 def lakehouse_environment() -> dict[str, str]:
-    """Return what processes of that Python have to find in their environment."""
+    """Return the environment for processes of that Python."""
     return (
         own_environment()
         | quick_start(ROOT, ROOT / "spark")
-        | {"SPARK_SUBMIT_OPTS": SMALL, "LVQ_TEST_BROKER": "embedded"}  # the archive is of another Spark
+        | {"SPARK_SUBMIT_OPTS": SMALL, "LVQ_TEST_BROKER": "embedded"}  # the archive is for another Spark
     )

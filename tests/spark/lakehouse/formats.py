@@ -1,4 +1,4 @@
-"""Operations on a Delta or Iceberg table other than merging, by the same names for both."""
+"""Operations on a Delta or Iceberg table other than merging, with the same names for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Delta", "Format", "Iceberg"]
 
 
 class Format(ABC):
-    """A table, by name. Its versions are the format's own: numbers that its commits have."""
+    """A table, by name. Its versions are the format's own commit numbers."""
 
     variants: Sequence[str]
     """Properties to create tables with."""
@@ -26,25 +26,25 @@ class Format(ABC):
         self.spark, self.name = spark, name
 
     def create(self, variant: str) -> None:
-        """Create it, empty."""
+        """Create the table, empty."""
         using = type(self).__name__.lower()
         self.spark.sql(f"CREATE TABLE {self.name} ({STORED}) USING {using} TBLPROPERTIES ({variant})")
 
     @abstractmethod
     def versions(self) -> list[int]:
-        """Return the versions that can be gone back to, the current one last."""
+        """Return the versions that can be restored, the current one last."""
 
     @abstractmethod
     def go_back(self, version: int) -> None:
-        """Make a version the one that is now."""
+        """Restore a version."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Delete all that is of versions before the one that is now."""
+        """Delete everything that belongs to earlier versions."""
 
     @abstractmethod
     def tidy(self) -> None:
-        """Rewrite its files, with the same rows."""
+        """Rewrite the files, with the same rows."""
 
 
 class Delta(Format):

@@ -1,4 +1,4 @@
-"""Random histories of a topic and of a table that it is merged into, judged by the plain truth after every step."""
+"""Random histories of a topic and the table that it is merged into, checked against plain truth after every step."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ _MERGES = ("merge", "merge_up_to", "batch", "two_at_once", "dies", "killed")
 
 
 class _Crash(BaseException):
-    """The driver is killed here."""
+    """A simulated kill of the driver."""
 
 
 class History:
     """A topic, a table, and what happens to both.
 
     Args:
-        log: a cluster, whose topic is made here.
-        format: a table that is not there yet.
-        seed: the same gives the same steps.
-        kill: kills a process while it merges, with no chance to clean up; left out, nothing is killed that way.
+        cluster: the cluster in which to create the topic.
+        format: a table that does not exist yet.
+        seed: the same seed gives the same steps.
+        kill: kills a process during its merge, with no chance to clean up; without it, no process is killed that way.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         cluster: KafkaCluster,
-        format: Format,  # noqa: A002  # there is no other word for it
+        format: Format,  # noqa: A002  # no other word fits
         topic: str,
         seed: int,
         kill: Callable[[str, str], str] | None = None,
@@ -76,12 +76,12 @@ class History:
         self._note_version()
 
     def run(self, steps: int) -> None:
-        """Take steps by chance."""
+        """Take random steps."""
         for name in self._choose.choices(list(STEPS), list(STEPS.values()), k=steps):
             self.take("dies" if name == "killed" and self._kill is None else name)
 
     def take(self, name: str) -> None:
-        """Take a step, after some records where it is a merge, and judge the table. An error tells the history."""
+        """Take a step, after some records if it is a merge, and check the table. An error shows the whole history."""
         try:
             if name in _MERGES and self._choose.random() < 0.8:
                 self._write()
@@ -92,7 +92,7 @@ class History:
             raise AssertionError("\n".join([*self.tale, f"-> {name}: {type(error).__name__}: {error}"])) from error
 
     def _judge(self) -> None:
-        """Compare the table with the truth at the cut that it says it has."""
+        """Compare the table with the truth at its own cut."""
         state = MergedTable(self.spark, self.format.name).state()
         self._state = state
         self._note_version()
@@ -136,7 +136,7 @@ class History:
         return [pair() for _ in range(self._choose.randint(1, 20))]
 
     def _write(self) -> str:
-        """By our partitioner or, now and then, one of others."""
+        """Write with our partitioner or, now and then, another one."""
         pairs, settings = self._pairs(), {"bootstrap.servers": self.cluster.config.bootstrap_servers}
         stray = self._choose.random() < 0.3
         producer = Producer({**settings, "partitioner": "consistent" if stray else "murmur2_random"})
@@ -188,7 +188,7 @@ class History:
         return self._merged(merge(self.spark, self._queue, self.format.name))
 
     def _merged(self, version: Version) -> str:
-        """Return what came of a merge. It must find what others have changed, and nothing where they have not."""
+        """Describe a merge. It must detect changes that others have made, and nothing where they have made none."""
         if version == self._state:
             assert not self._altered
             return "nothing is new"
@@ -204,13 +204,13 @@ class History:
         state = MergedTable(self.spark, self.format.name).state()
         ends, id_ = self._ends(), self._topic_id
         if self._compacted or self._altered or state is None or state.topic_id != id_ or len(state.end) != len(ends):
-            return self._merge()  # a cut that was given is refused where it cannot be had any more
+            return self._merge()  # a given cut that is no longer available is refused
         starts = self.cluster.logs.start_offsets(self.topic)
         end = {p: self._choose.randint(max(state.end[p], starts[p]), max(ends[p], state.end[p])) for p in ends}
         return self._merged(merge(self.spark, self._queue, self.format.name, end=end))
 
     def _batch(self) -> str:
-        """Of a stream: new, come again, or from before, where its checkpoint went back."""
+        """Merge a batch of a stream: a new one, a repeated one, or an old one after its checkpoint went back."""
         starts, ends = self.cluster.logs.start_offsets(self.topic), self._ends()
         reaches = {p: self._choose.randint(starts[p], end) for p, end in ends.items() if self._choose.random() < 0.8}
         rows = [(self.topic, partition, reach - 1) for partition, reach in reaches.items() if reach > 0]
@@ -224,13 +224,13 @@ class History:
         return f"{rows}: {self._merged(state)}"
 
     def _two_at_once(self) -> str:
-        """Both have made up their minds before either commits."""
+        """Merge twice at once; both decide before either commits."""
         both, waited = threading.Barrier(2), threading.local()
 
         def together(commit: Callable[..., Any], *arguments: Any) -> Any:
             if not hasattr(waited, "once"):
                 waited.once = True
-                with suppress(threading.BrokenBarrierError):  # there was nothing to merge for the other
+                with suppress(threading.BrokenBarrierError):  # the other one had nothing to merge
                     both.wait(20)
             return commit(*arguments)
 
@@ -241,7 +241,7 @@ class History:
         return self._merged(one)
 
     def _dies(self) -> str:
-        """Die before its commit, or after it."""
+        """Die before the commit or after it."""
         after = self._choose.random() < 0.5
 
         def dies(commit: Callable[..., Any], *arguments: Any) -> Any:
@@ -294,7 +294,7 @@ class History:
         return f"note{self._columns}"
 
     def _alter(self) -> str:
-        """Others change rows behind the merges' back."""
+        """Change rows without a merge."""
         name, table = self.format.name, self.spark.table(self.format.name)
         keys = sorted({bytes(row[0]) for row in table.where("partition <> -1").select("key").collect()})
         what = self._choose.choice(("add", "double", "delete", "change") if keys else ("add",))
@@ -341,7 +341,7 @@ STEPS: Mapping[str, int] = {
 
 @contextmanager
 def _committing(instead: Callable[..., Any]) -> Iterator[None]:
-    """Within, this is done where a merge commits; it gets what does that."""
+    """Replace the commit of merges; the replacement gets the real one as its first argument."""
     commit = MergedTable.commit
     MergedTable.commit = lambda *arguments: instead(commit, *arguments)  # type: ignore[method-assign]
     try:

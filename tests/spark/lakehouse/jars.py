@@ -1,4 +1,4 @@
-"""The jars of Delta and Iceberg, for the Spark of this folder's requirements. Run it to rewrite their lock."""
+"""The jars of Delta and Iceberg for the Spark of this folder's requirements. Run it to rewrite their lock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAKEHOUSE = JarSet(
     what="jars of Delta and Iceberg",
     directory="lakehouse",
     lock_file=Path(__file__).with_name("jars.lock"),
-    # Spark has all else that they need.
+    # Spark has everything else that they need.
     roots=(
         Module("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
         Module("io.delta", "delta-storage", "4.4.0"),

@@ -1,6 +1,7 @@
-"""A Delta or Iceberg table is merged with a queue, and its rows are those of a snapshot at the same cut.
+"""Merges of a queue into a Delta or Iceberg table, whose rows must be those of a snapshot at the same cut.
 
-Not named as a test: `tests/spark/test_lakehouse.py` runs it, in a Python with the Spark that both formats know.
+This is not named as a test module: `tests/spark/test_lakehouse.py` runs it, in a Python with a Spark that both formats
+support.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def test_the_job_goes_on_with_a_table_when_it_is_submitted(
 def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, table: str
 ) -> None:
-    """Two partitioners write the same keys, so what a merge forgets or keeps too much of shows (R14)."""
+    """Two partitioners write the same keys, so it shows if a merge forgets or keeps too much (R14)."""
     from confluent_kafka import Producer
 
     queue, choose = make_queue(3), random.Random(7)
@@ -171,7 +172,7 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_table_as_it_leaves_a_s
 
 
 class Crash(BaseException):
-    """The driver is killed here."""
+    """A simulated kill of the driver."""
 
 
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
@@ -202,7 +203,7 @@ def test_a_merge_that_dies_has_changed_all_or_nothing(
 def test_of_two_merges_at_once_one_goes_on_from_the_other(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have made up their minds before either commits: first into an empty table, then into one with rows."""
+    """Both merges decide before either commits: first into an empty table, then into one with rows."""
     queue = make_queue()
     MergedTable(spark, table).create()
     for number in (1, 2):
@@ -217,7 +218,7 @@ def test_of_two_merges_at_once_one_goes_on_from_the_other(
 def two_at_once(
     spark: SparkSession, queue: LastValueQueue[bytes], table: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[Version], list[Version | None]]:
-    """Return what two merges give that meet at their commits, and what all commits did."""
+    """Return the results of two merges that meet at their commits, and the outcomes of all commits."""
     commit, both, waited = MergedTable.commit, threading.Barrier(2), threading.local()
     outcomes: list[Version | None] = []
 
@@ -240,7 +241,7 @@ def test_a_merge_that_was_overtaken_since_its_plan_brings_nothing_back(
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The formats see no conflict here: the other commit is there before this one's transaction begins."""
+    """The formats see no conflict here: the other commit is done before this one's transaction begins."""
     queue, commit = make_queue(), MergedTable.commit
     append(queue, ("a", "1"))
     merge(spark, queue, table)
@@ -306,7 +307,7 @@ def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
 def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `refresh`: a key right after the cut is new, and may not be where markers leave holes."""
+    """As with `refresh`: a key right after the cut is new, but where markers leave holes it may not be."""
     queue = make_queue()
     append(queue, ("a", "1"), ("a", "2"))
     merge(spark, queue, table)
@@ -319,7 +320,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     assert values(collect(read_merged(spark, table))) == {"a": "3", "new1": "3"}
     overtaken.overtakes = {3}
     overtaken.transaction("b")
-    reach = overtaken.transaction("c") - 1  # of the record; after it comes its marker
+    reach = overtaken.transaction("c") - 1  # the record's offset; its marker follows
     batch = spark.createDataFrame([(queue.topic, 0, reach)], "topic string, partition int, offset bigint")
     merge_each(queue, table, on_stale="fail")(batch, 0)
     assert len(overtaken.cuts) == 4, "a batch says how far to go at least"
@@ -341,7 +342,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
 def test_a_table_does_not_grow_too_old_while_its_stream_is_idle(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An idle stream has a batch without a record now and then, to note that it has missed nothing."""
+    """An idle stream has an empty batch now and then, to record that it has missed nothing."""
     queue = make_queue(config=DAY)
     append(queue, ("a", "1"))
     run = merge_each(queue, table, on_stale="fail")
@@ -396,10 +397,10 @@ def test_batches_of_a_stream_say_up_to_where_and_ones_that_come_again_change_not
 def test_a_query_that_dies_after_any_batch_goes_on_with_a_table_that_equals_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, tmp_path: Path
 ) -> None:
-    """A real query: it fails after its merge and before Spark notes the batch as done, and starts again.
+    """A real query that fails after its merge, before Spark marks the batch as done, and then restarts.
 
-    Its stream is of files that say up to where the log reaches: this Spark is too old for the format ``lvq`` as a
-    stream, and for the connector that is here, which it knows for batches only.
+    Its stream is of files that say how far the log reaches. This Spark is too old for the format ``lvq`` as a stream,
+    and for streams of the connector in use, which it supports for batches only.
     """
     from pyspark.errors import StreamingQueryException
 

@@ -1,4 +1,4 @@
-"""Random merge histories against the plain truth, on both formats in turn, for as long as is asked for."""
+"""Random merge histories against the plain truth, on both formats in turn, for the given time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark.lakehouse.sessions import properties
 from tests.spark.lakehouse.victim import Victims
 
 _FORMATS = ("delta", "iceberg")
-_STEPS = 25  # of one history
+_STEPS = 25  # per history
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"seed {seed}; the same again: make prove-lakehouse SECONDS={options.seconds:g} SEED={seed}", flush=True)
-    logging.getLogger("lvq_spark").setLevel(logging.ERROR)  # that tables are rebuilt is no news here
+    logging.getLogger("lvq_spark").setLevel(logging.ERROR)  # rebuilt tables are expected here
     with (
         TemporaryDirectory() as folder,
         EmbeddedBroker() as broker,
@@ -41,7 +41,7 @@ def main() -> int:
     ):
         place = Path(folder)
         spark = local_session("local[2,2]", properties(place), connector=True)
-        spark.sparkContext.setLogLevel("OFF")  # nor is it that one of two merges at once fails
+        spark.sparkContext.setLogLevel("OFF")  # and so is the failure of one of two concurrent merges
         with closing(Victims(broker.bootstrap_servers, place)) as victims:
 
             def make(kind: str, number: int) -> History:
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _histories(make: Callable[[str, int], History], formats: Sequence[str], seed: int, seconds: float) -> Counter[str]:
-    """One after another; the counts of what was done in them."""
+    """Run one history after another; return the counts of their steps."""
     counts: Counter[str] = Counter()
     deadline, number = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:

@@ -15,7 +15,7 @@ _EXTENSIONS = (
 
 
 def properties(place: Path) -> dict[str, str]:
-    """Return the properties of a session with paths for Delta and a catalog, ``ice``, for Iceberg tables at a place."""
+    """Return the properties of a session with Delta paths and a catalog, ``ice``, for Iceberg tables at ``place``."""
     return {
         "spark.jars": ",".join(map(str, LAKEHOUSE.ensure())),
         "spark.sql.extensions": ",".join(_EXTENSIONS),
@@ -24,10 +24,10 @@ def properties(place: Path) -> dict[str, str]:
         "spark.sql.catalog.ice.type": "hadoop",
         "spark.sql.catalog.ice.warehouse": str(place / "iceberg"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
-        # A few rows: what is split up, or compiled, takes longer than they do.
+        # With a few rows, splitting up and compiling take longer than the work.
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",  # VACUUM takes what is a moment old
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",  # VACUUM takes files that are a moment old
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM takes ten thousand tasks
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # otherwise VACUUM takes ten thousand tasks
         "spark.sql.codegen.wholeStage": "false",
     }

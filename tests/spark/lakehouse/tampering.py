@@ -1,6 +1,7 @@
-"""Tables that others have made, extended or changed; and random histories, in which they do.
+"""Tables that others have created, extended or changed, and random histories in which they do.
 
-Not named as a test: `tests/spark/test_lakehouse.py` runs it, in a Python with the Spark that both formats know.
+This is not named as a test module: `tests/spark/test_lakehouse.py` runs it, in a Python with a Spark that both formats
+support.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def test_rows_that_others_have_changed_are_found_and_all_is_merged_with_the_whol
 def test_random_histories_are_as_the_plain_truth_has_them(
     spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, tmp_path: Path, table: str
 ) -> None:
-    """For minutes: ``make prove-lakehouse``."""
+    """A short run; ``make prove-lakehouse`` runs for minutes."""
     place: Format = Iceberg(spark, lvq_topic) if table == "iceberg" else Delta(spark, tmp_path, lvq_topic)
     history = History(spark, lvq_cluster, place, lvq_topic, 3)
     for step in ("merge", "transaction", "alter", "two_at_once", "dies", "go_back", "batch"):

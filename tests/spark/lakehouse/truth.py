@@ -1,4 +1,4 @@
-"""The contents of a topic at a cut, computed in the plainest way there is: from a list of all that was committed."""
+"""The contents of a topic at a cut, computed in the plainest way: from a list of all committed records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lvq_kafka.core.records import Record
 __all__ = ["Journal", "Place"]
 
 Place = tuple[int, int, bytes]
-"""Where the value of a key lies, and the value: partition, offset, value."""
+"""The place of a key's value, and the value: partition, offset, value."""
 
 
 @dataclass
 class Journal:
-    """The records of a topic, as a plain consumer reads them, before compaction or anything else takes some away."""
+    """The records of a topic as a plain consumer reads them, before compaction or anything else removes some."""
 
     servers: str
     topic: str
@@ -26,8 +26,8 @@ class Journal:
     records: list[Record] = field(default_factory=list)
 
     def read_on(self) -> None:
-        """Read what was committed since."""
-        # Without a commit there is no need of a group; the client wants one all the same.
+        """Read the records committed since the last call."""
+        # Nothing is committed, but the client requires a group all the same.
         settings = {"bootstrap.servers": self.servers, "group.id": "the plain truth", "enable.auto.commit": False}
         consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
         try:
@@ -51,7 +51,7 @@ class Journal:
             consumer.close()
 
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> dict[bytes, Place]:
-        """The value of each key at a cut: the newest of its home partition, or else the one that came last (R14)."""
+        """Return each key's value at a cut: the newest in its home partition, or else the last one anywhere (R14)."""
         newest: dict[bytes, dict[int, Record]] = {}
         for record in self.records:
             if start.get(record.partition, 0) <= record.offset < end.get(record.partition, 0):

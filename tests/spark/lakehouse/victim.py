@@ -1,4 +1,4 @@
-"""Processes that merge until they are killed: ``kill -9``, the Java below them included."""
+"""Processes that merge until they get ``kill -9``, together with their Java."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Victims"]
 
 
 class Victims:
-    """Keeps one process ready to be killed: a session takes long to start.
+    """Victims, one of which is always ready: a session takes long to start.
 
     Args:
-        servers, place: the broker, and where the tables lie.
+        servers, place: the broker, and the folder of the tables.
     """
 
     def __init__(self, servers: str, place: Path) -> None:
@@ -34,7 +34,7 @@ class Victims:
         )
 
     def kill(self, topic: str, table: str) -> str:
-        """Have a queue merged, and kill who does it within the next two seconds. Says when that was."""
+        """Have a process merge a queue, and kill it within two seconds. Return when that was."""
         process, after = self._next, self._choose.uniform(0, 2)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -54,7 +54,7 @@ class Victims:
             pipe.close()
 
     def close(self) -> None:
-        """Kill the one that waits."""
+        """Kill the process that is ready."""
         self._end(self._next)
 
 

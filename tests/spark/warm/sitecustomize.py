@@ -1,8 +1,8 @@
-"""Has PySpark's daemons import once what every Python that they fork would import by itself.
+"""Imports for PySpark's daemons, done once instead of in every Python that they fork.
 
-In this suite Spark starts a new Python every few seconds, and to import pyarrow, numpy and the library takes that
-longer than its task. Python imports a module of this name at its start; the daemons find it by ``PYTHONPATH``, which
-Spark hands down to them. See ``tests/spark/jvm.py`` for the same on the other side.
+In this suite Spark starts a new Python every few seconds, and importing pyarrow, numpy and the library takes longer
+than its task. Python imports a module of this name at its start; the daemons find it by ``PYTHONPATH``, which Spark
+passes on to them. ``tests/spark/starting.py`` does the same for the JVM.
 """
 
 import gc
@@ -22,9 +22,9 @@ MODULES = (
 )
 
 if "pyspark.daemon" in sys.orig_argv:
-    # Each fork would read the directories of these archives; what they hold is installed, or is no Python.
+    # Each fork would read these archives' directories; their contents are installed, or are not Python.
     sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
     for name in (sys.orig_argv[-1], *MODULES):
-        with suppress(ImportError):  # not everywhere is the library installed
+        with suppress(ImportError):  # the library is not installed everywhere
             importlib.import_module(name)
     gc.freeze()  # the forks collect garbage after every task
