@@ -558,7 +558,8 @@ class LastValueQueue(Bound, Generic[V]):
         Raises:
             QueueNotDeclared: the queue is not declared.
             QueueError: the topic serves other queues, or consumers are still active.
-            ConfigError: ``delete_topic`` was requested, and the topic of another queue cannot be read.
+            ConfigError: ``delete_topic`` was requested, and the definition of another queue, which may be on the same
+                topic, cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
         declaring.drop(self.cluster, self.definition, delete_topic=delete_topic)

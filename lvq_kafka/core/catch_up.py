@@ -1,8 +1,8 @@
 """Catching up: how far a reader of a topic has got, and what it says about itself.
 
 A read of a topic has two targets. The first is the end of the log when the read began. A reader that has reached it
-asks for the end again and reads on to that one: a value below the first end may have been replaced, and compacted away,
-before it was read. Its replacement is committed, and lies below the second end.
+asks for the last stable offset and reads on to that one: a value below the first target may have been replaced, and
+compacted away, before it was read. Its replacement is committed, and lies below the second target.
 
 Meanwhile the cluster may not answer, or what is read may no longer exist. `TRANSITIONS` says what each event makes of
 the stage of a read and of such troubles, and `LADDER` which state follows from all that is known.

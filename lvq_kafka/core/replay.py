@@ -19,7 +19,7 @@ class ReadStage(StrEnum):
     FIRST_TARGET = "first target"
     """It reads up to the end that the log had when it began."""
     BETWEEN_TARGETS = "between targets"
-    """It has got there, and needs the end that the log has now."""
+    """It has got there, and needs the last stable offset that the log has now."""
     SECOND_TARGET = "second target"
     """It reads up to that one."""
     CAUGHT_UP = "caught up"

@@ -104,8 +104,8 @@ class Scan:
             DataLoss: records of the cut are missing, or may be (see `Consistency`).
             TopicRecreated: the topic is not the one that was pinned.
             CatchUpTimeout: nothing moved for ``patience`` seconds.
-            KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
-            ConfigError: a record has no key, or a key is not at home, and the policy is to fail.
+            KeyMismatch: a record's header and key disagree, or it has no key, and the policy for that is ``"fail"``.
+            ConfigError: a key is not at home, and the policy for that is ``"fail"``.
             TransportError: the cluster cannot be reached, or refuses.
         """
         with closing(KafkaCluster(self.config)) as cluster, _collector_held_back():

@@ -25,7 +25,7 @@ class DataFile:
     """A Parquet file of a version. ``name`` is relative to the store.
 
     ``overlay``: its keys hide the records of them in the version's other files. ``crc32`` covers the whole file;
-    manifests of 0.1.0 have none.
+    early manifests have none.
     """
 
     name: str

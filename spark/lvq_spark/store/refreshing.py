@@ -48,7 +48,8 @@ def refresh(
     changed, no version is written, so a refresh can be repeated at will. Read versions with `read_version`.
 
     The driver handles small deltas by itself, without a Spark job: up to 200,000 offsets on top of a version of up to
-    four million records. Larger ones go to the executors.
+    four million records, as long as the delta takes at most 64 MB, and so does the overlay that it goes into. Larger
+    ones go to the executors.
 
     A version becomes visible with its manifest, which is written last and atomically. A refresh that dies leaves the
     store as it was, and a later one deletes its leftovers. Several refreshes may run at once, anywhere: one of them
@@ -60,9 +61,9 @@ def refresh(
     written; or compaction may have removed records that were to be read. ``version.reasons`` says which of these forced
     a full version.
 
-    The manifest has a checksum of each file. Every refresh verifies those of the overlay, and of up to 256 MB of the
-    other files, chosen at random; pages of the rest are verified when they are read. The driver rereads
-    files that Spark wrote, once, to compute their checksums.
+    The manifest has a checksum of each file. Every refresh verifies up to 256 MB of files, those of the overlay first,
+    then others at random: a small store completely, a large one over time. Pages are also verified when they are read.
+    The driver rereads files that Spark wrote, once, to compute their checksums.
 
     Args:
         spark: the session. Local paths have to be on storage that all of its machines share.
