@@ -270,5 +270,5 @@ def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatc
         f"The queue {declared.name} is already declared with {told}.",
         queue=declared.name,
         differences=differences,
-        hint="Open it as it is, or delete it first.",
+        hint="Open it as it is, or drop it first.",
     )

@@ -84,7 +84,7 @@ def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -
             raise QueueError(
                 f"The topic {topic} also serves {', '.join(others)}.",
                 queue=name,
-                hint="Delete those first, or keep the topic.",
+                hint="Drop those first, or keep the topic.",
             )
     registry.get(name)
     registry.check_may_write(name)  # before deleting the group, which cannot be restored

@@ -175,7 +175,7 @@ CASES = [
     Case(
         "a second declare with another key header",
         declaring("prices", "isin"),
-        *(QueueMismatch, LVQError, ["prices", "key_header", "'ticker'", "'isin'"], "delete it first"),
+        *(QueueMismatch, LVQError, ["prices", "key_header", "'ticker'", "'isin'"], "drop it first"),
         facts={"queue": "prices", "differences": {"key_header": ("ticker", "isin")}},
         shell=["declare", "prices", "-k", "isin"],
         code=4,

@@ -152,7 +152,7 @@ def decode(content: bytes, where: str) -> Version:
         document = read_json(content.decode("utf-8"))
         found = _crc32(document)
         written = int(document.pop("format"))
-        noted = document.pop("crc32", found)  # 0.1.0 wrote none
+        noted = document.pop("crc32", found)  # earlier versions wrote none
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(where) from error
     if noted != found and written <= _FORMAT:

@@ -168,7 +168,7 @@ class MergedTable:
 
     def contents(self, base: Version) -> Contents:
         """Return the contents of the table in this state."""
-        places = Contents.of(self.rows()).places if base.places is None else base.places  # 0.1.0 did not store it
+        places = Contents.of(self.rows()).places if base.places is None else base.places  # not stored earlier
         return Contents(base.rows, base.kept, places)
 
     def altered(self, base: Version) -> DataLoss | None:

@@ -129,7 +129,7 @@ def test_rows_that_others_have_changed_are_found_and_all_is_merged_with_the_whol
         patched.setattr("lvq_spark.store.merged_table.encode", as_before)
         merge(spark, queue, table)
     append(queue, ("a", "2"))
-    assert merge(spark, queue, table).kind == "delta", "what 0.1.0 has left is as good"
+    assert merge(spark, queue, table).kind == "delta", "what an earlier version left is as good"
     changes = (
         (f"INSERT INTO {table} SELECT * FROM {table} WHERE key = X'62'", "5 rows for readers .* left 4 and 0"),
         (f"UPDATE {table} SET offset = 900 WHERE key = X'62'", "left 4 and 0, of other records"),
