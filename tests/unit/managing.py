@@ -1,4 +1,4 @@
-"""The steps that tests of a queue's management are made of."""
+"""Common steps of tests of queue management."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from tests.waiting import eventually
 
-_PATIENCE = 30.0  # seconds; a real broker on a busy machine may take some
+_PATIENCE = 30.0  # seconds; a real broker on a busy machine may need them
 
 
 def declare(cluster: Cluster, name: str = "prices", **options: Any) -> LastValueQueue[str]:
@@ -29,7 +29,7 @@ def put(queue: LastValueQueue[str], *pairs: str) -> None:
 
 
 def _taken(consumer: Consumer[str]) -> list[Delivery[str]]:
-    """Take all there is, once it has read that and may hand it out."""
+    """Take everything, once it has been read and may be handed out."""
     shared = consumer._shared
 
     def take() -> bool:
@@ -46,7 +46,7 @@ def _taken(consumer: Consumer[str]) -> list[Delivery[str]]:
 
 
 def consume(queue: LastValueQueue[str], *keys: str) -> None:
-    """Take all there is; ack these keys, and put the others back."""
+    """Take everything, ack these keys, and put the others back."""
     with queue.consumer() as consumer:
         taken = _taken(consumer)
         for delivery in taken:
@@ -58,7 +58,7 @@ def consume(queue: LastValueQueue[str], *keys: str) -> None:
 
 
 def drained(queue: LastValueQueue[str]) -> list[str]:
-    """Take and ack all that the queue holds."""
+    """Take and ack everything in the queue, and return the values."""
     values = []
     with queue.consumer() as consumer:
         while taken := _taken(consumer):
@@ -77,18 +77,18 @@ def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
 
 
 def claims(queue: LastValueQueue[str]) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """Offsets that the commits call done. Active consumers repeat their commits, with new sequence numbers."""
+    """Return what the commits call done. Sequence numbers are left out: active consumers repeat their commits."""
     return {partition: (one.base, one.runs) for partition, one in maps(queue).items()}
 
 
 def overwrite(queue: LastValueQueue[str], **by_partition: Commit) -> None:
-    """Commit as something else might, for the partitions ``p0``, ``p1`` and so on."""
+    """Commit as another program might, for the partitions ``p0``, ``p1`` and so on."""
     at = {int(name[1:]): commit for name, commit in by_partition.items()}
     queue.cluster.groups.commit(queue.definition.group, queue.topic, at)
 
 
 def said(queue: LastValueQueue[str], base: int, *runs: int, **options: Any) -> Commit:
-    """A commit of this queue, in its topic as it is."""
+    """Return a commit of this queue for its current topic."""
     described = queue.cluster.topics.describe(queue.topic)
     facts = {"topic_tag": topic_tag(described.id), "partitions": described.partitions, **options}
     return Commit(base, CommitMap(base, runs, **facts).encode())

@@ -1,4 +1,4 @@
-"""Steps between the polls of a reader, where races happen."""
+"""Hooks before the polls of a reader, where races happen."""
 
 from __future__ import annotations
 

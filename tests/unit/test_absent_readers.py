@@ -1,4 +1,4 @@
-"""R18 for readers that stay open: one that was away for longer than the log keeps deletes starts over, or refuses."""
+"""R18 for readers that stay open: after an absence longer than the log keeps deletes, one starts over or refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 class Prices(MemoryCluster):
-    """A log with the topic ``prices``, of one partition, which keeps deletes for a day."""
+    """A cluster with the topic ``prices`` of one partition, which keeps deletes for a day."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Prices(MemoryCluster):
 
 
 class Hours:
-    """The clock of a reader."""
+    """A reader's clock, with hours that tests add."""
 
     def __init__(self, reader: View[str] | Browser[str]) -> None:
         self._shared = reader._follower.shared
@@ -61,7 +61,7 @@ def cluster() -> Prices:
 
 
 def absent(cluster: Prices, hours: Hours, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """The reader is cut off for so long."""
+    """Cut the reader off for this long."""
     cluster.disconnect()
     meanwhile()
     hours.pass_by(seconds)
@@ -75,7 +75,7 @@ def delete_a(cluster: Prices) -> None:
 
 
 def keep_deletes(cluster: Prices, seconds: float) -> None:
-    """Somebody else, who is not cut off, sets this."""
+    """Set the retention of deletes, as another program that is not cut off."""
     cluster._state.topics["prices"].config["delete.retention.ms"] = str(round(1000 * seconds))
 
 
@@ -157,7 +157,7 @@ def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(cluste
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the machine's clock has to count it")
 @pytest.mark.parametrize("kind", ["view", "browser"])
 def test_r18_the_time_in_which_a_machine_sleeps_counts(cluster: Prices, kind: str) -> None:
-    """Linux has a clock of its own for that."""
+    """Linux has a separate clock for that."""
     with getattr(cluster.queue, kind)() as reader:
         clock = reader._follower.shared.clock
         assert isinstance(clock, partial)
@@ -206,7 +206,7 @@ def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(cluster:
 
 
 def slow(cluster: Prices, view: View[str], reads: int) -> None:
-    """The first reads of the topic take two days each, and somebody else deletes a key and has it cleaned meanwhile."""
+    """Make the first reads of the topic take two days each, while a key is deleted and cleaned away."""
     hours = Hours(view)
 
     def hook(reader: int, poll: int) -> None:

@@ -1,4 +1,4 @@
-"""Blocking calls in asyncio: threads of their own, cancelled at once, and nothing left open that nobody has."""
+"""Blocking calls in asyncio: separate threads, immediate cancellation, and nothing left open without an owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
-    """Run it in a loop whose own executor is of no use: all its threads are busy until the end."""
+    """Run it in a loop whose default executor is useless: all its threads are busy until the end."""
 
     async def with_a_full_executor() -> Any:
         executor = ThreadPoolExecutor(1)
@@ -91,8 +91,8 @@ class TestInThread:
 
         async def main() -> None:
             task = asyncio.create_task(in_thread(lambda: "opened", abort=aborted.set, undo=undone.append))
-            await asyncio.sleep(0)  # the thread is started
-            eventually(lambda: not threads())  # and has ended, while the loop stands still
+            await asyncio.sleep(0)  # let the thread start
+            eventually(lambda: not threads())  # it ends while the loop is blocked
             if told:
                 await asyncio.sleep(0)
             task.cancel()
@@ -117,7 +117,7 @@ class TestInThread:
         loop.close()
         go_on.set()
         eventually(lambda: undone == ["opened"])
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody ends it, on purpose
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # nothing ends it, on purpose
 
 
 def test_a_queue_is_used_from_its_declaration_to_its_end_without_the_executor_of_the_loop() -> None:
@@ -183,7 +183,7 @@ def test_options_that_are_wrong_are_named_as_without_asyncio(memory_cluster: Mem
 def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_background(
     memory_cluster: MemoryCluster, kind: str
 ) -> None:
-    """Many of them, as from requests that ran into a timeout: none waits for another one's thread."""
+    """Many of them, as from requests that timed out: none waits for another one's thread."""
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     memory_cluster.write("prices", b"a", b"1")
     go_on = Event()

@@ -1,7 +1,7 @@
-"""Every public call that takes a number, a time, a function or an object of ours says which argument is none.
+"""Wrong arguments of public calls that take a number, a time, a function or one of the library's objects.
 
-A value that is no argument (None, text for a number, NaN, a wrong object) is a `ConfigError` that names it, before
-anything is done: no raw error of Python's, and no message that is settled, lost or half sent by then.
+A wrong value (None, text for a number, NaN, a wrong object) is a `ConfigError` that names the argument, before anything
+is done: no raw Python error, and no message that is settled, lost or half sent by then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lvq_kafka.testing import MemoryCluster
 
 
 class Opened:
-    """One of everything, on a queue with messages."""
+    """One object of each kind, on a queue with messages."""
 
     def __init__(self, cluster: MemoryCluster, stack: ExitStack) -> None:
         self.cluster = cluster
@@ -70,7 +70,7 @@ class Opened:
         return LastValueQueue.declare("new", key_header="k", cluster=self.cluster, **options)
 
     def buffered(self) -> Receipt:
-        """The receipt of a message that is not decided."""
+        """Return the receipt of an undecided message."""
         self.cluster.disconnect()
         return self.producer.put("c", "3")
 
@@ -111,7 +111,7 @@ WAITING: dict[str, Call] = {
     "Delivery.ack": lambda o, x: o.delivery.ack(wait=True, timeout=x),
     "Settlement.result": lambda o, x: o.settlement.result(x),
 }
-"""Calls that wait, and take ``timeout``."""
+"""Calls that wait and take ``timeout``."""
 
 NO_NUMBERS = ["5", math.nan, object, [1], True]
 
@@ -128,7 +128,7 @@ def test_a_time_to_wait_that_is_no_number_is_refused_by_name(opened: Opened, nam
 
 @pytest.mark.parametrize("name", WAITING)
 def test_a_time_to_wait_that_is_over_already_is_no_fault_of_the_caller(opened: Opened, name: str) -> None:
-    with suppress(LVQError):  # what says that time is up, where it is
+    with suppress(LVQError):  # the error for an expired timeout, if there is one
         WAITING[name](opened, -1)
 
 
@@ -142,7 +142,7 @@ def test_a_time_to_wait_may_have_no_end(opened: Opened, name: str, endless: Any)
     if name.startswith("Receipt"):
         opened.receipt.result(endless)
         return
-    with suppress(LVQError):  # what is refused for other reasons: consumers are at work
+    with suppress(LVQError):  # refused for other reasons: consumers are at work
         WAITING[name](opened, endless)
 
 
@@ -254,6 +254,6 @@ def test_what_is_no_token_of_a_position_is_refused(bad: Any) -> None:
 
 
 def test_a_replay_period_longer_than_there_is_time_is_everything(opened: Opened) -> None:
-    """Before 0 the protocol has numbers with a meaning of their own."""
+    """Negative timestamps have special meanings in the protocol."""
     with opened.queue.browser(replay_period=1e12, follow=False) as browser:
         assert len(list(browser)) == 3

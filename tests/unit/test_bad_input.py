@@ -1,7 +1,7 @@
-"""The impossible, asked of the in-memory cluster in Python and in the shell.
+"""Impossible requests to the in-memory cluster, in Python and in the shell.
 
-Each case must end with an error of the right kind that names the culprit and the remedy, leave what was acknowledged
-where it was, and leave everybody else at work. ``tests/integration/test_bad_input.py`` has what takes a broker.
+Each case must end with an error of the right kind that names the culprit and the remedy. It must keep acknowledged
+messages and disturb nobody else. ``tests/integration/test_bad_input.py`` has the cases that need a broker.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SECRET = "s3cret-tiger"
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that cannot be: what is done, and how it must end."""
+    """An impossible request, and how it must end."""
 
     name: str
     do: Callable[[MemoryCluster], object]
@@ -108,7 +108,7 @@ def send_to_a_topic_that_is_not_there(cluster: MemoryCluster) -> None:
 
 def consume_an_expired_queue(cluster: MemoryCluster) -> None:
     cluster.groups.delete("lvq.prices")
-    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # which must not start over in silence
+    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # must not start over silently
     LastValueQueue.open("prices", cluster=cluster).consumer()
 
 
@@ -386,9 +386,9 @@ CASES = [
 
 @pytest.fixture
 def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
-    """A cluster with good queues, odd ones, and broken ones.
+    """Yield a cluster with good queues, odd ones, and broken ones.
 
-    Whatever is asked of it: afterwards what was acknowledged is still there, and a good call works.
+    After any test, acknowledged messages must still be there, and a good call must work.
     """
     LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
     put(memory_cluster, "prices", "IBM", b"118.50")
@@ -410,7 +410,7 @@ def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
 
 
 def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, list[str]]:
-    """Run ``lvq``; its exit code and the lines on stderr that are no warning."""
+    """Run ``lvq``; return its exit code and the lines on stderr that are not warnings."""
     invocation = Invocation(cluster=cluster, out=Output(person=False))
     result = CliRunner().invoke(lvq, arguments, input=stdin, obj=invocation, prog_name="lvq")
     return result.exit_code, [line for line in result.stderr.splitlines() if not line.startswith("lvq: warning:")]
@@ -433,7 +433,7 @@ def test_it_is_a_typed_error_that_names_culprit_and_remedy(cluster: MemoryCluste
 @pytest.mark.parametrize("case", [case for case in CASES if case.shell], ids=lambda case: case.name)
 def test_in_the_shell_it_is_one_line_and_an_exit_code(cluster: MemoryCluster, case: Case) -> None:
     if case.shell[0] == "consume":
-        with pytest.raises(case.kind):  # brings about what the command then meets
+        with pytest.raises(case.kind):  # creates the state that the command then meets
             case.do(cluster)
     code, lines = run(cluster, *case.shell, stdin=case.stdin)
     assert code == case.code
@@ -447,7 +447,7 @@ def test_in_the_shell_it_is_one_line_and_an_exit_code(cluster: MemoryCluster, ca
 
 @pytest.fixture
 def numbers(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
-    """A queue of JSON with a value that is none, between two that are."""
+    """Return a queue of JSON with an invalid value between two valid ones."""
     queue = LastValueQueue.declare("numbers", key_header=None, value=JSON, cluster=memory_cluster)
     for key, value in ((b"a", b"1"), (b"bad", b"{"), (b"z", b"26")):
         memory_cluster.write("numbers", key, value)
@@ -535,7 +535,7 @@ class TestUnreadableValue:
             assert view["bad"] == 2
 
 
-# -- a broken definition is its own queue's trouble -----------------------------------------------
+# -- broken definitions ---------------------------------------------------------------------------
 
 
 class TestBrokenDefinitions:
@@ -623,7 +623,7 @@ def broker_start(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who never ran a broker."""
+    """Use the cache directory of a user who never ran a broker."""
     monkeypatch.setenv("LVQ_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -1,4 +1,4 @@
-"""Races of a browser, on the in-memory cluster: what its dump must hold, and what it says of the rest."""
+"""Races of a browser, on the in-memory cluster: the contents of its dump, and its later reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def values(events: list[Any]) -> dict[str, str]:
 def test_g1_a_transaction_whose_markers_are_late_is_in_the_dump(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    """A commit is acknowledged before its markers are in all partitions: for a moment it looks like an open one."""
+    """A commit is acknowledged before all partitions have its markers, so the transaction briefly looks open."""
     writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"a", b"1")
@@ -59,14 +59,14 @@ def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
         found = original(topic, positions)
-        cluster.write("prices", b"a", b"new", partition=other)  # beyond the end that the browser has just asked for ...
+        cluster.write("prices", b"a", b"new", partition=other)  # past the end that the browser has just asked for ...
         cluster.write("prices", b"z", b"z", partition=other)
         cluster.compact("prices")  # ... and the value below it is gone
         return found
 
     cluster.reader = reader  # type: ignore[method-assign]
     opened = Event()
-    before_polls(cluster, lambda reader, poll: poll == 3 and opened.wait(0.3))  # all that the first end allows is read
+    before_polls(cluster, lambda reader, poll: poll == 3 and opened.wait(0.3))  # all up to the first end is read
     with LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT).browser(follow=False) as browser:
         opened.set()
         *entries, end = browser
@@ -94,7 +94,7 @@ def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(optio
 
 
 class CountedLock:
-    """The lock of a reader, which starts to count something whenever it is taken."""
+    """A reader's lock that counts the records checked while it is held."""
 
     def __init__(self, lock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = self._done = 0
@@ -179,7 +179,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
 
 
 class TestTakenBack:
-    """Messages that a reset takes back are in the queue again (G3)."""
+    """Messages that a reset takes back: they are in the queue again (G3)."""
 
     def test_g3_what_it_gave_and_told_as_consumed_it_gives_again_and_what_is_still_there_not_twice(
         self, queue: LastValueQueue[str]
@@ -243,7 +243,7 @@ class TestTakenBack:
 
 
 class TestUnknownConsumption:
-    """A new browser and a running one report the same about the group (R17, G5)."""
+    """Unknown consumption: a new browser and a running one report the same about the group (R17, G5)."""
 
     def test_r17_it_fails_when_the_group_is_gone(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
@@ -286,7 +286,7 @@ class TestUnknownConsumption:
     ) -> None:
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
             assert isinstance(browser.poll(30), EndOfDump)
-            memory_cluster.groups.delete(queue.definition.group)  # as a broker does, with the topic
+            memory_cluster.groups.delete(queue.definition.group)  # as a broker does with the topic
             memory_cluster.topics.delete("prices")
             with pytest.raises(ReaderFailed, match="deleted while it was being read"):
                 browser.poll(30)

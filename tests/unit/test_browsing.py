@@ -1,4 +1,4 @@
-"""A browser's events, option by option, on the in-memory cluster. ``test_browser.py`` has its races."""
+"""A browser's events, option by option, on the in-memory cluster. Its races are in ``test_browser.py``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 
 class Clock:
-    """A clock that tests set; it starts at the current time, which is what a replay period counts from."""
+    """A clock that tests set; it starts at the current time, from which a replay period counts."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -41,14 +41,14 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
 
 
 def write(queue: LastValueQueue[str], *changes: tuple[str, str | None], **headers: str) -> None:
-    """Put these values; None deletes."""
+    """Put these values; None deletes the key."""
     with queue.producer() as producer:
         for key, value in changes:
             producer.delete(key, headers) if value is None else producer.put(key, value, headers)
 
 
 def shown(events: Iterable[Any]) -> list[Any]:
-    """Events in short: ``key=value``, ``-key`` for a delete, ``-key left`` for a key that left, ``|`` for EndOfDump."""
+    """Shorten events: ``key=value``, ``-key`` for a delete, ``-key left`` for a key that left, ``|`` for EndOfDump."""
     forms: dict[type, Callable[[Any], str]] = {
         Entry: lambda e: f"{e.key}={e.value}",
         Deleted: lambda e: f"-{e.key}{' left' if e.left else ''}",
@@ -138,7 +138,7 @@ class TestDumpAndFollow:
 
 
 class TestReplayPeriod:
-    """R15: it filters the dump by arrival time, counted from the open; updates always come."""
+    """R15: a replay period filters the dump by arrival time, counted from the open; updates always come."""
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -146,7 +146,7 @@ class TestReplayPeriod:
 
     @pytest.fixture
     def aged(self, clock: Clock) -> LastValueQueue[str]:
-        """``old`` came an hour ago, ``again`` did and came again, ``new`` came just now."""
+        """Return a queue: ``old`` came an hour ago, ``again`` then and just now, ``new`` just now."""
         queue = LastValueQueue.declare("prices", key_header="k", value=TEXT, cluster=MemoryCluster(clock=clock))
         now, clock.now = clock.now, clock.now - 3600
         write(queue, ("old", "1"), ("again", "1"))
@@ -173,7 +173,7 @@ class TestReplayPeriod:
     def test_updates_come_whatever_their_time_is(self, aged: LastValueQueue[str], clock: Clock) -> None:
         with aged.browser(replay_period=60) as browser:
             assert take(browser, 3) == ["again=2", "new=1", "|"]
-            clock.now -= 7200  # a producer's clock, say
+            clock.now -= 7200  # a producer's clock may be wrong
             write(aged, ("old", "2"), ("new", None))
             assert shown(browser.drain()) == ["old=2", "-new"]
 
@@ -535,7 +535,7 @@ class TestIterating:
         before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
 
         async def dump() -> list[Any]:
-            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # would never run if the loop were blocked
             browser = queue.browser(follow=False, catch_up_timeout=5)
             events = [event async for event in browser]
             browser.close()

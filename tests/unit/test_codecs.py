@@ -1,4 +1,4 @@
-"""Codecs: what they write and read, and what becomes of what they cannot."""
+"""Codecs: writing, reading, and values that they cannot handle."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_serializer_writes_and_its_deserializer_reads(codec: Codec[Any], value
 
 
 class Recorder:
-    """A serializer that notes how it was called, as Schema Registry's look at topic, field and headers."""
+    """A serializer that records its calls. Schema Registry's serializers use the topic, field and headers."""
 
     def __init__(self, answer: Callable[[Any], Any] = lambda value: value) -> None:
         self.answer = answer
@@ -177,7 +177,7 @@ def test_a_serializer_is_told_topic_field_and_headers() -> None:
 
 def test_a_serializer_that_puts_the_schema_into_a_header_reaches_the_record() -> None:
     def serializer(value: bytes, context: SerializationContext) -> bytes:
-        assert isinstance(context.headers, list)  # as confluent_kafka.schema_registry.header_schema_id_serializer asks
+        assert isinstance(context.headers, list)  # confluent_kafka.schema_registry.header_schema_id_serializer needs it
         context.headers.append(("__value_schema_id", b"\x01"))
         return value
 

@@ -1,4 +1,4 @@
-"""One set of options for consumers: the signature, the page of each and the command line agree."""
+"""The options of consumers: the signature, their page and the command line agree."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PARAMETERS = {
 
 
 def documented() -> dict[str, str]:
-    """Return what the page of the options says of each."""
+    """Return the text about each option on the options' page."""
     _, _, attributes = inspect.cleandoc(ConsumerOptions.__doc__ or "").partition("Attributes:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}
 
 
 def given() -> dict[str, click.Option]:
-    """The options of `lvq consume` that are its consumer's."""
+    """Return the options of `lvq consume` that belong to its consumer."""
     options = {param.name or "": param for param in consume.params if isinstance(param, click.Option)}
     return {name: option for name, option in options.items() if name in PARAMETERS}
 

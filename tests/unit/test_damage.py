@@ -1,4 +1,4 @@
-"""Faults of a queue's commits: each kind is distinguished from the others, and names its way out (R17)."""
+"""Faults in a queue's commits: each kind is distinct, and names its remedy (R17)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_later_leader_that_lacks_nothing_is_no_damage(memory_cluster: MemoryCl
     writer.begin_transaction()
     writer.append("prices", b"c", b"1")
     writer.abort_transaction()
-    queue.reset({0: 4})  # past what nobody can read
+    queue.reset({0: 4})  # past the aborted transaction
     memory_cluster.elect("prices", 0)
     put(queue, "d=1")
     assert damages(queue) == []
@@ -190,7 +190,7 @@ def test_several_things_can_be_wrong_at_once(memory_cluster: MemoryCluster) -> N
 
 
 def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack(memory_cluster: MemoryCluster) -> None:
-    """Programs from before these had names of their own go on as they did."""
+    """Programs written before these errors had their own names work as before."""
     assert {kind.__base__ for kind in (GroupNotFound, OffsetsExpired, PartitionsAdded)} == {QueueNotDeclared}
     queue = declare(memory_cluster)
     memory_cluster.groups.delete("lvq.prices")

@@ -1,4 +1,4 @@
-"""The tour, on a cluster in memory: what does not hold makes it fail, and it leaves nothing behind."""
+"""The tour, on an in-memory cluster: it fails if a claim does not hold, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
 
 @pytest.fixture
 def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """A cluster that is somebody's own, and a tour that has no Java and no processes for it."""
+    """Return a user's own cluster, for a tour without Java and without processes."""
 
     @contextmanager
     def provide() -> Iterator[ProvidedBroker]:
@@ -126,7 +126,7 @@ def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so
 
 
 class SparkThatStarts:
-    """Spark while it starts: waiting for its JVM takes until that ends."""
+    """Spark during its start: the wait for its JVM lasts until the JVM ends."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.starting, self.ended = Event(), Event()

@@ -1,4 +1,4 @@
-"""The image for Kafka in Docker: what an engine whose registry cannot be reached costs a user's test run."""
+"""The image for Kafka in Docker: the cost to a test run of an engine that cannot reach its registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lvq_kafka.testing.docker_engine import OFFICIAL_IMAGE, STAND_IN_IMAGE, dock
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):
-    """A Docker engine that has images, or not, and pulls as it is set to."""
+    """A Docker engine with these images, which pulls as configured."""
 
     daemon_threads = True
 
@@ -27,7 +27,7 @@ class Engine(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(path), Answers)
         self.images: set[str] = set()
         self.steps: list[dict[str, str]] = []
-        """Reports of a pull before it ends, or goes silent."""
+        """Reports of a pull before it ends or goes silent."""
         self.silent = False
         self.gone = Event()
 

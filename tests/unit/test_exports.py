@@ -1,4 +1,4 @@
-"""Whatever the public methods take or return can be named by importing it from `lvq_kafka` itself."""
+"""Exports: every type in a public signature can be imported from `lvq_kafka` itself."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import lvq_kafka
 from lvq_kafka import kafka
 
 MADE_BY_USERS = {"Codec", "LastValueQueue", "Message", "Position", "QueueDefinition", "TopicSpec", "ClientConfig"}
-"""Those whose constructors are public; the others come from methods."""
+"""Classes with a public constructor; the others come from methods."""
 
 INNER = {"ConsumerStats.of", "Delivery.into"}
-"""Names that are public among our modules only."""
+"""Names that are public only among the library's modules."""
 
 MODULES = [
     importlib.import_module(info.name)
@@ -33,14 +33,14 @@ for module in MODULES:
 
 
 def surface() -> Iterator[tuple[str, Any]]:
-    """All public functions and methods, by name; of properties, what computes them."""
+    """Yield all public functions and methods by name; for a property, its getter."""
     for name in lvq_kafka.__all__:
         exported = getattr(lvq_kafka, name)
         if inspect.isfunction(exported):
             yield name, exported
         if (
             not inspect.isclass(exported) or exported is lvq_kafka.Cluster
-        ):  # who writes an adapter knows `lvq_kafka.cluster`
+        ):  # authors of adapters know `lvq_kafka.cluster`
             continue
         for owner in exported.__mro__:
             if not owner.__module__.startswith("lvq_kafka"):
@@ -55,14 +55,14 @@ def surface() -> Iterator[tuple[str, Any]]:
 
 
 def hints(offered: Any) -> Iterator[str]:
-    """The annotations as they are written; of a dataclass, those of its public fields."""
+    """Yield the annotations as written; for a dataclass, those of its public fields."""
     for name, hint in offered.__annotations__.items():
         if not (inspect.isclass(offered) and name.startswith("_")):
             yield str(hint)
 
 
 def classes(hint: Any) -> Iterator[type]:
-    """The classes of this library in what a name in an annotation stands for: a class, or a name for several."""
+    """Yield the library's classes that a name in an annotation stands for: a class, or an alias for several."""
     if inspect.isclass(hint) and hint.__module__.startswith("lvq_kafka"):
         yield hint
     for part in typing.get_args(hint):
@@ -76,7 +76,7 @@ def test_what_it_takes_and_returns_can_be_imported_from_the_top(name: str, offer
     for written in hints(offered):
         for word in re.findall(r"[A-Za-z_]\w*", written):
             for found in classes(module.get(word, NAMES.get(word))):
-                # A function that takes a base of ours is given one of ours.
+                # A function that takes a base class gets one of the library's subclasses.
                 assert any(found in one.__mro__ for one in exported), f"{name}: {written}"
 
 

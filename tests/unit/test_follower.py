@@ -1,4 +1,4 @@
-"""The reader behind views and browsers when the cluster stumbles at an awkward moment; on the in-memory cluster."""
+"""The reader behind views and browsers when the cluster fails at an awkward moment; on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 class OneTopic(MemoryCluster):
-    """A log with the topic ``prices``, of one partition."""
+    """A cluster with the topic ``prices`` of one partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ def unavailable() -> BrokerUnavailable:
 
 
 def count_readers(cluster: MemoryCluster) -> list[Mapping[int, int]]:
-    """The beginning of each reader that is opened from now on."""
+    """Return a list that collects the start of each reader opened from then on."""
     original, begun = cluster.reader, []
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
@@ -56,7 +56,7 @@ def create_anew(cluster: MemoryCluster, **values: str) -> None:
 
 
 def before_ends(cluster: MemoryCluster, act: Callable[[], object], *, stable: bool) -> None:
-    """Do it once, when a reader asks for the (stable) end of the log, before it is answered."""
+    """Run ``act`` once, when a reader asks for the (stable) end of the log, before the answer."""
     original = cluster.logs.end_offsets
     waiting = [act]
 
@@ -85,7 +85,7 @@ def test_an_outage_while_partitions_are_added_is_no_failure(cluster: OneTopic) -
 def test_an_outage_while_a_reader_starts_over_is_no_failure(cluster: OneTopic) -> None:
     cluster.write("prices", b"a", b"old")
     with cluster.queue.view(metadata_interval=0.02) as view:
-        # After the new topic is found, each step of beginning to read it fails once.
+        # After the new topic is found, each first step of reading it fails once.
         cluster.topics.delete("prices")
         for operation in ("logs.start_offsets", "logs.end_offsets"):
             cluster.fail_next(operation, unavailable(), times=2)
@@ -95,7 +95,7 @@ def test_an_outage_while_a_reader_starts_over_is_no_failure(cluster: OneTopic) -
 
 
 def test_what_the_observer_saw_of_a_topic_that_is_no_more_is_not_taken_for_news(cluster: OneTopic) -> None:
-    """Its answer comes late, when the reading thread has started over already."""
+    """Its answer comes late, when the reading thread has already started over."""
     asked, answer_now = Flag(), Flag()
     original = cluster.topics.describe
 
@@ -117,7 +117,7 @@ def test_what_the_observer_saw_of_a_topic_that_is_no_more_is_not_taken_for_news(
         assert asked.wait(10)
         cluster.topics.delete("prices")
         cluster.topics.create("prices", partitions=1, config={})
-        eventually(lambda: 2 in polls)  # the position of the first is beyond the end of this log
+        eventually(lambda: 2 in polls)  # the first reader's position is past the end of this log
         cluster.write("prices", b"a", b"new")
         eventually(lambda: view.get("a") == "new" and view.state == "caught-up")
         answer_now.set()
@@ -170,7 +170,7 @@ def test_a_browser_of_updates_only_misses_nothing_of_a_topic_that_was_created_an
 
 
 def test_growth_that_changes_a_value_wakes_an_asynchronous_listener() -> None:
-    """R14: a key that lies in two partitions gets another home, so the other value becomes the current one."""
+    """R14: a key in two partitions gets another home, so the other value becomes the current one."""
     cluster = MemoryCluster()
     cluster.topics.create("prices", partitions=2, config={})
     key = next(key for n in range(99) if (home_partition(key := b"%d" % n, 2), home_partition(key, 3)) == (0, 1))
@@ -212,7 +212,7 @@ def test_a_view_is_closed_at_once_though_it_looks_at_its_topic_once_an_hour(clus
 
 
 def test_a_transaction_that_has_moved_on_is_not_called_blocked(cluster: OneTopic) -> None:
-    """Between two looks at the topic the last stable offset that is known may be an old one."""
+    """Between two looks at the topic, the known last stable offset may be outdated."""
     with cluster.queue.view(metadata_interval=3600) as view:
         first, second = cluster.writer(transactional_id="1"), cluster.writer(transactional_id="2")
         for number, writer in enumerate((first, second)):
@@ -245,7 +245,7 @@ def test_records_that_go_while_a_reader_is_opened_make_it_begin_later(cluster: O
 
 
 class Gates:
-    """Hold the reader that is there before its next polls, each at its own gate. A gate opens a moment after `open`."""
+    """Gates that hold the first reader before its next polls, one each. A gate opens a moment after `open`."""
 
     def __init__(self, cluster: MemoryCluster, gates: int) -> None:
         self._shut = Flag()
@@ -342,7 +342,7 @@ def test_s085_a_browser_whose_topic_is_created_anew_while_it_opens_waits_for_nob
 def test_a_reader_begins_within_the_log_though_that_was_cut_off_before_the_place_it_was_to_begin_at(
     cluster: OneTopic,
 ) -> None:
-    """A replica that was not in sync became the leader: the end is before what was the end."""
+    """An out-of-sync replica became the leader, so the log ends earlier than before."""
     cluster.write("prices", b"a", b"1")
     original = cluster.logs.end_offsets
 

@@ -1,7 +1,7 @@
-"""A commit of something else with a queue's group: nobody takes it for what was consumed unless somebody says so (R17).
+"""Foreign commits in a queue's group: they do not count as consumption unless the caller says so (R17).
 
-Plain clients and Kafka's tools commit an offset and no text. Acks above it are forgotten by that, and what
-lies below it was perhaps never handed out.
+Plain clients and Kafka's tools commit an offset without a text. That forgets acks above the offset, and messages below
+it were perhaps never handed out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ offsets = pytest.mark.parametrize("offset", [0, 3, 8], ids=["below", "between", 
 
 @pytest.fixture
 def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
-    """Eight messages, of which every second one is acked."""
+    """Return a queue of eight messages, every second one acked."""
     queue = declare(memory_cluster)
     put(queue, *(f"{key}={key}" for key in KEYS))
     consume(queue, *KEYS[1::2])

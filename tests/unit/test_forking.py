@@ -1,4 +1,4 @@
-"""Objects that were open before a fork say in the child that they are of no use there."""
+"""Objects that were opened before a fork: in the child, they say that they cannot be used there."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system kno
 
 
 def in_child(act: Callable[[], object]) -> str:
-    """Do it in a forked child, and return what it returned or raised, as text."""
+    """Run ``act`` in a forked child, and return its result or error as text."""
     told, tell = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn about such forks
         child = os.fork()
     if child == 0:
-        signal.alarm(20)  # ends what stands still, whatever lock it holds; then there is no output
+        signal.alarm(20)  # ends a child that hangs on any lock; then there is no output
         try:
             answer = repr(act())
-        except BaseException as error:  # noqa: BLE001  # all of it is for the parent to judge
+        except BaseException as error:  # noqa: BLE001  # the parent judges it
             answer = f"{type(error).__name__}: {error}"
         os.write(tell, answer.encode())
         os._exit(0)
@@ -47,7 +47,7 @@ def in_child(act: Callable[[], object]) -> str:
 
 @contextmanager
 def held(lock: Condition) -> Iterator[None]:
-    """Another thread has the lock, as one of the library's may have it at the moment of a fork."""
+    """Hold the lock in another thread, as a library thread may at the moment of a fork."""
     taken, done = Event(), Event()
 
     def hold() -> None:
@@ -145,7 +145,7 @@ def test_a_producer_takes_nothing_in_a_child() -> None:
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[KafkaCluster]:
-    """A connection that has been asked about a group, so that a consumer of it is kept."""
+    """Yield a connection that was asked about a group, so that it keeps a consumer for it."""
     mock = MockCluster()
     mock.create_topic("t", 1)
     cluster = KafkaCluster(mock.bootstrap_servers)
@@ -204,7 +204,7 @@ USED: dict[str, str] = {
 
 @pytest.mark.parametrize("use", USED.values(), ids=list(USED))
 def test_a_child_that_ends_in_the_ordinary_way_does_so(kafka_cluster: KafkaCluster, use: str) -> None:
-    """Python frees what is left then, and a client whose threads are not there crashes of that, or waits for them."""
+    """Python frees the remaining objects then. A client without its threads would crash, or wait for them."""
     program = f"""
 import os, signal, sys
 from lvq_kafka import LastValueQueue

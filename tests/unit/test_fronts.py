@@ -1,8 +1,8 @@
-"""Nothing is taken out of the front of a plain dict or list, time and again: that takes the square of their length.
+"""Repeated removal from the front of a plain dict or list, which takes quadratic time: the source has none.
 
-A dict goes over all that was taken out before, to find the first of what is left; a list moves all the others. An
-`OrderedDict`, a `deque` and `lvq_kafka.core.conflation.ConflatedKeys` do it in constant time. The cost shows only with
-many keys, and then under some lock, so the check reads the source.
+A dict skips everything that was removed before to find its first item; a list moves all the others. An `OrderedDict`, a
+`deque` and `lvq_kafka.core.conflation.ConflatedKeys` do it in constant time. The cost shows only with many keys, and
+then under some lock, so the check reads the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.unit.test_imports import SOURCES, name_of
 
 
 def fronts(source: str) -> Iterator[str]:
-    """Return where something is taken out of the front of what may be a plain dict or list."""
+    """Yield the places that remove from the front of what may be a plain dict or list."""
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             firsts = {
@@ -33,7 +33,7 @@ def fronts(source: str) -> Iterator[str]:
 
 
 def _first_of(node: ast.expr) -> str | None:
-    """Of what this is the first: ``next(iter(...))``."""
+    """Return ``x`` if this is ``next(iter(x))``."""
     match node:
         case ast.Call(func=ast.Name(id="next"), args=[ast.Call(func=ast.Name(id="iter"), args=[holder])]):
             return ast.unparse(holder)
@@ -41,7 +41,7 @@ def _first_of(node: ast.expr) -> str | None:
 
 
 def _taken(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Return what is taken out, and of what: ``del holder[key]``, ``holder.pop(key)``."""
+    """Yield each holder and the key removed from it: ``del holder[key]``, ``holder.pop(key)``."""
     match node:
         case ast.Delete(targets=targets):
             for target in targets:

@@ -1,7 +1,7 @@
-"""Data of others (definitions, keys, headers, values, commits), and what becomes of it on the way out.
+"""Hostile data (definitions, keys, headers, values, commits), and its handling on the way out.
 
-Nothing of it may stop anybody but its own queue, steer a terminal, or fill a log. On the in-memory cluster;
-``tests/integration/test_hostile_records.py`` has what takes a broker, ``tests/fuzz`` makes it up by the thousand.
+It may stop only its own queue. It must not control a terminal or fill a log. These tests use the in-memory cluster;
+``tests/integration/test_hostile_records.py`` has those that need a broker, and ``tests/fuzz`` generates thousands.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from lvq_kafka.errors import (
 from lvq_kafka.testing import MemoryCluster
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2028\x00"
-"""An operating system command, a control sequence, C1, an override of the direction of writing, and a line's end."""
+"""An operating system command, a control sequence, C1, an override of the text direction, and a line separator."""
 
 HUGE = "k" * 900_000
 LONGEST = 5_000
-"""Characters that no error, log line or repr exceeds."""
+"""The length in characters that no error, log line or repr exceeds."""
 
 
 def definition(**changes: Any) -> bytes:
@@ -93,7 +93,7 @@ def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None, per
 
 
 def assert_harmless(text: str) -> None:
-    """Check that a text fits on a screen, and that nothing in it steers a terminal."""
+    """Check that a text fits on a screen and cannot control a terminal."""
     assert len(text) < LONGEST
     assert not [character for character in text if not character.isprintable() and character != "\n"]
 
@@ -143,7 +143,7 @@ def test_the_way_out_that_an_error_names_can_be_pasted_into_a_shell(
     ).stdout
     arguments = [word.decode("utf-8", "surrogateescape") for word in told.split(b"\0")[:-1]]
     key = name if isinstance(name, bytes) else name.encode()
-    if b"\0" not in key:  # which no command line can hold
+    if b"\0" not in key:  # no command line can hold it
         assert run(cluster, *arguments).exit_code == 0
         caplog.clear()
         queues(cluster=cluster)
@@ -180,7 +180,7 @@ def test_no_queue_and_no_dead_letter_comes_to_lie_on_a_topic_of_kafkas_or_the_re
     ):
         with pytest.raises(ConfigError, match=topic):
             call()
-    with LastValueQueue(topic, key_header=None, cluster=cluster).view() as view:  # to look into it is everybody's right
+    with LastValueQueue(topic, key_header=None, cluster=cluster).view() as view:  # anybody may read it
         assert "nothing" not in view
 
 
@@ -188,7 +188,7 @@ def test_a_name_like_an_option_is_refused(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match="'-x' cannot be the name of a queue"):
         LastValueQueue.declare("-x", key_header="k", topic="x", cluster=cluster)
     cluster.topics.create("-x", partitions=1, config={"cleanup.policy": "compact"})
-    LastValueQueue("-x", key_header=None, cluster=cluster)  # Kafka takes such a topic, and the queue x may lie on it
+    LastValueQueue("-x", key_header=None, cluster=cluster)  # Kafka accepts such a topic, and the queue x may use it
     LastValueQueue.declare("x", key_header="k", topic="-x", cluster=cluster)
 
 
@@ -321,7 +321,7 @@ def test_a_line_for_a_program_steers_no_terminal_either(cluster: MemoryCluster) 
     for arguments in (["browse", "prices"], ["get", "prices", text], ["export", "prices"]):
         out = run(cluster, *arguments).stdout
         assert out.replace("\n", "").isprintable()
-        assert "株é😀" in out  # what can be read is
+        assert "株é😀" in out  # readable text stays
         rows = [json.loads(line) for line in out.splitlines()]
         assert [(row["key"], row["value"], row["headers"][text]) for row in rows if "key" in row] == [(text,) * 3]
 
@@ -428,7 +428,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
         status = run(cluster, "stats", "prices")
         assert (status.exit_code, status.stderr != "") == (4, True)
         assert_harmless(status.stderr)
-        with suppress(LVQError), queue.browser(follow=False) as browser:  # what is known of a cut log is browsed
+        with suppress(LVQError), queue.browser(follow=False) as browser:  # the known part of a cut log can be browsed
             list(browser)
         with pytest.raises(LVQError):
             queue.purge()

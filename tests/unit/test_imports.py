@@ -1,4 +1,4 @@
-"""The parts that each part may import: the layers of docs/maintainers/architecture.md, read off the source."""
+"""The imports that each part may have: the layers of docs/maintainers/architecture.md, checked in the source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def under(module: str, *packages: str) -> bool:
 
 
 LAYERS = (
-    ("core", "errors"),  # which know each other
+    ("core", "errors"),  # these two know each other
     ("_version", "aio", "clocks", "cluster", "extras", "forking", "overriding", "places", "reading_to_end", "retrying"),
     ("codecs", "receipts"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
@@ -55,18 +55,18 @@ LAYERS = (
     ("cli", "lvq_spark"),
     ("__main__", "demo"),
 )
-"""From the lowest up. Each part imports lower ones only, and none of its own layer."""
+"""Layers from the lowest up. Each part imports lower ones only, and none of its own layer."""
 
 LEVELS = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 
 ON_DEMAND = {("lvq_kafka.codecs", "lvq_kafka.kafka.serializers")}
-"""Imports upwards that happen in a call, and never while modules load."""
+"""Upward imports that happen in a call, and never while modules load."""
 
 PORTS_ONLY = ("consuming", "entries", "group", "managing", "producer", "reading", "receipts", "registry", "topics")
-"""The drivers, which know ports and no adapter."""
+"""The drivers, which know ports but no adapters."""
 
 NO_MAINTENANCE = ("consuming", "lvq_spark", "reading")
-"""Modules that work without the maintenance of queues. Layers alone would let Spark import it."""
+"""Modules that work without queue maintenance. Layers alone would let Spark import it."""
 
 PURE = (
     *(
@@ -84,17 +84,17 @@ PURE = (
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
     *("re", "shlex", "warnings", "weakref", "zlib"),
 )
-"""Modules without thread, clock, file, network or chance."""
+"""Modules without threads, clocks, files, networks or randomness."""
 
 
 def part_of(module: str) -> str:
-    """The package or module of the top level that this one is, or is in; Spark's package is one part."""
+    """Return the top-level package or module that contains this one; Spark's package is one part."""
     package, _, rest = module.partition(".")
     return rest.partition(".")[0] if package == "lvq_kafka" and rest else package
 
 
 def upwards(module: str, imported: str) -> bool:
-    """Does this import go to the same layer or a higher one, or to or from a part without a layer?"""
+    """Return whether an import goes to the same layer or a higher one, or to or from a part without a layer."""
     if not under(imported, "lvq_kafka", "lvq_spark") or (module, imported) in ON_DEMAND:
         return False
     mine, other = part_of(module), part_of(imported)
@@ -180,7 +180,7 @@ def test_a_third_party_package_is_imported_in_its_own_corner_only(path: Path) ->
 BELOW = {
     "errors": ("core",),
     "cluster": ("cluster", "core", "errors"),
-    "codecs": ("core", "errors", "kafka.serializers"),  # which `serializers` imports when it is called
+    "codecs": ("core", "errors", "kafka.serializers"),  # `serializers` imports the last one when it is called
     "entries": ("core", "codecs"),
     "forking": ("errors",),
     "reading_to_end": ("core", "errors"),

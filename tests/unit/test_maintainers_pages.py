@@ -1,4 +1,4 @@
-"""The pages for maintainers name what exists: tests, names, modules, and the numbers behind the chart."""
+"""The pages for maintainers: the tests, names and modules that they mention exist, and so do the chart's numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_invariants_without_a_test_stay_few() -> None:
 
 
 def called(tree: ast.Module) -> Iterator[str]:
-    """The names of the methods that a module calls."""
+    """Yield the names of the methods that a module calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node.func.attr
@@ -74,7 +74,7 @@ def test_every_decision_has_its_number_and_is_on_the_list() -> None:
 
 @pytest.fixture
 def drawing() -> ModuleType:
-    """The script that draws the chart, which is no part of a package."""
+    """Return the script that draws the chart, which is not in any package."""
     spec = importlib.util.spec_from_file_location("chart", DOCS / "_build" / "chart.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,5 +1,4 @@
-"""Purge, reset, expire and repair: what was consumed is changed from outside, truthfully, and never behind a consumer's
-back."""
+"""Purge, reset, expire and repair: outside changes of consumption, correct and never behind a consumer's back."""
 
 from __future__ import annotations
 
@@ -112,7 +111,7 @@ class TestPurge:
     def test_marks_that_do_not_fit_are_left_out_and_counted(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         put(queue, *(f"{number}=1" for number in range(24_000)))
-        chosen = Random(7).sample(range(24_000), 12_000)  # in no order, so that deflating the runs does not help much
+        chosen = Random(7).sample(range(24_000), 12_000)  # in no order, so that deflating the runs helps little
         change = queue.purge(keys=chosen)
         assert change.messages is not None
         assert change.without_room > 0 < change.messages
@@ -211,7 +210,7 @@ class TestExpire:
         cluster = MemoryCluster(clock=lambda: now[0])
         queue = declare(cluster)
         put(queue, "a=1", "b=1", "c=1")
-        now[0] = 4_000_000_000.0  # beyond any test's lifetime
+        now[0] = 4_000_000_000.0  # far in the future
         put(queue, "a=2", "d=2")
         change = queue.expire(3600)
         assert (change.messages, change.after[0].base) == (2, 3)
@@ -405,7 +404,7 @@ class TestConsumersAtWork:
         )
         member = memory_cluster.member("lvq.prices", "prices", _Nobody())
         before = commits(queue)
-        if change is not CHANGES["move"]:  # which would share the partitions, and wait for all of them
+        if change is not CHANGES["move"]:  # a move would share the partitions, and wait for all of them
             with pytest.raises(QueueError, match="still has active consumers"):
                 change(queue)
         assert commits(queue) == before
@@ -432,7 +431,7 @@ class TestConsumersAtWork:
     def test_a_text_that_each_reading_ends_in_other_rubbish_has_not_changed(
         self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, own: bool
     ) -> None:
-        """So the client reads what another kind of client has written."""
+        """The client reads the metadata of some other clients like this."""
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1")
         overwrite(queue, p0=Commit(1, said(queue, 1).metadata if own else "of another client"))
@@ -473,7 +472,7 @@ class TestWhatCannotBeConsumed:
 
 
 class _Nobody:
-    """A member's listener that wants nothing."""
+    """A member's listener that does nothing."""
 
     def assigned(self, partitions: Any, commits: Any) -> dict[int, int]:
         return dict.fromkeys(partitions, 0)

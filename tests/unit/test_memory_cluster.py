@@ -1,4 +1,4 @@
-"""Powers of the in-memory cluster alone: legal compactions, planned failures, outages, expelled members."""
+"""Features of the in-memory cluster alone: legal compactions, planned failures, outages, expelled members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster(memory_cluster: MemoryCluster) -> MemoryCluster:
 
 
 def newest(records: Sequence[Record]) -> dict[bytes | None, Record]:
-    """The newest record of each key, without deleted keys."""
+    """Return the newest record of each key, without deleted keys."""
     current = {record.key: record for record in records}
     return {key: record for key, record in current.items() if record.value is not None}
 
@@ -53,7 +53,7 @@ steps = st.lists(
 
 
 def written(history: Sequence[tuple[str, str | None, str]]) -> MemoryCluster:
-    """A log with this history: each step is a plain record or a transaction of one record that ends so."""
+    """Return a cluster with this history: each step is a plain record, or a transaction of one record that ends so."""
     cluster = MemoryCluster()
     cluster.topics.create("t", partitions=1, config=COMPACTED)
     plain = cluster.writer()
@@ -353,7 +353,7 @@ def test_a_reader_tells_an_outage_once_then_waits_and_goes_on(cluster: MemoryClu
     reader.poll(0)
     cluster.disconnect()
     with pytest.raises(BrokerUnavailable):
-        reader.poll(60)  # at once
+        reader.poll(60)  # raises at once
     fetched: list[Fetch] = []
     thread = threading.Thread(target=lambda: fetched.append(reader.poll(60)))
     thread.start()
@@ -394,7 +394,7 @@ def test_an_expelled_member_loses_its_partitions_to_the_others_and_joins_anew(me
         first.commit({partition: Commit(1) for partition in one.held})
     assert caught.value.code == "UNKNOWN_MEMBER_ID"
     poll_until(lambda: two.held == {0, 1}, second)
-    assert len(one.held) == 1  # it has not polled and does not know yet
+    assert len(one.held) == 1  # it has not polled, so it does not know yet
     poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
     assert [event for event, _ in one.diary] == ["assigned", "lost", "assigned"]
     first.close()
@@ -408,7 +408,7 @@ def test_a_member_expelled_before_it_closes_sees_a_loss_and_no_revocation(cluste
     cluster.expel(member)
     member.close()
     assert [event for event, _ in listener.diary] == ["assigned", "lost"]
-    cluster.groups.commit("g", "t", {0: Commit(1)})  # nobody is left
+    cluster.groups.commit("g", "t", {0: Commit(1)})  # no member is left
 
 
 def test_a_member_takes_a_partition_only_when_its_commit_is_decided(cluster: MemoryCluster) -> None:
@@ -445,7 +445,7 @@ def test_a_leader_that_lacked_records_shows_it_however_far_its_log_has_grown_sin
     put(cluster, "t", ("d", "1"))
     second = cluster.logs.stable_ends("t")
     assert (first[0], second[0]) == (LogEnd(3, 0), LogEnd(4, 1))
-    cluster.logs.check_uncut("t", first)  # another leader is nothing bad
+    cluster.logs.check_uncut("t", first)  # another leader alone is fine
     cluster.elect("t", 0, end=2)
     assert cluster.records("t")[-1].key == b"b"
     third = cluster.logs.stable_ends("t")

@@ -1,4 +1,4 @@
-"""Moving messages to another queue: each is in one of the two, whatever happens."""
+"""Moving messages to another queue: each message is in one of the two, whatever happens."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestWhereItCannotBe:
             queue.move(queue)
 
     def test_another_cluster_is_no_matter_of_one_transaction(self, queue: Queue) -> None:
-        elsewhere = declare(MemoryCluster())  # of the same name
+        elsewhere = declare(MemoryCluster())  # with the same name
         with pytest.raises(ConfigError, match="another cluster") as refused:
             queue.move(elsewhere)
         assert refused.value.options == ("atomic",)

@@ -16,7 +16,7 @@ from tests.running import ROOT
 
 
 def sources(*packages: str) -> set[str]:
-    """The files of these packages, by their names in a wheel."""
+    """Return the files of these packages, by their names in a wheel."""
     return {
         f"{Path(package).name}/{path.relative_to(ROOT / package)}"
         for package in packages

@@ -1,6 +1,6 @@
-"""Every page does what it shows: its Python runs, its commands succeed, and it prints what it says it prints.
+"""The examples on pages: their Python runs, their commands succeed, and the output is the one shown.
 
-Here on a cluster in memory; tests/integration/test_pages.py follows the first ones on a real broker, and
+These tests use an in-memory cluster. tests/integration/test_pages.py follows the first pages on a real broker, and
 tests/spark/test_pages.py runs those about Spark.
 """
 
@@ -37,9 +37,9 @@ Run = Callable[[str], dict[str, object]]
 
 @pytest.fixture
 def run_page(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a page on a cluster in memory, which takes the place of the broker on this machine."""
+    """Return a function that runs a page on an in-memory cluster, in place of the broker on this machine."""
     monkeypatch.setattr(lvq_kafka.kafka, "KafkaCluster", lambda config: memory_cluster)
-    monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker to the others
+    monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker running
 
     def shell(command: Sequence[str]) -> None:
         invocation = Invocation(cluster=memory_cluster, out=Output(False))
@@ -55,13 +55,13 @@ def test_a_page_does_what_it_shows(run_page: Run, name: str) -> None:
 
 
 def test_every_language_of_a_block_is_known() -> None:
-    """Something else than these might be an example that nothing runs."""
+    """An example in another language might never run."""
     known = {"python", "sh", "sql", "text"}
     assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
 
 
 def functions(name: str) -> Iterator[tuple[str, str]]:
-    """The functions of a page that the page itself does not use: neither by name nor through a decorator."""
+    """Yield the functions of a page that the page itself does not use, by name or through a decorator."""
     trees = [ast.parse(each.body) for each in blocks(name) if each.language == "python"]
     used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in (node for tree in trees for node in tree.body):
@@ -102,7 +102,7 @@ def test_an_extra_that_is_to_be_installed_exists() -> None:
 
 
 def test_the_readme_can_be_read_where_the_project_is_not() -> None:
-    """A package index shows nothing but this one file: no link is relative, and every path in it exists."""
+    """A package index shows only this file: no link may be relative, and every path in it must exist."""
     readme = page("README.md")
     assert len(readme.splitlines()) <= 150
     links = re.findall(r"\]\(([^)]+)\)", readme)
@@ -114,7 +114,7 @@ def test_the_readme_can_be_read_where_the_project_is_not() -> None:
 
 
 def test_no_page_links_to_where_the_project_is_not() -> None:
-    """MkDocs checks the links between pages. It does not follow those to files beside them."""
+    """MkDocs checks links between pages, but not links to files next to them."""
     outside = [
         (name, link)
         for name in PAGES
@@ -260,7 +260,7 @@ def test_the_table_of_settings_is_what_declare_does() -> None:
 
 
 def in_kafka(value: str) -> str:
-    """A value of the table as Kafka has it."""
+    """Return a value of the table as Kafka has it."""
     match value.strip("`").split():
         case [number, unit] if unit in UNITS:
             return str(int(number) * UNITS[unit])

@@ -1,4 +1,4 @@
-"""Objects that may leave their process, by pickle or copy, do so whole; others say so, and what to do instead."""
+"""Pickling and copying: objects that may leave their process stay whole; others refuse, and say what to do instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAVE: dict[str, Callable[[Any], object]] = {"pickle": pickle.dumps, "copy": cop
 
 @pytest.fixture
 def opened(memory_cluster: MemoryCluster) -> Iterator[dict[str, Any]]:
-    """One of everything that is bound to its process."""
+    """Yield one object of each kind that is bound to its process."""
     queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
     with ExitStack() as stack:
         producer = stack.enter_context(queue.producer(transactional_id="t"))
@@ -65,7 +65,7 @@ def test_what_is_bound_to_its_process_says_so(
         leave(opened[what])
     assert isinstance(caught.value, TypeError), "as pickle has it"
     assert caught.value.hint
-    if leave is not copy.copy:  # which leaves what is in a list where it is
+    if leave is not copy.copy:  # copies the list only
         with pytest.raises(BoundToProcess):
             leave([opened[what]])
 

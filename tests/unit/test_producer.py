@@ -1,4 +1,4 @@
-"""The producer on the in-memory cluster: keys (R1 to R3), headers, failures that nobody overlooks, transactions."""
+"""The producer on the in-memory cluster: keys (R1 to R3), headers, failures that always surface, transactions."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ def test_leaving_async_with_flushes_without_holding_up_the_loop_and_raises_what_
             cluster.disconnect()
             producer.put("IBM", b"1")
             cluster.fail_next("append", REFUSED)
-            asyncio.get_running_loop().call_later(0.01, cluster.reconnect)  # never, were the loop held up
+            asyncio.get_running_loop().call_later(0.01, cluster.reconnect)  # would never run if the loop were blocked
 
     with pytest.raises(DeliveryFailed):
         asyncio.run(asyncio.wait_for(use(), 10))
@@ -506,7 +506,7 @@ def test_who_sends_a_bare_value_is_told_what_send_takes(cluster: MemoryCluster) 
     with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(TypeError, match=r"send takes a Message, not 'x'; put\(key, value\) is the shorthand"):
             producer.send("x")  # type: ignore[arg-type]
-        with pytest.raises(AttributeError, match="mine"):  # as it is, where the headers of a message raise it
+        with pytest.raises(AttributeError, match="mine"):  # unchanged when a message's headers raise it
             producer.send(Message(b"v", headers=Odd()))
 
 

@@ -1,4 +1,4 @@
-"""The page about consuming shows the states that messages and transactions really have."""
+"""The page about consuming: its states are those that messages and transactions really have."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from lvq_kafka.testing.brokers import provide_broker
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable set, no Docker, and an embedded broker that is quick to start."""
+    """Unset the variables, hide Docker, and make the embedded broker quick to start."""
     monkeypatch.delenv("LVQ_BOOTSTRAP_SERVERS", raising=False)
     monkeypatch.delenv("LVQ_TEST_BROKER", raising=False)
     monkeypatch.setattr(brokers, "_docker_unavailable", lambda: "no Docker engine answers")

@@ -1,4 +1,4 @@
-"""Declaring, opening and deleting queues on the in-memory cluster: nothing that exists is changed in silence."""
+"""Declaring, opening and deleting queues on the in-memory cluster: nothing that exists changes silently."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put(queue: LastValueQueue[str], **values: str) -> None:
 
 
 def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
-    """Take and ack this many messages; there must be no further one."""
+    """Take and ack this many messages; there must be no more."""
     values = []
     with queue.consumer() as consumer:
         for _ in range(count):
@@ -56,7 +56,7 @@ def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
 
 
 class Cluster(MemoryCluster):
-    """The cluster that the library meets where it connects by itself. Counts its connections."""
+    """A cluster for the library's own connections, which it counts."""
 
     opened = 0
     closed = 0
@@ -188,7 +188,7 @@ class TestDeclare:
     def test_a_declare_that_may_not_be_finished_creates_no_topic_and_no_group(
         self, memory_cluster: MemoryCluster, step: str
     ) -> None:
-        declare(memory_cluster, "another")  # there is a registry already
+        declare(memory_cluster, "another")  # the registry exists already
         memory_cluster.fail_next(step, FORBIDDEN)
         with pytest.raises(Unauthorized):
             declare(memory_cluster)
@@ -474,7 +474,7 @@ class TestDelete:
 def test_r4_in_place_lasts_until_compaction_and_declare_says_so_at_once(
     memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(2):  # also where it is there already
+    for _ in range(2):  # the second time, the queue exists already
         queue = LastValueQueue.declare("q", key_header="k", order="in-place", cluster=memory_cluster)
         assert queue.declaration is not None
         (finding,) = queue.declaration.findings

@@ -1,4 +1,4 @@
-"""The common part of views and browsers, on the in-memory cluster: their life, and their status."""
+"""The common part of views and browsers, on the in-memory cluster: their life cycle and their status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("kind", ["view", "browser"])
 
 @pytest.fixture
 def reader_of(memory_cluster: MemoryCluster, kind: str) -> OpenReader:
-    """Make a view, or a browser, of the queue ``prices``."""
+    """Return a function that makes a view or browser of the queue ``prices``."""
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster, value=TEXT)
     return lambda **options: getattr(queue, kind)(**options)
 
@@ -112,7 +112,7 @@ class TestAsync:
         before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
 
         async def use() -> str:
-            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # would never run if the loop were blocked
             async with reader_of(catch_up_timeout=5) as reader:
                 assert reader.state == "caught-up"
             return str(reader.state)
@@ -160,7 +160,7 @@ class TestAsync:
 def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_its_end(
     reader_of: OpenReader, memory_cluster: MemoryCluster
 ) -> None:
-    """Nothing comes that could tell of the recovery, so the look at the topic has to."""
+    """No record comes that could show the recovery, so the look at the topic has to."""
     with reader_of(metadata_interval=0.02) as reader:
         memory_cluster.disconnect()
         eventually(lambda: reader.state == "disconnected")
@@ -171,7 +171,7 @@ def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_
 def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_those_that_are_opened_later(
     reader_of: OpenReader, memory_cluster: MemoryCluster
 ) -> None:
-    """The two differ by just the rows that lie below the start of the log."""
+    """The two differ exactly by the rows below the start of the log."""
     for key in (b"a", b"b", b"c"):
         memory_cluster.write("prices", key, b"1")
     early, late = reader_of(), reader_of()
@@ -184,7 +184,7 @@ def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_thos
 
 
 def rows(reader: QueueReader[Any]) -> list[tuple[str, int]]:
-    """The keys that a reader has, and the offsets of their values."""
+    """Return a reader's keys, and the offsets of their values."""
     if isinstance(reader, View):
         return [(entry.key, entry.position.offset) for entry in reader.snapshot().entries()]
     assert isinstance(reader, Browser)

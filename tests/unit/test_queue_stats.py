@@ -1,4 +1,4 @@
-"""The fill of a queue: counted exactly, from outside, while others change it."""
+"""The depth of a queue: counted exactly, from outside, while others change it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_cluster: Memo
     consume(queue, "0", "10", "11")
     stats = queue.stats()
     assert stats.depth == 15 == len(drained(queue))
-    assert stats.attempted == 15  # `consume` took them all in hand
+    assert stats.attempted == 15  # `consume` acquired all of them
     assert sum(one.done_ahead for one in stats.partitions) > 0
     assert (queue.stats().depth, queue.stats().lag) == (0, 0)
 

@@ -1,4 +1,4 @@
-"""The one loop that reads up to a target: what it waits for, for how long, and what it says in the end."""
+"""The one loop that reads up to a target: its end, its time limits, and its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def give_up(shortfalls: list[Shortfall], trouble: TransportError | None) -> NoRe
 
 
 class Script:
-    """A reader that does one thing after another: moves to positions, or fails."""
+    """A reader with scripted steps: each moves to positions, or fails."""
 
     def __init__(self, *steps: dict[int, int] | Exception, pause: float = 0.0) -> None:
         self._steps: Iterator[dict[int, int] | Exception] = iter(steps)

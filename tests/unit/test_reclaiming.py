@@ -1,4 +1,4 @@
-"""Reclaiming: what all queues on a topic have consumed is deleted from it, and nothing else ever is."""
+"""Reclaiming: it deletes what all queues on a topic have consumed, and nothing else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(
 
 
 def _after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Let somebody change something when it is known what may go, and nothing has gone yet."""
+    """Run ``change`` once, when reclaiming knows what may go and nothing has gone yet."""
     changes = [change]
 
     def looked(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True) -> QueueSnapshot:

@@ -1,4 +1,4 @@
-"""The reference has every public name, and no other."""
+"""The reference: it has every public name, and no other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFERENCE = "docs/reference/"
 
 
 def spark_names() -> list[str]:
-    """The public names of ``lvq_spark``, which may be read where pyspark is not installed."""
+    """Return the public names of ``lvq_spark``, also where pyspark is not installed."""
     tree = ast.parse((ROOT / "spark/lvq_spark/__init__.py").read_text())
     (names,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
     return list(ast.literal_eval(names))

@@ -1,4 +1,4 @@
-"""The registry on the in-memory cluster: one definition for each queue, no matter who declares it."""
+"""The registry on the in-memory cluster: one definition per queue, no matter who declares it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def registry(memory_cluster: MemoryCluster) -> Registry:
 
 
 def before_the_next_write(cluster: MemoryCluster, step: Callable[[], object]) -> None:
-    """Somebody is quicker: do something when the next writer is opened, which is after the registry was read."""
+    """Run ``step`` when the next writer is opened, after the registry was read, as if somebody were quicker."""
     opened = cluster.writer
 
     def writer(**options: Any) -> LogWriter:

@@ -1,4 +1,4 @@
-"""The entry point of the image of Spark, given what Spark's Kubernetes backend gives it."""
+"""The entry point of the Spark image, called as Spark's Kubernetes backend does."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POD = {
     "SPARK_RESOURCE_PROFILE_ID": "0",
     "SPARK_CONF_DIR": "/opt/spark/conf",
 }
-"""The least that an executor's pod has."""
+"""The minimum that an executor's pod has."""
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> dict[str, str]:
-    """Variables of an image of which every program says what it was called with, and where, and does nothing else."""
+    """Return the variables of an image whose programs only print their arguments, directory and process id."""
     teller = f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([sys.argv, os.getcwd(), os.getpid()]))\n"
     for name in ("java", "spark-submit"):
         program = tmp_path / "bin" / name
@@ -41,7 +41,7 @@ def image(tmp_path: Path) -> dict[str, str]:
 
 
 def started(environment: dict[str, str], *arguments: str) -> tuple[list[str], Path]:
-    """The command that a container becomes, and its working directory."""
+    """Return the command that a container becomes, and its working directory."""
     process = subprocess.Popen([str(ENTRYPOINT), *arguments], env=environment, stdout=subprocess.PIPE, text=True)
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 0

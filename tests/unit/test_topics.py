@@ -1,4 +1,4 @@
-"""Topics of queues: created by users with few rights."""
+"""Topics of queues, created by users with few rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lvq_kafka.topics import check_topic, ensure_topic
 
 
 class Replicated(MemoryTopics):
-    """The topics of a cluster that gives every one three replicas by default."""
+    """The topics of a cluster with three replicas by default."""
 
     def describe(self, topic: str, **options: Any) -> TopicDescription:
         return replace(super().describe(topic, **options), replication_factor=3)

@@ -1,4 +1,4 @@
-"""The judge of the torture test finds what it is there to find, and nothing in what the contract allows."""
+"""The judge of the torture test: it finds every kind of fault, and none in what the contract allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 2
 
 
 class Witness:
-    """Writes a journal as a consumer process would, at the times that the test gives."""
+    """A witness that writes a journal as a consumer process would, at the times that the test gives."""
 
     def __init__(self, name: str, *stops: tuple[float, float], killed: float = inf) -> None:
         self.life = Life(name, [], stops, killed)
@@ -34,7 +34,7 @@ class Witness:
     def take(
         self, at: float, offset: int, key: str = "k", *, value: str = "", count: int = 0, redelivered: bool = False
     ) -> int:
-        """By default it counts for itself."""
+        """Take a message; by default, the witness counts its deliveries itself."""
         self._taken += 1
         self._counts[offset] += 1
         self.note(
@@ -58,7 +58,7 @@ class Witness:
             self.note(Kind.DURABLE, durable, n=[number])
 
     def reject(self, at: float, number: int, durable: float | None = None) -> str:
-        """Return the reason that it gives."""
+        """Reject a message, and return the reason given."""
         self.note(Kind.REJECTING, at, n=[number])
         if durable is not None:
             self.note(Kind.DURABLE, durable, n=[number])
@@ -81,7 +81,7 @@ def verdict(
     unsure: Mapping[int, tuple[str, str | None]] | None = None,
     refused: Mapping[int, tuple[str, str | None]] | None = None,
 ) -> Verdict:
-    """Judged; by default message 1 of key k is all there is. Messages in ``unsure`` or ``refused`` are there, too."""
+    """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
     there = {(0, offset): message for offset, message in {**(unsure or {}), **(refused or {})}.items()} | sent
     last = {key: place for place, (key, _) in sorted(there.items())}
@@ -241,7 +241,7 @@ def test_a_holder_that_was_not_heard_of_for_a_session_may_learn_late_that_it_is_
 def test_of_a_holder_that_was_not_heard_of_only_the_ack_of_a_message_that_was_replaced_may_count(
     newer: int, promises: set[str]
 ) -> None:
-    """It was done when the newer one was read, and committed as that."""
+    """It was done when the newer one was read, and was committed as done."""
     one, two = Witness("one", (2.0, 11.0)), Witness("two")
     one.ack(11.1, one.take(1, 1), durable=11.2)
     two.ack(9.5, two.take(9, newer), durable=10)
@@ -289,7 +289,7 @@ def test_an_older_value_may_come_after_a_newer_one_that_was_not_durable_when_the
 
 
 class TestHandOver:
-    """A final commit that never leaves costs no promise of the contract, and is a fault all the same."""
+    """A final commit that never leaves: it breaks no promise of the contract, but is a fault anyway."""
 
     @staticmethod
     def given_up(
@@ -302,7 +302,7 @@ class TestHandOver:
         outages: Sequence[tuple[float, float]] = (),
         refused: bool = False,
     ) -> Verdict:
-        """One acks, and gives the partition up at 33; it comes to two at 40."""
+        """Have one ack, and give the partition up at 33; two gets it at 40."""
         one, two = Witness("one", *stops), Witness("two")
         number = one.take(31, 1)
         if said:
@@ -430,7 +430,7 @@ class TestDeadLetters:
 
     @staticmethod
     def released(times: int) -> Witness:
-        """One takes message 1 at 1, 2, … and gives it back."""
+        """Have one take message 1 at 1, 2, … and release it."""
         one = Witness("one")
         one.get(0)
         for at in range(1, times + 1):
@@ -502,7 +502,7 @@ class TestDeadLetters:
 class TestCounts:
     @staticmethod
     def delivered(*counts: int, durably: tuple[bool, ...]) -> Verdict:
-        """A message is held by one consumer after the other, each is killed; the last one acks."""
+        """Give a message to one consumer after the other; each is killed, and the last one acks."""
         witnesses = []
         for index, (count, durable) in enumerate(zip(counts, durably)):
             at = 10.0 * index

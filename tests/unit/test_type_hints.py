@@ -1,4 +1,4 @@
-"""Type hints of everything public can be resolved at run time, as frameworks and documentation tools do."""
+"""Type hints of the public API: they can be resolved at run time, as frameworks and documentation tools do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views and browsers that nobody closes end with the last reference to them, and say so."""
+"""Views and browsers that nobody closes: they end with the last reference to them, and say so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def left_behind() -> AbstractContextManager[object]:
 
 
 def at_work() -> list[str]:
-    """The threads that read, look, or browse."""
+    """Return the threads that read, observe or browse."""
     names = ("lvq-read-", "lvq-observe-", "lvq-browse-")
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
 

@@ -1,4 +1,4 @@
-"""R16: records whose headers cannot be read, wherever they are read, and copied to."""
+"""R16: records with unreadable headers, wherever they are read or copied to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view on the in-memory cluster: a live mapping that is complete, newest and honest."""
+"""The view on the in-memory cluster: a live mapping that is complete, current and honest."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_keys_can_be_asked_for_in_any_form(queue: LastValueQueue[str], producer:
 def test_what_can_be_no_key_is_in_no_view(queue: LastValueQueue[str], key: Any) -> None:
     with queue.view() as view:
         assert key not in view
-        assert key not in view.keys()  # noqa: SIM118  # a view of its own, which asks differently
+        assert key not in view.keys()  # noqa: SIM118  # a separate view with its own lookup
         assert key not in view.snapshot()
     with pytest.raises(Closed):
         key in view  # noqa: B015
@@ -414,7 +414,7 @@ def test_g1_a_value_compacted_away_before_it_was_read_is_not_missing(memory_clus
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
         found = original(topic, positions)
-        cluster.write("prices", b"a", b"new")  # beyond the end that the view has just asked for ...
+        cluster.write("prices", b"a", b"new")  # past the end that the view has just asked for ...
         cluster.write("prices", b"z", b"z")
         cluster.compact("prices")  # ... and the value below it is gone
         return found

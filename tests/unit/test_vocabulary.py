@@ -1,4 +1,4 @@
-"""The house's words: a name means one thing, and a function's name says what it does."""
+"""The project's vocabulary: a name means one thing, and a function's name says what it does."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SPARK = ROOT.parent / "spark" / "lvq_spark"
 SOURCES = sorted([*ROOT.rglob("*.py"), *SPARK.rglob("*.py")])
 
 VAGUE = ("take", "tell", "told", "look", "begin", "settle")
-"""Verbs that have meant a dozen things each. The last is what an application does with a delivery, and nobody else."""
+"""Verbs that used to mean a dozen things each. Only an application settles, and only a delivery."""
 
 KAFKAS_OWN = {"begin", "begin_transaction"}
-"""Kafka begins transactions, as it commits and aborts them."""
+"""Kafka's own words: it begins transactions, as it commits and aborts them."""
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -32,7 +32,7 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 
 
 def doubled(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names that several places have, whether they are private or not."""
+    """Return the names used in several places, private or not."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, place in names:
         found[name.lstrip("_")].append(place)
@@ -42,7 +42,7 @@ def doubled(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 def modules() -> Iterator[tuple[str, str]]:
     for module, _ in trees():
         package, _, name = module.rpartition(".")
-        # A module of commands has the name of the command.
+        # A module of commands is named after its command.
         if package != "lvq_kafka.cli.commands" and not name.startswith("__"):
             yield name, module
 
@@ -57,19 +57,19 @@ def vague_functions(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in KAFKAS_OWN:
             verb, _, rest = node.name.lstrip("_").partition("_")
-            if verb in VAGUE and rest != "up":  # to look up is a verb of its own
+            if verb in VAGUE and rest != "up":  # "look up" is a separate verb
                 yield node.name
 
 
 def misnamed_loggers(tree: ast.Module) -> Iterator[str]:
-    """Variables that hold a logger under another name."""
+    """Yield the variables that hold a logger under another name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(("logging.getLogger(", "getLogger(")):
             yield from (name for target in node.targets if (name := ast.unparse(target)) != "logger")
 
 
 def logs_that_are_clusters(tree: ast.Module) -> Iterator[str]:
-    """Parameters and attributes that hold a cluster and are called a log, which is a partition's."""
+    """Yield the parameters and attributes that hold a cluster but are called a log, which belongs to a partition."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             name = node.arg if isinstance(node, ast.arg) else ast.unparse(node.target)

@@ -1,4 +1,4 @@
-"""Streams of changes: the events of a listener while its reader starts over, is late, or is closed."""
+"""Streams of changes: a listener's events while its reader starts over, is late, or is closed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
     ask, asleep = memory_cluster.logs.end_offsets, Event()
 
     def ask_slowly(topic: str, **options: Any) -> dict[int, int]:
-        asleep.wait(0.1)  # never set: long enough for a listener that was woken too early to sleep again
+        asleep.wait(0.1)  # never set: time for a listener that was woken too early to sleep again
         return ask(topic, **options)
 
     with queue.view(metadata_interval=0.05) as view:
@@ -79,7 +79,7 @@ def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
             waiting = asyncio.ensure_future(anext(view.watch()))
             await asyncio.sleep(0)  # now it waits
             memory_cluster.logs.end_offsets = ask_slowly  # type: ignore[method-assign]
-            with memory_cluster._state.changed:  # nobody sees it half done
+            with memory_cluster._state.changed:  # so that nobody sees it half done
                 memory_cluster.topics.delete("prices")
                 declared(memory_cluster)
                 memory_cluster.write("prices", b"b", b"2")
@@ -116,7 +116,7 @@ def test_a_closed_watch_gives_nothing_more(memory_cluster: MemoryCluster, queue:
 
 
 class TestLeftBehind:
-    """A listener that stops without a word costs nothing any more: no keys are kept for it."""
+    """Listeners that stop without notice: they cost nothing more, and no keys are kept for them."""
 
     @pytest.fixture
     def view(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> Iterator[View[str]]:
@@ -150,7 +150,7 @@ class TestLeftBehind:
                 await request()
 
         asyncio.run(storm())
-        eventually(lambda: self.listening(view) == 0)  # the thread in which the last one began has let go of it
+        eventually(lambda: self.listening(view) == 0)  # the thread that started the last one has let go of it
 
     def test_a_request_that_is_cancelled_while_it_waits(self, view: View[str]) -> None:
         async def request(end_of_dump: asyncio.Event) -> None:
@@ -180,9 +180,9 @@ class TestLeftBehind:
             await anext(watch)
 
         async def storm() -> None:
-            asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # or each is logged
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # otherwise each is logged
             for _ in range(20):
-                asyncio.create_task(request())  # noqa: RUF006  # nobody has it but the loop
+                asyncio.create_task(request())  # noqa: RUF006  # only the loop holds it
             while len(waiting) < 20:
                 await asyncio.sleep(0.01)
             assert self.listening(view) == 0
@@ -245,7 +245,7 @@ class TestSharing:
     ) -> None:
         for number in range(300):
             memory_cluster.write("prices", b"%d" % number, b"v")
-        clock = itertools.count()  # a second passes with each look at it
+        clock = itertools.count()  # each reading is a second later
         monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
         monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
 
@@ -286,7 +286,7 @@ class TestSharing:
 
             table.keys = slow_keys  # type: ignore[assignment,method-assign]
             first = asyncio.ensure_future(anext(view.watch(dump=True)))
-            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # would never run if the loop were blocked
             return await first
 
         with queue.view() as view:

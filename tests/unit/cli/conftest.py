@@ -1,4 +1,4 @@
-"""``lvq`` on a cluster in memory."""
+"""Fixtures that run ``lvq`` on an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lvq_kafka.testing import MemoryCluster
 
 @dataclass(frozen=True)
 class Ran:
-    """The results of a run."""
+    """The result of a run."""
 
     code: int
     stdout: bytes
@@ -43,7 +43,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run ``lvq`` with these arguments; ``person`` says that a person reads what it writes."""
+    """Return a function that runs ``lvq``; ``person`` means that a person reads the output."""
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str, stdin: str | bytes | None = None, person: bool = False) -> Ran:
@@ -56,7 +56,7 @@ def run(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def prices(run: Run) -> Run:
-    """``run`` with a queue ``prices`` that holds IBM and MSFT."""
+    """Return ``run``, with a queue ``prices`` that holds IBM and MSFT."""
     assert run("declare", "prices", "--key-header", "ticker").code == 0
     assert run("send", "prices", "118.50", "-H", "ticker=IBM", "-H", "exchange=NYSE").code == 0
     assert run("put", "prices", "MSFT", "402.10").code == 0

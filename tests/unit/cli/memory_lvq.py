@@ -1,4 +1,4 @@
-"""``lvq`` as a process, on a cluster in memory with a queue ``prices``, where the value of MSFT rises all the time."""
+"""``lvq`` as a process, on an in-memory cluster with a queue ``prices`` in which MSFT keeps rising."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lvq`` as a process, on a cluster in memory whose reader stops half way until a line is typed."""
+"""``lvq`` as a process, on an in-memory cluster whose reader stops halfway until somebody types a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUES, HALF = 2_000, 800
 
 
 class Slow(MemoryCluster):
-    """Its readers of the queue read one batch, and no more until `go_on` is set."""
+    """A cluster whose readers of the queue return one batch, then nothing until `go_on` is set."""
 
     go_on = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A terminal for tests: a program in a pseudo-terminal, and what it has written there."""
+"""A pseudo-terminal for tests: it runs a program and records the output."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Terminal:
         self._master = master
 
     def __repr__(self) -> str:
-        """Return what pytest shows of it when an assertion fails."""
+        """Return the text that pytest shows when an assertion fails."""
         return f"<Terminal that shows:\n{self.text}>"
 
     @property
     def text(self) -> str:
-        """Return what was written so far, without colours and movements."""
+        """Return the output so far, without colours and cursor movements."""
         return _CONTROL.sub("", self.raw)
 
     def read_until(self, *wanted: str, timeout: float = 60.0) -> str:
-        """Wait until something that fits each of these patterns has been written."""
+        """Wait until the output matches each of these patterns."""
         deadline = time.monotonic() + timeout
         while not all(re.search(part, self.text, re.DOTALL) for part in wanted):
             left = deadline - time.monotonic()
@@ -48,16 +48,16 @@ class Terminal:
         return self.text
 
     def type(self, text: str) -> None:
-        """Type on the keyboard."""
+        """Send keyboard input."""
         os.write(self._master, text.encode())
 
     def interrupt(self, number: signal.Signals = signal.SIGINT, timeout: float = 30.0) -> int:
-        """Press Ctrl-C; the exit code."""
+        """Press Ctrl-C, or send another signal, and return the exit code."""
         self.process.send_signal(number)
         return self.wait(timeout)
 
     def wait(self, timeout: float = 30.0) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end and return the exit code."""
         deadline = time.monotonic() + timeout
         while self._read(deadline - time.monotonic()):
             assert time.monotonic() < deadline, f"it did not end; what came was:\n{self.text}"
@@ -67,7 +67,7 @@ class Terminal:
         ready, _, _ = select.select([self._master], [], [], max(0.0, timeout))
         try:
             data = os.read(self._master, 65536) if ready else b"-"
-        except OSError:  # how Linux tells that the other side is closed
+        except OSError:  # Linux reports a closed other side like this
             data = b""
         if ready:
             self.raw += data.decode("utf-8", "replace")
@@ -78,7 +78,7 @@ class Terminal:
 def terminal(
     command: Sequence[str], *, rows: int = 24, columns: int = 80, kind: str = "xterm-256color"
 ) -> Iterator[Terminal]:
-    """Run a Python program, by its arguments, in a terminal of that size and kind."""
+    """Run Python with these arguments in a terminal of this size and kind."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}

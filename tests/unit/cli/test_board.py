@@ -12,7 +12,7 @@ from lvq_kafka.cli.board import Board
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 
-NOW = 1000.0  # by the monotonic clock
+NOW = 1000.0  # monotonic seconds
 
 
 def entry(key: str, value: Any, age: float = 0.0) -> Entry[Any]:
@@ -53,7 +53,7 @@ def test_a_message_without_a_key_does_not_show_the_unique_one_that_it_was_given(
 
 def test_values_of_the_beginning_are_no_changes() -> None:
     class Ended:
-        """A browser that gives these events and is closed."""
+        """A browser that yields these events and then closes."""
 
         state = "caught-up"
 

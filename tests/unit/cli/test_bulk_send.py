@@ -44,7 +44,7 @@ def offsets(sent: Iterator[object]) -> list[object]:
 
 @pytest.mark.parametrize("size", [0, 80, 1 << 20, 100 << 20])
 def test_what_is_read_ahead_has_a_bound_in_bytes(size: int) -> None:
-    """Ten thousand lines were read ahead, however long: 10 GB of values of 1 MB while a broker stands still."""
+    """Ten thousand lines used to be read ahead, however long: 10 GB of 1 MB values while a broker stalls."""
     ahead, line, number = Ahead(), bytes(size), 0
     with suppress(Full):
         while True:

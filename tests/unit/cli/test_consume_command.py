@@ -129,11 +129,11 @@ def test_what_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryC
     assert "lvq.prices" in ran.stderr
 
 
-# ---------------------------------------------------------------- several at a time
+# ---------------------------------------------------------------- concurrent commands
 
 
 def test_several_commands_run_at_a_time(prices: Run, tmp_path: Path) -> None:
-    """Each waits for the other, so that neither would end alone."""
+    """Each command waits for the other, so neither could end alone."""
     command = f"touch {tmp_path}/$LVQ_KEY; for i in $(seq 200); do [ -e {tmp_path}/IBM ] && [ -e {tmp_path}/MSFT ] && exit 0; sleep 0.05; done; exit 1"  # noqa: E501
     assert prices("consume", "prices", "--count", "2", "--workers", "2", "--exec", command).code == 0
     assert left(prices) == []
@@ -178,7 +178,7 @@ def test_workers_without_a_command_are_refused(prices: Run) -> None:
     assert "--workers goes with --exec" in ran.stderr
 
 
-# ---------------------------------------------------------------- what cannot be handled
+# ---------------------------------------------------------------- failing messages
 
 
 def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_cluster: MemoryCluster) -> None:
@@ -235,7 +235,7 @@ def test_deliveries_are_counted_over_runs(prices: Run) -> None:
 
 
 def test_a_message_whose_lock_times_out_is_handed_on(prices: Run, tmp_path: Path) -> None:
-    """The first command waits for the second, which has the same message."""
+    """The first command waits for the second, which gets the same message."""
     file = tmp_path / "got"
     command = f'echo "$LVQ_KEY $LVQ_DELIVERY_COUNT" >> {file}; while [ "$(wc -l < {file})" -lt 2 ]; do sleep 0.05; done'
     prices("delete", "prices", "MSFT")

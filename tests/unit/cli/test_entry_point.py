@@ -1,4 +1,4 @@
-"""``lvq`` as it is started from outside."""
+"""The ways to start ``lvq`` from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command is documented, and its examples can be typed."""
+"""The help: every command is documented, and its examples can be typed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_example_can_be_typed(example: str) -> None:
         words = shlex.split(re.split(r" '[<>]' ", part)[0])
         if words[0] == "lvq":
             path = (words[1], words[2]) if words[1] == "broker" else (words[1],)
-            # Files in examples need not exist for the words to be right.
+            # The files in examples need not exist.
             arguments = ["-" if word.endswith(".jsonl") else word for word in words[1 + len(path) :]]
             ALL[path].make_context("lvq", arguments)
 

@@ -1,4 +1,4 @@
-"""The cluster that a run works on."""
+"""The cluster that a run connects to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> str:
 
 
 def properties(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
-    """The client's properties that a command line leads to."""
+    """Return the client properties that result from a command line."""
     invocation = Invocation()
 
     def look(**_: object) -> list[object]:

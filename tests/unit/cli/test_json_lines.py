@@ -116,7 +116,7 @@ def test_a_line_that_cannot_be_read_is_refused_with_the_reason(text: str, why: s
 
 
 def test_an_export_is_read_in_the_form_that_it_was_written_in() -> None:
-    """A text that was JSON lost its quotes, or got a second pair."""
+    """Text that was JSON used to lose its quotes, or to get a second pair."""
     assert parse_line('{"lvq_export": 1, "format": "text"}', "bytes") is None
     assert parse_line('{"lvq_export": 1, "format": "json"}', "json") is None
     with pytest.raises(DecodeError, match="with --format bytes"):

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Run
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """The answers of a person at a terminal; what was asked is not looked at."""
+    """Return a list to fill with a person's answers at the terminal, whatever the questions."""
     given: list[bool] = []
     monkeypatch.setattr("lvq_kafka.cli.confirm._can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: given.pop(0))

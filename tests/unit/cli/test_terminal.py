@@ -1,4 +1,4 @@
-"""The view of a person at a real terminal, and the effect of Ctrl-C."""
+"""The output on a real terminal, and the effect of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def test_a_terminal_gets_tables_and_a_pipe_gets_json_lines() -> None:
 
 def test_who_named_a_wrong_port_sees_what_is_waited_for() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # nothing listens on it
         servers = f"127.0.0.1:{taken.getsockname()[1]}"
         with terminal(["-m", "lvq_kafka", "get", "prices", "IBM", "-b", servers]) as screen:
-            screen.read_until(f"connecting to {servers} …")  # or its end, ten seconds after it began to connect
+            screen.read_until(f"connecting to {servers} …")  # it gives up after ten seconds
             assert screen.interrupt() == 130
         assert screen.text.count("Traceback") == 0
 

@@ -24,7 +24,7 @@ def test_send_takes_the_key_from_the_header(prices: Run, memory_cluster: MemoryC
 
 
 def test_headers_are_bytes_as_keys_and_values_are(prices: Run, memory_cluster: MemoryCluster) -> None:
-    """An argument that is not UTF-8 ended lvq with a fault of its own."""
+    """An argument that is not UTF-8 used to end lvq with an internal error."""
     odd = b"\xff".decode("utf-8", "surrogateescape")
     assert prices("send", "prices", "119", "-H", f"ticker={odd}").row["key"] == {"base64": "/w=="}
     assert prices("put", "prices", "IBM", "119", "-H", f"note={odd}").code == 0

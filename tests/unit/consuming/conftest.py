@@ -9,5 +9,5 @@ from tests.unit.consuming.world import World, make_world  # noqa: E402  # must n
 
 @pytest.fixture
 def world() -> World:
-    """A queue on one partition."""
+    """Return a world with a queue on one partition."""
     return make_world()

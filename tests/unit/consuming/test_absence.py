@@ -1,4 +1,4 @@
-"""R18 for consumers: one that was away for longer than the log keeps deletes reads its backlog again, or refuses."""
+"""R18 for consumers: after an absence longer than the log keeps deletes, one rereads its backlog or refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = 86_400.0
 
 
 class Hours:
-    """The clock of a consumer."""
+    """A consumer's clock, with hours that tests add."""
 
     def __init__(self, consumer: Consumer[Any]) -> None:
         self._shared = consumer._shared
@@ -33,7 +33,7 @@ class Hours:
 
 
 def cut_off(world: World, consumer: Consumer[Any], seconds: float, meanwhile: Callable[[], object]) -> None:
-    """The consumer reads nothing for so long, and the group counts on it all the same."""
+    """Cut the consumer off for this long, while the group still counts on it."""
     hours = Hours(consumer)
     world.disconnect()
     eventually(lambda: consumer.stats.trouble)
@@ -105,7 +105,7 @@ def test_r18_a_consumer_of_a_quiet_queue_goes_on_however_long_it_was_away(world:
 
 
 class Slow(World):
-    """A log of whose backlog every second record is read two days later, when a delete was written and cleaned away."""
+    """A log that takes two days for each fetch but the first; meanwhile a delete is written and compacted away."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(fetch_limit=2, **options)
@@ -115,7 +115,7 @@ class Slow(World):
         self._begun = Event()
 
     def begin(self, consumer: Consumer[Any], slow_reads: int) -> None:
-        """Let the consumer read; it is slow so often."""
+        """Let the consumer read; its first ``slow_reads`` readers are slow."""
         self._hours, self.slow_reads = Hours(consumer), slow_reads
         self._begun.set()
 

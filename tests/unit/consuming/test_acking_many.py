@@ -1,4 +1,4 @@
-"""Many deliveries that are acked at once, and waited for as one."""
+"""Acks of many deliveries at once, with one settlement to wait for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
 
 
 def some(world: World, consumer: Consumer[Any], keys: str = "abc") -> list[Delivery[Any]]:
-    """Deliveries of these keys."""
+    """Send these keys and return their deliveries."""
     world.send(*((key, key) for key in keys))
     has_read_all(world, consumer)
     batch = consumer.acquire_many(len(keys), 10)
@@ -130,7 +130,7 @@ def test_they_are_in_vain_when_one_partition_is_lost_before_that_is_committed() 
 
 
 class Outcomes:
-    """A callback that notes what is durable when it is called."""
+    """A callback that records what is durable when it is called."""
 
     def __init__(self, count: int) -> None:
         self.items = [Item(0, offset, 0, b"k", b"v", None, offset) for offset in range(count)]
@@ -239,7 +239,7 @@ def test_in_a_transaction_that_aborts_they_come_again(world: World) -> None:
 
 
 def test_in_a_transaction_what_was_settled_before_is_not_settled_anew(world: World) -> None:
-    """Its dead letter decides of the one; it is no part of the transaction."""
+    """The first message's dead letter decides it; it is not part of the transaction."""
     world.topics.create("dead", partitions=1, config={})
     with consuming(world, dead_letters="dead") as consumer, world.producer() as producer:
         batch = some(world, consumer, "ab")

@@ -1,4 +1,4 @@
-"""Acquiring by threads: one or many at a time, ahead, in which order, and when nothing is handed out."""
+"""Acquiring in threads: one or many messages, prefetch, order, and times when nothing is handed out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_message_wakes_the_one_who_has_waited_for_longest(world: World) -> Non
     world.send(("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         Clock(consumer)
-        take(consumer).ack(wait=True, timeout=10)  # no commit comes between, which would be another reason to look
+        take(consumer).ack(wait=True, timeout=10)  # no later commit, which would wake waiters too
         with in_thread(lambda: take(consumer).value) as first:
             eventually(lambda: consumer._shared._waiters.wanted == 1)
             with in_thread(lambda: consumer.acquire(0.5)) as second:
@@ -96,7 +96,7 @@ def test_a_message_wakes_the_one_who_has_waited_for_longest(world: World) -> Non
 
 
 def test_one_who_gives_up_does_not_swallow_what_woke_them(world: World) -> None:
-    """Beside one that comes and goes, another waits; no message is left lying meanwhile."""
+    """One caller comes and goes while another waits; no message stays unclaimed meanwhile."""
     with consuming(world) as consumer:
         for number in range(100):
             with in_thread(lambda: take(consumer)) as outcome, in_thread(lambda: consumer.acquire(0)) as other:
@@ -140,7 +140,7 @@ def test_what_was_taken_ahead_and_replaced_is_passed_over_and_the_newer_value_co
 
 
 def test_a_key_that_never_rests_comes_all_the_same(world: World) -> None:
-    """The first of those that were taken together is always handed over, so each taking brings one at least."""
+    """The first message of a batch is always handed over, so each batch yields at least one."""
     world.send(("a", "a1"))
     with consuming(world, prefetch=10) as consumer:
         stream = iter(consumer)

@@ -1,4 +1,4 @@
-"""The consumer in asyncio: no thread for a message, and nothing held that nobody has."""
+"""The consumer in asyncio: no thread per message, and no message held for a task that is gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def soon(condition: Any) -> None:
-    """Wait for a condition without holding up the event loop."""
+    """Wait for a condition without blocking the event loop."""
     await asyncio.to_thread(eventually, condition)
 
 
@@ -136,7 +136,7 @@ def test_a_wake_up_of_a_task_that_is_cancelled_goes_to_the_next(world: World) ->
         await soon(lambda: consumer._shared._waiters.wanted == 1)
         second = asyncio.create_task(consumer.acquire_async())
         await soon(lambda: consumer._shared._waiters.wanted == 2)
-        with consumer._shared._changed:  # the first one is woken, and cancelled before it has looked
+        with consumer._shared._changed:  # the first is woken, then cancelled before it has looked
             consumer._shared._waiters.wake_next()
             first.cancel()
         world.send(("a", "a"))
@@ -217,7 +217,7 @@ def test_an_event_loop_that_was_closed_under_a_waiting_task_hurts_nobody(world: 
         loop.close()
         world.send(("a", "a"))
         assert drain(consumer, 1) == ["a"]
-        waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # that is what this test is about
+        waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # the point of this test
 
 
 def test_a_loop_that_breaks_gives_back_what_it_took_ahead(world: World) -> None:
@@ -274,7 +274,7 @@ def test_other_tasks_have_their_turn_while_messages_are_at_hand(
     world: World, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.send(*((f"k{number}", "v") for number in range(300)))
-    clock = itertools.count()  # a second passes with each look at it
+    clock = itertools.count()  # each reading is a second later
 
     async def one_by_one(consumer: Consumer[str]) -> AsyncIterator[Delivery[str]]:
         while (delivery := await consumer.acquire_async()) is not None:

@@ -1,4 +1,4 @@
-"""The end of a consumer: bounded, from anywhere, as often as one likes."""
+"""Closing a consumer: in bounded time, from anywhere, any number of times."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_several_threads_may_close(world: World) -> None:
 
 
 def test_close_and_acquire_at_the_same_time_lose_nothing(world: World) -> None:
-    """Whatever a taker got in the last moment is either settled or comes again."""
+    """A message taken at the last moment is either settled or delivered again."""
     world.send(*((f"k{number}", str(number)) for number in range(200)))
     seen: list[str] = []
     for _ in range(8):

@@ -55,7 +55,7 @@ def test_nothing_is_durable_before_an_answer_says_so(world: World) -> None:
 
 
 def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) -> None:
-    """Another one was sent since, and nobody knows which of the two the group has in the end."""
+    """Another commit has been sent since, and nobody knows which of the two the group ends up with."""
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:
         delivery = take(consumer)
@@ -72,12 +72,12 @@ def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) 
 def test_there_is_one_commit_on_its_way_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "lvq_kafka.consuming.commit_sender._ANSWER", 60.0
-    )  # none is given up, however slow this machine is
+    )  # never give up, however slow this machine is
     world.send(*((f"k{number}", "x") for number in range(100)))
     with consuming(world, commit_interval=0.0) as consumer:
         (member,) = eventually(lambda: world.members)
         commit_async, poll = member.commit_async, member.poll
-        flying: list[list[Any]] = []  # polls until it is answered, and its answer
+        flying: list[list[Any]] = []  # polls left before the answer, and the answer
         most: list[int] = []
         polls: list[float] = []
 
@@ -186,7 +186,7 @@ def test_one_partition_of_a_commit_may_fail_alone() -> None:
         assert world.committed_offsets() == {0: 1, 1: 1}
 
 
-# ---------------------------------------------------------------- how long a text may be
+# ---------------------------------------------------------------- the length limit of a text
 
 
 def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_durable() -> None:
@@ -216,7 +216,7 @@ def test_where_the_text_has_no_room_messages_are_handed_out_and_acks_wait_for_lo
         consumer._shared.core.ledger.capacity.limit = 90
         held = consumer.acquire_many(300, 10)
         assert len(held) == 300
-        scattered = set(Random(5).sample(range(1, 300), 150))  # what is regular takes little room
+        scattered = set(Random(5).sample(range(1, 300), 150))  # a regular pattern would take little room
         settlements = [held[number].ack().future() for number in scattered]
         eventually(lambda: consumer.stats.unsaid > 0)
         assert consumer.stats.text_limit == 90
@@ -257,7 +257,7 @@ def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again(
     assert again == set(range(200)) - {offset for offset in range(200) if stored.done(offset)}
 
 
-# ---------------------------------------------------------------- what others have written
+# ---------------------------------------------------------------- commits by others
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_commit_that_was_written_over_ours_is_put_right(
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.01)
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.01)
     world.send(("a", "a"))
-    with consuming(world, commit_interval=60) as consumer:  # at once, since an ack was durable and no longer is
+    with consuming(world, commit_interval=60) as consumer:  # repaired at once, because a durable ack was lost
         old = world.groups.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}
         take(consumer).ack(wait=True, timeout=10)
         world._state.groups[GROUP].store(TOPIC, old)
@@ -340,7 +340,7 @@ def test_a_value_that_came_after_the_restart_is_not_redelivered(world: World) ->
 
 
 def test_every_text_is_one_that_can_be_read_back(world: World) -> None:
-    """Random settlements, and what the group holds at any moment."""
+    """Settle at random, and check what the group holds at any moment."""
     world.send(*((f"k{number % 40}", str(number)) for number in range(400)))
     chaos = Random(11)
 

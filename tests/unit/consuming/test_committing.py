@@ -1,4 +1,4 @@
-"""Catch-up, and what is committed."""
+"""Catch-up, and the contents of commits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.waiting import eventually
 
 
 def test_g12_nothing_is_handed_out_before_the_partition_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is that of the moment when it was assigned, which its new owner must ask for."""
+    """The end is the one at the moment of the assignment, which the new owner must ask for."""
     world = make_world(fetch_limit=1)
     world.send(("a", "old"), *((f"k{number}", "x") for number in range(30)), ("a", "new"))
     go_on, read = threading.Event(), 0
@@ -114,7 +114,7 @@ def test_waiting_for_an_ack_that_cannot_be_committed_times_out_and_the_ack_stand
 def test_acks_are_gathered_into_few_commits(world: World) -> None:
     world.send(*((f"k{number}", "x") for number in range(500)))
     with consuming(world, commit_interval=60) as consumer:
-        Clock(consumer)  # no lease ends, however long it takes
+        Clock(consumer)  # no lease expires, however slow this is
         drain(consumer, 500)
         assert consumer.stats.commits <= 2
     assert world.committed_offsets() == {0: 500}

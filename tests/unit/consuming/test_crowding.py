@@ -1,4 +1,4 @@
-"""Healthy messages beside those that fail always, are delayed, or are held: they get through, and nothing is silent."""
+"""Healthy messages next to ones that always fail, are delayed or held: they get through, with trouble reported."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def filled(messages: int, **options: int) -> World:
 
 
 def scattered(messages: int) -> set[str]:
-    """Half of the values, without any pattern that could be written in short."""
+    """Return half of the values, without a pattern that a commit could shorten."""
     rng = Random(7)
     return {str(number) for number in range(messages) if rng.random() < 0.5}
 
 
 def work(consumer: Consumer[str], healthy: set[str], *, delay: float) -> None:
-    """Take and settle until all healthy ones are acked; the others fail."""
+    """Take and settle until all healthy messages are acked; the others fail."""
     left = set(healthy)
     while left:
         deliveries = consumer.acquire_many(200, 10)

@@ -1,4 +1,4 @@
-"""Messages that cannot be processed: to the dead letter topic first, then out of the queue."""
+"""Messages that cannot be processed: first to the dead letter topic, then out of the queue."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_a_topic_a_message_that_was_delivered_too_often_is_removed_and_t
 ) -> None:
     world.send(*((f"k{number}", str(number)) for number in range(5)))
     with consuming(world, max_deliveries=1, max_in_work=5) as consumer:
-        Clock(consumer)  # no lease ends, which would be another reason to look
+        Clock(consumer)  # no lease expires, which would wake waiters too
         for delivery in consumer.acquire_many(4, 10):
             delivery.release()
         assert drain(consumer, 1) == ["4"]
@@ -129,7 +129,7 @@ def test_a_reason_that_is_no_text_for_the_wire_is_written_as_well_as_it_goes(wor
 def test_a_message_that_has_no_room_for_more_headers_becomes_a_dead_letter_as_it_is(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As the client refuses it, and as the broker does."""
+    """The client refuses one of two messages, and the broker the other."""
     largest = {"client": CLIENT_LIMIT, "broker": 10_000}
     values = {key: b"v" * (size - len(key)) for key, size in largest.items()}
     world.topics.alter_config(TOPIC, {"max.message.bytes": str(CLIENT_LIMIT)})
@@ -184,7 +184,7 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_aborts_one_transacti
     assert "prices/0/0 has no room for headers" in caplog.text
 
 
-# ---------------------------------------------------------------- when the dead letter cannot be stored
+# ---------------------------------------------------------------- dead letters that cannot be stored
 
 
 def test_a_message_that_is_too_large_for_the_dead_letter_topic_comes_again(world: World) -> None:
@@ -257,7 +257,7 @@ def test_the_source_is_not_done_before_the_dead_letter_is_stored(world: World) -
 
 @contextmanager
 def dead_letters_held(world: World) -> Iterator[None]:
-    """Return what is written waits in the client until the end of the block, though the cluster can be reached."""
+    """Keep writes waiting in the client until the end of the block, although the cluster is reachable."""
     cluster = world._state
     waiting, cluster.outbox[:] = list(cluster.outbox), []
     world.reconnect()

@@ -1,4 +1,4 @@
-"""Settlements that something else decides, a transaction or the write of a dead letter; and what they say then."""
+"""Settlements decided by something else: a transaction, or the write of a dead letter."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DEAD = "dead"
 
 
 class Trouble(Exception):
-    """Something goes wrong in a block."""
+    """An error inside a block."""
 
 
 def every_way_to_ask(settlement: Settlement) -> list[object]:
-    """Return what comes of it: waited for, called back and awaited; errors as values."""
+    """Return the outcomes of a callback, of waiting and of awaiting; errors as values."""
     called: list[object] = []
     settlement.add_done_callback(lambda future: called.append(future.exception(0)))
 
@@ -37,14 +37,14 @@ def every_way_to_ask(settlement: Settlement) -> list[object]:
     for ask in ways:
         try:
             asked.append(ask())
-        except Exception as error:  # noqa: BLE001  # the test looks at it
+        except Exception as error:  # noqa: BLE001  # the test checks it
             asked.append(error)
     return asked
 
 
 @contextmanager
 def aborting(tx: Transaction[Any]) -> Iterator[Transaction[Any]]:
-    """The transaction is aborted at the end of the block."""
+    """Abort the transaction at the end of the block."""
     with suppress(Trouble), tx:
         yield tx
         raise Trouble
@@ -108,7 +108,7 @@ def test_a_transaction_can_be_used_again_and_its_settlements_are_told_apart(worl
 
 
 def committing_while(producer: Producer[Any], meanwhile: Callable[[], object]) -> None:
-    """Have something happen between the moment when the offsets are part of a transaction, and its commit."""
+    """Run ``meanwhile`` when the offsets are part of a transaction and before it commits."""
     commit = producer.writer.commit_transaction
 
     def commit_transaction(timeout: float | None = None) -> None:
@@ -154,7 +154,7 @@ def test_what_a_transaction_has_committed_is_durable_though_the_consumer_was_clo
 
 
 def sending_offsets_after(producer: Producer[Any], before: Callable[[], object]) -> None:
-    """Have something happen once, between the claim of a transaction and the moment when it is a part of it."""
+    """Run ``before`` once, after a transaction has claimed its offsets and before they are part of it."""
     send_offsets = producer.writer.send_offsets
 
     def late(*args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The beginning of a group."""
+"""The declaration of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries: what they say, and what becomes of their messages."""
+"""Deliveries: their properties, and the fate of their messages."""
 
 from __future__ import annotations
 

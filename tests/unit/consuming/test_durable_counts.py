@@ -1,4 +1,4 @@
-"""Delivery counts that outlive a crash: committed before the hand-out."""
+"""Delivery counts that survive a crash: they are committed before the hand-out."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
 
 
 def crash(world: World) -> None:
-    """The process of the newest member is gone: nothing of it is heard any more."""
+    """Crash the process of the newest member: nobody hears from it again."""
     world.expel(world.members[-1])
 
 
 def count_for_nobody(world: World, consumer: Consumer[str]) -> None:
-    """The first message is counted for somebody who does not wait for it."""
+    """Count the first message for a caller that does not wait for it."""
     assert consumer.acquire(0) is None
     eventually(lambda: world.committed_map().counts == {0: 1})
 
@@ -89,7 +89,7 @@ def test_many_that_are_taken_together_are_counted_by_one_commit(world: World) ->
     world.send(*((f"k{number}", str(number)) for number in range(200)))
     with consuming(world, durable_counts=True, commit_interval=60) as consumer:
         has_read_all(world, consumer)
-        Clock(consumer)  # no lease ends, which would cost a commit
+        Clock(consumer)  # no lease expires, which would cost a commit
         before = consumer.stats.commits
         deliveries = consumer.acquire_many(200, 10)
         assert values_of(deliveries) == [str(number) for number in range(200)]
@@ -104,7 +104,7 @@ def test_several_who_wait_share_a_commit(world: World) -> None:
         outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(20)]
         eventually(lambda: consumer._shared._waiters.wanted == 20)
         before = consumer.stats.commits
-        with world._state.changed:  # so that they come at once, however slowly this thread goes
+        with world._state.changed:  # so that they come at once, however slow this thread is
             world.send(*((f"k{number}", str(number)) for number in range(20)))
         threads.close()
         assert sorted(str(value) for (value,) in outcomes) == sorted(str(number) for number in range(20))
@@ -127,7 +127,7 @@ def test_a_message_counted_for_one_who_left_goes_to_the_next(world: World) -> No
     world.send(("a", "a"))
     with consuming(world, durable_counts=True, commit_interval=60) as consumer:
         has_read_all(world, consumer)
-        Clock(consumer)  # no lease ends, which would cost a commit
+        Clock(consumer)  # no lease expires, which would cost a commit
         count_for_nobody(world, consumer)
         sent = consumer.stats.commits
         assert take(consumer).delivery_count == 1
@@ -147,14 +147,14 @@ def test_a_message_that_nobody_came_for_was_not_delivered(world: World) -> None:
 def test_a_count_for_nobody_is_taken_back_when_its_commit_is_not_answered_before_the_partition_goes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is all that has changed since the last answer, so the commit must say what was known to be stored."""
+    """Nothing else has changed since the last answer, so the commit must repeat the state known to be stored."""
     monkeypatch.setattr("lvq_kafka.consuming.commit_sender._LAST_CHANCE", 0.0)
     world.send(("a", "a"))
     with consuming(world, durable_counts=True) as consumer:
         take(consumer).release()
     with consuming(world, durable_counts=True) as consumer:
         has_read_all(world, consumer)
-        Clock(consumer)  # no lease ends, which would be another commit
+        Clock(consumer)  # no lease expires, which would cause another commit
         world.lose_answers("commit")
         assert consumer.acquire(0) is None
         eventually(lambda: world.committed_map().counts == {0: 2})
@@ -281,7 +281,7 @@ def test_iterating_with_durable_counts_brings_everything(world: World, prefetch:
     world.send(*((f"k{number}", str(number)) for number in range(10)))
     with consuming(world, durable_counts=True, prefetch=prefetch, commit_interval=60) as consumer:
         has_read_all(world, consumer)
-        Clock(consumer)  # no lease ends, which would cost a commit
+        Clock(consumer)  # no lease expires, which would cost a commit
         before, seen = consumer.stats.commits, []
         for delivery in consumer:
             with delivery:
@@ -296,7 +296,7 @@ def test_iterating_with_durable_counts_brings_everything(world: World, prefetch:
 def test_what_is_replaced_or_deleted_when_it_was_counted_for_nobody_never_comes(
     world: World, value: str | None
 ) -> None:
-    """R9, I4: nobody holds it, so a newer value takes its place, and a delete takes it away."""
+    """R9, I4: nobody holds it, so a newer value replaces it and a delete removes it."""
     world.send(("a", "a1"))
     with consuming(world, durable_counts=True) as consumer:
         has_read_all(world, consumer)
@@ -338,7 +338,7 @@ def test_a_key_that_is_replaced_before_each_look_comes_to_one_who_never_waits(wo
 def test_what_was_set_aside_long_ago_is_looked_at_again_before_it_is_handed_out(
     world: World, newer: str | None
 ) -> None:
-    """As when a group rebalances and accepts no commit meanwhile: those it was counted for may have left since."""
+    """As when a group rebalances and accepts no commit: the callers it was counted for may have left."""
     world.send(("a", "a1"))
     with consuming(world, durable_counts=True) as consumer:
         has_read_all(world, consumer)

@@ -1,6 +1,6 @@
-"""A process that stood still (stopped, or starved) hands nothing out before the group is known to count on it still.
+"""A process that was stopped or starved: it hands nothing out until the group is known to still count on it.
 
-The same holds for one that was cut off; see ``tests/unit/kafka/test_cut_off_member.py``.
+The same holds for a process that was cut off; see ``tests/unit/kafka/test_cut_off_member.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
 
 
 def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
-    """So many seconds pass in which this process does not run: as from SIGSTOP to SIGCONT."""
+    """Advance the clock as if this process had not run for this long, as from SIGSTOP to SIGCONT."""
     shared = consumer._shared
     with shared._changed:
         clock = shared.clock
@@ -42,7 +42,7 @@ def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
 
 
 def may_hand_out(consumer: Consumer[str]) -> bool:
-    """Return whether messages wait, and the group has said lately that it counts on the consumer."""
+    """Return whether messages wait and the group has recently confirmed that it counts on the consumer."""
     return bool(consumer.stats.available) and not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
 
 
@@ -77,7 +77,7 @@ def settled_below_commits(world: World, consumer: Consumer[str]) -> None:
 
 
 def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) -> None:
-    """The holders' side judges by itself: the thread may not have come to say that something is wrong."""
+    """The holders' side decides by itself: the thread may not have noticed yet that something is wrong."""
     world.send(("a", "a"))
     with consuming(world) as consumer:
         eventually(lambda: may_hand_out(consumer))
@@ -121,7 +121,7 @@ def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> Non
 
 
 def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_stepped_back_behind() -> None:
-    """Another consumer has taken over and consumed a newer value: the older one must not come out of the zombie."""
+    """Another consumer has taken over and consumed a newer value: the zombie must not deliver the older one."""
     world = make_world()
     world.send(("a", "a1"))
     with consuming(world) as zombie:
@@ -179,7 +179,7 @@ def test_what_was_taken_ahead_comes_when_it_is_proven_and_was_delivered_once(wor
 
 @contextmanager
 def stopped(member: Any) -> Iterator[None]:
-    """The thread that polls this member does not run in the block."""
+    """Stop the thread that polls this member for the duration of the block."""
     poll, standing, go_on = member.poll, Event(), Event()
 
     def stand(timeout: float) -> Any:
@@ -199,7 +199,7 @@ def stopped(member: Any) -> Iterator[None]:
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the machine's clock has to count it")
 def test_the_time_in_which_a_machine_sleeps_counts(world: World) -> None:
-    """Linux has a clock of its own for that."""
+    """Linux has a separate clock for that."""
     with consuming(world) as consumer:
         clock = consumer._shared.clock
         assert isinstance(clock, partial)

@@ -1,4 +1,4 @@
-"""A consumer that hands nothing out says why, in its stats and once in the log."""
+"""A consumer that hands nothing out: it says why, in its stats and once in the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 
 class Watched:
-    """A consumer that may hold two messages, looked at second by second."""
+    """A consumer that may hold two messages, checked second by second."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.now = 0.0
@@ -41,7 +41,7 @@ class Watched:
         self.commit()
 
     def commit(self) -> None:
-        """The group accepts a commit."""
+        """Have the group accept a commit."""
         with self.shared as core:
             core.commits.renew(core.partitions)
             flight = core.next_commit(self.now)
@@ -49,7 +49,7 @@ class Watched:
             core.answered(flight, Answer.STORED)
 
     def wait(self, seconds: int, *, committing: bool = True) -> str:
-        """Return what is logged meanwhile."""
+        """Let this many seconds pass, and return what is logged."""
         self._caplog.clear()
         for _ in range(seconds):
             self.now += 1
@@ -109,7 +109,7 @@ def test_g5_messages_that_wait_while_the_group_accepts_no_commit_are_told_of(wat
 
 
 def test_g5_a_commit_that_is_not_answered_is_told_of(watched: Watched) -> None:
-    """As in a rebalance. With durable counts nothing is handed out meanwhile, lease or not."""
+    """As in a rebalance. With durable counts nothing is handed out until then, lease or not."""
     watched.assign()
     with watched.shared as core:
         core.commits.renew([0])
@@ -182,7 +182,7 @@ def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watch
 
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warn at once where the library waits for seconds."""
+    """Shorten the library's delays from seconds to fractions of one."""
     fast: Mapping[str, float] = {
         "group_monitor._LOOK": 0.05,
         "group_monitor._LOOK_AGAIN": 0.05,
@@ -227,7 +227,7 @@ def test_g5_a_consumer_behind_an_open_transaction_says_so_until_it_is_decided(wo
 def test_g5_a_consumer_that_is_cut_off_says_so_though_its_member_hears_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that was cut in silence: the client has nothing to report before its requests time out."""
+    """A connection that was cut silently: the client has nothing to report until its requests time out."""
     with consuming(world) as consumer:
         settled_up(world, consumer)
         lost = BrokerUnavailable("Nobody answers.", code="_TIMED_OUT", retriable=True)

@@ -1,4 +1,4 @@
-"""The last commit before a partition goes: it says all that was ever accepted, and nothing is accepted any more."""
+"""The last commit before a partition goes: it holds everything accepted before, and nothing is accepted after it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NOT_NOW = TransportError("not now", code="COORDINATOR_LOAD_IN_PROGRESS", retriab
 
 
 class LastCommit:
-    """Something that happens while the last commit of a member is on its way: when it has left, or when it is stored.
+    """Something that happens during the last commit of a member: when it has left, or when it is stored.
 
-    The consumer has one member by now.
+    The consumer must already have its one member.
     """
 
     def __init__(self, world: World, happens: Callable[[], object], *, stored: bool) -> None:
@@ -49,7 +49,7 @@ class LastCommit:
 
     @property
     def refused(self) -> bool:
-        """Return whether it was refused, each time."""
+        """Return whether it was refused every time."""
         return bool(self.raised) and all(isinstance(error, LockLost) for error in self.raised)
 
 
@@ -164,9 +164,9 @@ def test_a_last_commit_that_has_nothing_new_to_say_is_silent(world: World, caplo
 
 
 class Holders:
-    """Threads that ack what they hold, one by one, and remember what was accepted.
+    """Threads that ack what they hold, one by one, and remember the accepted acks.
 
-    A part of it they do at once, and the rest when the last commit has left.
+    They ack half of it at once, and the rest when the last commit has left.
     """
 
     def __init__(self, world: World, held: list[Delivery[Any]], threads: int = 2) -> None:
@@ -190,7 +190,7 @@ class Holders:
             self.accepted.add(delivery.value)
 
     def _go_on(self) -> None:
-        """Wait until they have gone on for a while, or are through."""
+        """Let them continue, and wait until they have made progress or are finished."""
         before = self._tried
         self._has_left.set()
         eventually(lambda: self._tried > before + 50 or not any(thread.is_alive() for thread in self._threads))

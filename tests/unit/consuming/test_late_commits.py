@@ -1,4 +1,4 @@
-"""Commits of the present member that arrive late, over a connection that it has lost."""
+"""Late commits of the current member, over a connection that it has lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_g11_after_a_lost_connection_it_is_looked_more_than_once_and_written_aga
         member.losses += 1
         second.ack(wait=True, timeout=10)
         durable = world.committed_map()
-        for _ in range(2):  # also what comes after the first look
+        for _ in range(2):  # the second one comes after the first look
             with world._state.changed:
                 member.group.store(TOPIC, late)
             assert world.committed_offsets() == {0: 1}

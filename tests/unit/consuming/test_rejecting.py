@@ -1,4 +1,4 @@
-"""The reasons that `reject` accepts, and the fate of a message whose rejection fails on the way."""
+"""The reasons that `reject` accepts, and messages whose rejection fails on the way."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_any_other_reason_is_refused_in_a_transaction_too(world: World) -> None:
 def posting_fails(
     monkeypatch: pytest.MonkeyPatch, consumer: Consumer[Any], failure: BaseException, *, sent: bool
 ) -> None:
-    """The next letter fails on its way to the client, or just after the client has taken it."""
+    """Fail the next letter on its way to the client, or just after the client has taken it."""
     writer = consumer._dead_letters._writer
     append = writer.append  # type: ignore[union-attr]
 
@@ -140,7 +140,7 @@ def test_a_message_whose_dead_letter_cannot_be_handed_over_comes_again(
 def test_a_message_whose_rejection_is_interrupted_comes_again(
     world: World, monkeypatch: pytest.MonkeyPatch, *, sent: bool
 ) -> None:
-    """Once the client has taken the letter it is stored: twice then, with one source."""
+    """The client stores each letter that it has taken, so there are two then, with the same source."""
     with consuming(world, dead_letters=DEAD) as consumer:
         posting_fails(monkeypatch, consumer, KeyboardInterrupt(), sent=sent)
         delivery = take(consumer)

@@ -1,4 +1,4 @@
-"""Handling messages by a callback, in several threads."""
+"""Message handling by a callback, in several threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 def stopping_after(consumer: Consumer[Any], count: int, handle: Callable[[Delivery[Any]], object]) -> Any:
-    """A handler that closes the consumer when it has been called so often."""
+    """Return a handler that closes the consumer after this many calls."""
     calls = Counter[str]()
     lock = threading.Lock()
 
@@ -71,7 +71,7 @@ def test_run_in_several_threads_keeps_the_values_of_a_key_apart(world: World) ->
             first = threading.current_thread().name not in threads
             threads.add(threading.current_thread().name)
         if first:
-            together.wait(10)  # four are at work at the same time
+            together.wait(10)  # four work at the same time
         never.wait(0.002)
         with lock:
             in_work[delivery.key] -= 1
@@ -317,14 +317,14 @@ def test_an_option_out_of_range_is_named(world: World, option: str, value: float
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["async def", "a lambda around it"])
 def test_a_handler_that_is_a_coroutine_is_refused_and_nothing_is_acked(world: World, hidden: bool) -> None:
-    """It would return at once, unhandled, and what returns is acked."""
+    """It would return at once, and the message would be acked without being handled."""
 
     async def handle(delivery: Delivery[Any]) -> None:
         raise AssertionError("nobody awaits it")
 
     world.send(("a", "1"))
     with consuming(world) as consumer, consuming(world) as other:
-        closing = threading.Timer(5, consumer.close)  # else it would go on forever
+        closing = threading.Timer(5, consumer.close)  # otherwise it would run forever
         closing.start()
         with pytest.raises(StateError if hidden else ConfigError, match="async for"):
             consumer.run((lambda delivery: handle(delivery)) if hidden else handle)
@@ -345,7 +345,7 @@ def yields(delivery: Delivery[Any]) -> Any:
 @pytest.mark.parametrize("hidden", [False, True], ids=["as it is", "a lambda around it"])
 @pytest.mark.parametrize("handle", [yields, yields_in_asyncio])
 def test_a_handler_that_is_a_generator_is_refused_and_nothing_is_acked(world: World, handle: Any, hidden: bool) -> None:
-    """It would return at once, unhandled, and what returns is acked."""
+    """It would return at once, and the message would be acked without being handled."""
     world.send(("a", "1"))
     with consuming(world) as consumer:
         closing = threading.Timer(5, consumer.close)
@@ -357,7 +357,7 @@ def test_a_handler_that_is_a_generator_is_refused_and_nothing_is_acked(world: Wo
 
 
 def test_a_handler_may_return_its_settlement(world: World) -> None:
-    """That can be awaited, too, and is no coroutine."""
+    """A settlement can be awaited, too, but is not a coroutine."""
     world.send(("a", "1"))
     with consuming(world) as consumer:
         consumer.run(stopping_after(consumer, 1, lambda delivery: delivery.ack()))

@@ -1,4 +1,4 @@
-"""The outcome of an ack: waited for, awaited, called back; before and after the partition or the consumer is gone."""
+"""The outcome of an ack: waited for, awaited or called back, before and after its partition or consumer is gone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_result_is_there_when_the_group_holds_the_ack(world: World) -> None:
 def test_an_ack_that_somebody_waits_for_does_not_wait_for_the_commit_interval(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
-        Clock(consumer)  # no lease ends, which would be a reason, too
+        Clock(consumer)  # no lease expires, which would cause a commit too
         take(consumer).ack()
         assert world.committed_offsets() == {0: 0}, "nobody has asked"
         take(consumer).ack().future().result(10)
@@ -126,7 +126,7 @@ def test_futures_can_be_waited_for_together(world: World) -> None:
         has_read_all(world, consumer)
         deliveries = consumer.acquire_many(50, 10)
         before = consumer.stats.commits
-        with consumer._shared._changed:  # so that none is committed before all are asked for
+        with consumer._shared._changed:  # so that none is committed before all are requested
             futures = [delivery.ack().future() for delivery in deliveries]
         done, late = wait_for_all(futures, 10)
         assert (len(done), len(late)) == (50, 0)
@@ -142,7 +142,7 @@ def test_a_callback_comes_without_the_lock_and_may_use_the_consumer(world: World
         def look() -> None:
             seen.append(consumer.stats.acked)
 
-        other = threading.Thread(target=look)  # would wait forever if this thread had the lock
+        other = threading.Thread(target=look)  # would wait forever if this thread held the lock
         other.start()
         other.join(5)
         seen.append(consumer.acquire(0))
@@ -183,7 +183,7 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(world: World, 
         with pytest.raises(StateError, match="its own thread"):
             outcome.result(10)
         if wait in ("ack", "result", "reject"):
-            settled_up(world, consumer)  # the message is settled all the same
+            settled_up(world, consumer)  # the message is settled anyway
 
 
 def test_a_callback_may_close_the_consumer(world: World) -> None:
@@ -205,7 +205,7 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(world: World, caplog:
 
 
 def test_a_callback_that_ends_its_thread_is_told_to_all_who_wait_there(world: World) -> None:
-    """`sys.exit` in a callback, for example: nobody must wait for a consumer that is no more."""
+    """`sys.exit` in a callback, for example: nobody may wait for a consumer that is gone."""
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         first, second = take(consumer), take(consumer)
@@ -314,7 +314,7 @@ def test_an_ack_of_a_message_that_was_replaced_is_durable_as_soon_as_that_is(
 
 
 def test_a_restart_brings_what_was_not_acked_and_nothing_else(world: World) -> None:
-    """Acks out of order: what is done above the lowest message that is not is in the commit's text."""
+    """Acks out of order: the commit's text lists everything done above the lowest message that is not."""
     world.send(*((f"k{number}", str(number)) for number in range(10)))
     with consuming(world) as consumer:
         held = consumer.acquire_many(10, 10)
@@ -341,7 +341,7 @@ def test_a_callback_that_holds_the_consumer_up_is_told_of_with_the_remedy(
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         first, second = take(consumer), take(consumer)
-        with consumer._shared._changed:  # so that it is not decided before
+        with consumer._shared._changed:  # so that it is not decided earlier
             first.ack().add_done_callback(lambda future: elapsed.append(0.9))
         eventually(lambda: len(elapsed) == 2)
         with consumer._shared._changed:

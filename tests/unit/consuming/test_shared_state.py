@@ -1,4 +1,4 @@
-"""The messages of a consumer, driven by hand: the commit of a transaction among plain ones, and troubles."""
+"""A consumer's shared state, driven by hand: the commit of a transaction among plain ones, and trouble."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def end_transaction(shared: SharedState, steps: list[Any], flight: Flight[Any] |
 
 
 class Hands:
-    """SharedState of two partitions with three messages each, all of them in work, and a thread for a transaction."""
+    """SharedState with two partitions of three messages, all of them in work, and a thread for a transaction."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self.shared = SharedState(QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits())
@@ -88,7 +88,7 @@ def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() 
 
 
 def test_a_turn_waits_for_no_holder_while_no_time_runs_for_any_message() -> None:
-    """Else the I/O thread and a busy holder would take turns at the interpreter, each for a moment."""
+    """Otherwise the I/O thread and a busy holder would keep handing the interpreter to each other."""
     now = 100.0
     shared = SharedState(
         QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits(lock_timeout=1.0), lambda: now
@@ -120,7 +120,7 @@ def hands() -> Iterator[Hands]:
 
 
 def test_g11_a_transaction_waits_for_a_commit_that_a_revocation_has_overtaken(hands: Hands) -> None:
-    """The client may send it again, and then it would undo what the transaction says."""
+    """The client may send it again, which would undo the transaction's commit."""
     on_its_way = hands.ack(hands.items[0])
     begun = hands.begin_commit(hands.items[1])
     eventually(lambda: hands.shared.core.is_urgent(hands.shared.clock()))
@@ -150,7 +150,7 @@ def test_g11_a_transaction_waits_until_what_was_refused_in_its_partition_is_stor
 
 @pytest.mark.parametrize("partitions", [None, [1]])
 def test_g11_no_plain_commit_leaves_while_a_transaction_commits(hands: Hands, partitions: list[int] | None) -> None:
-    """Not for partitions that go either: it would be visible at once, and win over the transaction's afterwards."""
+    """Not for partitions that go either: it would be visible at once, and later override the transaction's."""
     flight = hands.begin_commit(hands.items[0]).result(20)
     hands.shared.apply(Ledger.ack, hands.items[3])
     assert next_commit(hands.shared, partitions) is None
@@ -161,7 +161,7 @@ def test_g11_no_plain_commit_leaves_while_a_transaction_commits(hands: Hands, pa
 def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_waits_until_that_is_decided(
     hands: Hands,
 ) -> None:
-    """In the new protocol it may come back under the same epoch: then the group takes the commit, late as it is."""
+    """In the new protocol it may return with the same epoch; then the group accepts the commit, although it is late."""
     shared, item = hands.shared, hands.items[0]
     flight = hands.begin_commit(item).result(20)
     forget(shared, [0])
@@ -180,7 +180,7 @@ def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_wait
 def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when_its_commit_was_made(
     hands: Hands,
 ) -> None:
-    """A transaction that has nothing to commit sends nothing, and nothing proves it."""
+    """A transaction that has nothing to commit sends nothing, so it proves nothing."""
     shared = hands.shared
     now = shared.clock()
     shared.clock = lambda: now
@@ -202,7 +202,7 @@ def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when
 
 
 def test_g11_a_transaction_waits_no_longer_for_a_commit_whose_text_was_too_large(hands: Hands) -> None:
-    """The broker will not store it later. Where nothing shorter can be said yet, no other would ever be stored."""
+    """The broker will not store it later. If the text cannot be shortened yet, no other would ever be stored."""
     on_its_way = hands.ack(hands.items[1])
     begun = hands.begin_commit(hands.items[0])
     eventually(lambda: hands.shared.core.is_urgent(hands.shared.clock()))
@@ -215,7 +215,7 @@ def test_g11_a_transaction_waits_no_longer_for_a_commit_whose_text_was_too_large
 
 @pytest.mark.parametrize("answer", [Answer.UNKNOWN, Answer.TOO_LARGE, Answer.STORED])
 def test_g12_a_group_that_finds_a_text_too_large_counts_on_who_has_sent_it(hands: Hands, answer: Answer) -> None:
-    """It tells others that they are no members, whatever they say. If nothing shorter can be said, that must do."""
+    """It rejects non-members whatever they send. If the text cannot be shortened, this answer must do."""
     shared = hands.shared
     now = shared.clock() + LEASE + 1
     shared.clock = lambda: now
@@ -236,7 +236,7 @@ def test_whoever_waits_is_woken_when_many_are_settled(hands: Hands) -> None:
 
 
 def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_one(hands: Hands) -> None:
-    """Then the I/O thread makes short polls: who takes, settles and waits, or closes, waits for the end of one."""
+    """The I/O thread makes short polls then, because callers that take, settle or close wait for the end of a poll."""
     shared = hands.shared
     for item in hands.items[1:]:
         shared.apply(Ledger.ack, item)

@@ -1,4 +1,4 @@
-"""Several consumers, and several threads of one."""
+"""Several consumers, and several threads of one consumer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_consumer_that_was_expelled_loses_its_locks_and_goes_on(world: World) 
 
 
 def test_a_consumer_commits_nothing_for_partitions_that_it_has_lost(world: World) -> None:
-    """A group without members takes a commit of anybody, also of one that was put out."""
+    """A group without members accepts a commit from anybody, even from a removed member."""
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         take(consumer).ack()
@@ -216,7 +216,7 @@ def test_a_revocation_does_not_last_for_as_long_as_holders_of_other_partitions_g
         commit, sent = member.commit, 0
 
         def commit_and_ack(commits: Mapping[int, Commit]) -> None:
-            """Whenever a commit is stored, the next message of the partition that stays is acked and waited for."""
+            """Commit, then ack the next message of a partition that stays, and request its future."""
             nonlocal sent
             sent += 1
             commit(commits)

@@ -1,4 +1,4 @@
-"""The effects of time: the locks of slow holders, and the delays of returned messages."""
+"""Effects of time: locks of slow holders, and delays of returned messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_lock_that_times_out_makes_the_message_available_again(world: World) -
     with consuming(world, lock_timeout=0.05) as consumer:
         first = take(consumer)
         eventually(lambda: first.state is State.LOST)
-        Clock(consumer)  # the next holder shall have all the time it needs
+        Clock(consumer)  # the next holder gets all the time it needs
         second = take(consumer)
         assert (second.value, second.redelivered, second.delivery_count) == ("a", True, 2)
         assert first.state is State.LOST

@@ -1,4 +1,4 @@
-"""Consuming and producing as one."""
+"""Consuming and producing in one transaction."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from tests.waiting import eventually
 
 
 class Trouble(Exception):
-    """Something goes wrong in a block."""
+    """An error inside a block."""
 
 
 def outputs(world: World) -> list[str]:
-    """Return what was produced and can be seen."""
+    """Return the visible output."""
     return world.texts("out")
 
 
@@ -72,14 +72,14 @@ def failing(
     match: str | None = None,
     **options: Any,
 ) -> Iterator[tuple[Transaction[Any], pytest.ExceptionInfo[Any]]]:
-    """A transaction whose block, or end, raises this."""
+    """Run a transaction whose block or end must raise this error."""
     with pytest.raises(error, match=match) as caught, consumer.transaction(producer, **options) as tx:
         yield tx, caught
 
 
 @contextmanager
 def aborting(consumer: Consumer[Any], producer: Producer[Any]) -> Iterator[Transaction[Any]]:
-    """A transaction that is aborted at the end of the block."""
+    """Run a transaction that is aborted at the end of the block."""
     with failing(consumer, producer, Trouble) as (tx, _):
         yield tx
         raise Trouble
@@ -256,7 +256,7 @@ def test_plain_acks_are_committed_beside_an_open_transaction(world: World) -> No
 
 
 def commit_slowly(world: World, producer: Producer[Any], meanwhile: Callable[[], object]) -> None:
-    """Have something happen between the moment when the offsets are part of a transaction, and its commit."""
+    """Run ``meanwhile`` when the offsets are part of a transaction and before it commits."""
     commit = producer.writer.commit_transaction
 
     def commit_transaction(timeout: float | None = None) -> None:
@@ -267,7 +267,7 @@ def commit_slowly(world: World, producer: Producer[Any], meanwhile: Callable[[],
 
 
 def test_no_plain_commit_is_sent_while_that_of_a_transaction_is_on_its_way(world: World) -> None:
-    """It would win over that of the transaction, whose messages would come again after a restart."""
+    """It would override the transaction's commit, and those messages would come again after a restart."""
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=0.0) as consumer, world.producer() as producer:
         outside = take(consumer)
@@ -286,7 +286,7 @@ def test_no_plain_commit_is_sent_while_that_of_a_transaction_is_on_its_way(world
 
 
 def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> None:
-    """One on its way could arrive after that of the transaction, and undo it."""
+    """A plain commit on its way could arrive after the transaction's, and undo it."""
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         first = take(consumer)
@@ -413,7 +413,7 @@ def test_a_transaction_on_a_closed_consumer_is_refused(world: World) -> None:
             pass
 
 
-# ---------------------------------------------------------------- what is lost
+# ---------------------------------------------------------------- losses
 
 
 def test_a_lock_that_was_lost_aborts_the_transaction(world: World) -> None:
@@ -483,7 +483,7 @@ def take_in(tx: Any) -> Delivery[Any]:
 
 
 def test_a_revocation_between_offsets_and_commit_keeps_the_atomicity(world: World) -> None:
-    """The group goes on only when the transaction is decided, so nothing comes twice."""
+    """The group continues only when the transaction is decided, so nothing comes twice."""
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
 
@@ -562,7 +562,7 @@ def test_a_commit_that_fails_and_can_be_aborted_is_aborted(world: World) -> None
         assert (outputs(world), world.committed_offsets()) == (["a!"], {0: 1})
 
 
-# ---------------------------------------------------------------- an outcome that is not known
+# ---------------------------------------------------------------- unknown outcomes
 
 
 def test_an_outcome_that_nobody_knew_is_told_by_the_group_and_the_consumer_goes_on(world: World) -> None:
@@ -581,7 +581,7 @@ def test_an_outcome_that_nobody_knew_is_told_by_the_group_and_the_consumer_goes_
 
 
 def fail_to_commit(world: World) -> None:
-    """The next commit of a transaction is not answered, nor can it be aborted: nobody knows whether it will be done."""
+    """Leave the next transaction's commit without an answer, and impossible to abort: its outcome is unknown."""
     world.fail_next("commit_transaction", BrokerUnavailable("no answer", code="_TIMED_OUT", retriable=True))
 
 
@@ -605,7 +605,7 @@ def test_a_transaction_that_was_aborted_after_all_brings_its_messages_again(worl
             (delivery,) = tx.acquire_many(1, 10)
             settlement = delivery.ack()
         assert "is not known whether the transaction" in consumer.stats.trouble
-        with world.producer() as successor:  # ends what its predecessor has left open
+        with world.producer() as successor:  # ends what its predecessor left open
             with pytest.raises(LockLost, match="was aborted"):
                 settlement.result(10)
             in_transaction(consumer, successor)

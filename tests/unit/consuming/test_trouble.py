@@ -1,4 +1,4 @@
-"""Troubles of a consumer, and how it reports them."""
+"""A consumer's troubles, and its reports of them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_begun_when_it_has(
 
 
 class Lagging:
-    """A broker that knows only the first partitions of a topic, until it has been asked for a description so often."""
+    """A broker that knows only a topic's first partitions, until it has described the topic this many times."""
 
     def __init__(self, cluster: MemoryCluster, partitions: int, answers: int) -> None:
         self._topics, self._logs, self._known = MemoryTopics(cluster._state), MemoryLogs(cluster._state), partitions
@@ -228,7 +228,7 @@ class Lagging:
 
 
 def test_a_broker_that_has_not_heard_of_the_topic_yet_does_not_stop_the_consumer(world: World) -> None:
-    """Any broker may tell a member so, and the topic may be a new one."""
+    """Any broker may answer a member like this, and the topic may be new."""
     world.send(("a", "a"))
     with consuming(world) as consumer:
         world.fail_next("poll", TopicNotFound("There is no such topic.", topic=TOPIC), times=3)
@@ -272,7 +272,7 @@ def test_a_topic_created_anew_during_an_outage_is_noticed_when_it_is_over(world:
 def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer:
-        take(consumer)  # so that it turns often
+        take(consumer)  # so that its loop runs often
         world.fail_next("topics.describe", TransportError("busy", code="LEADER_NOT_AVAILABLE", retriable=True), 1000)
         consumer._thread._monitor.hasten()
         eventually(lambda: "busy" in consumer.stats.trouble)

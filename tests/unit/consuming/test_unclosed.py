@@ -1,4 +1,4 @@
-"""A consumer that nobody closes: one that is left behind gives its partitions up, and one that is kept is named."""
+"""Consumers that nobody closes: an abandoned one gives up its partitions, and one still referenced is named."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_one_that_was_closed_or_has_failed_is_left_without_a_word(world: World) 
 
 
 def test_it_can_be_left_behind_below_any_lock(world: World) -> None:
-    """Python collects garbage wherever it wants to, so leaving one behind must not wait for anything."""
+    """Python collects garbage anywhere, so abandoning a consumer must not wait for anything."""
     consumer = opened(world)
     lock = consumer._shared._changed
     dropped: list[Consumer[str]] = [consumer]

@@ -1,4 +1,4 @@
-"""Values that cannot be read, and keys that disagree."""
+"""Unreadable values, and mismatched keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of those who wait for messages."""
+"""The line of callers that wait for messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
 
 
 class Line:
-    """A line, and who was woken."""
+    """A line, and the waiters that were woken."""
 
     def __init__(self) -> None:
         self.waiters = WaitQueue()
@@ -30,7 +30,7 @@ def test_a_change_wakes_the_first_and_the_next_change_the_second() -> None:
 
 
 def test_who_looked_in_vain_keeps_their_place() -> None:
-    """News that is none for them, as of partitions that came, is no reason to be served after those who came later."""
+    """News without a message for them, such as new partitions, must not cost them their place."""
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
@@ -95,7 +95,7 @@ def test_all_are_woken_by_news_for_all() -> None:
 
 
 class Counted(Waiter):
-    """Someone who counts, for all of them, how often one is asked whether they were woken."""
+    """A waiter; the class counts how often any of them is asked whether it was woken."""
 
     asked = 0
     _woken = False
@@ -111,7 +111,7 @@ class Counted(Waiter):
 
 
 def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and_have_not_looked_yet() -> None:
-    """As the tasks of a loop that is busy, while a thread takes messages without waiting."""
+    """As with the tasks of a busy loop, while a thread takes messages without waiting."""
 
     def steps(number: int) -> float:
         waiters, waiting = WaitQueue(), [Counted(1, lambda: None) for _ in range(number)]

@@ -1,4 +1,4 @@
-"""Partitions of a consumer whose transactions cannot begin go to others, and come back when one begins."""
+"""Partitions of a consumer whose transactions cannot begin: others get them, until one begins."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def halves() -> World:
-    """A queue with two partitions."""
+    """Return a world with a queue on two partitions."""
     return make_world(partitions=2)
 
 
 @contextmanager
 def beginning_nothing(producer: Producer[Any]) -> Iterator[None]:
-    """The producer's transactions cannot begin meanwhile; others' can."""
+    """Keep this producer's transactions from beginning, and nobody else's."""
     writer: Any = producer.writer
     begin = writer.begin_transaction
 
@@ -50,7 +50,7 @@ def beginning_nothing(producer: Producer[Any]) -> Iterator[None]:
 
 
 def work(consumer: Consumer[Any], producer: Producer[Any], **options: Any) -> None:
-    """One turn of a worker."""
+    """Run one turn of a worker."""
     with consumer.transaction(producer, **options) as tx:
         for delivery in tx.acquire_many(10, 0.02):
             producer.put(delivery.key, f"{delivery.value}!")
@@ -59,7 +59,7 @@ def work(consumer: Consumer[Any], producer: Producer[Any], **options: Any) -> No
 
 @contextmanager
 def working(consumer: Consumer[Any], producer: Producer[Any]) -> Iterator[None]:
-    """A worker in a thread, who goes on whatever happens."""
+    """Run a worker in a thread; it continues after any error."""
     over = Event()
 
     def turn_after_turn() -> None:
@@ -76,13 +76,13 @@ def working(consumer: Consumer[Any], producer: Producer[Any]) -> Iterator[None]:
 
 
 def fill(world: World, name: str) -> None:
-    """One message into each partition."""
+    """Send one message to each partition."""
     for partition in (0, 1):
         world.send((f"{name}{partition}", f"{name}{partition}"), partition=partition)
 
 
 def share(*consumers: Consumer[Any]) -> None:
-    """Wait until each has as many partitions as the others."""
+    """Wait until all have the same number of partitions."""
     eventually(lambda: all(len(one.stats.partitions) == 2 / len(consumers) for one in consumers))
 
 
@@ -91,7 +91,7 @@ def is_away(consumer: Consumer[Any]) -> bool:
 
 
 def tried_long(world: World, consumer: Consumer[Any], producer: Producer[Any]) -> None:
-    """Try for several times as long as it takes to leave."""
+    """Try for several times as long as a consumer takes to leave."""
     shared = consumer._shared
     until = shared.clock() + 4 * PATIENCE
     while shared.clock() < until:
@@ -170,7 +170,7 @@ def test_it_stays_while_it_is_alone_and_leaves_when_another_one_comes(halves: Wo
 def test_it_stays_while_somebody_consumes_outside_of_transactions(halves: World) -> None:
     with consuming(halves) as first, consuming(halves) as second, halves.producer() as producer:
         share(first, second)
-        with beginning_nothing(producer), in_thread(lambda: list(first)):  # waits, and would get what comes
+        with beginning_nothing(producer), in_thread(lambda: list(first)):  # waits, and would get any message
             tried_long(halves, first, producer)
             assert len(first.stats.partitions) == 1
             first.close()
@@ -193,7 +193,7 @@ def test_what_is_held_is_lost_and_what_was_acked_before_is_stored(halves: World)
 
 
 def test_while_an_outcome_is_not_known_it_stays_and_then_it_leaves(halves: World) -> None:
-    """The next owner could not begin before that is decided; and here it is, at the same time."""
+    """The next owner could not begin before the outcome is decided. Here both happen at the same time."""
     with consuming(halves) as first, consuming(halves) as second, halves.producer() as producer:
         share(first, second)
         (mine,) = first.stats.partitions

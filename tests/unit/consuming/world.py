@@ -1,4 +1,4 @@
-"""A declared queue on the in-memory cluster, its consumers, and the steps that tests take with them."""
+"""A declared queue on the in-memory cluster, its consumers, and common steps of tests."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class World(MemoryCluster):
         return {partition: commit.offset for partition, commit in self.groups.committed(GROUP, TOPIC).items()}
 
     def texts(self, topic: str) -> list[str]:
-        """The values in a topic."""
+        """Return the values in a topic."""
         return [(record.value or b"").decode() for record in self.records(topic)]
 
     def producer(self, topic: str = "out", transactional_id: str | None = "t") -> Producer[Any]:
-        """A producer of another topic, which is made when it is missing."""
+        """Return a producer for another topic, which is created if it is missing."""
         self.topics.create(topic, partitions=1, config={})
         return Producer(self, topic, key_header=None, value=TEXT, transactional_id=transactional_id)
 
 
 @contextmanager
 def answered_late(member: GroupMember) -> Iterator[list[Callable[[], None]]]:
-    """Keeps the answers to a member's commits meanwhile: each comes when it is called."""
+    """Hold back the answers to a member's commits; call one to deliver it."""
     commit_async = member.commit_async
     late: list[Callable[[], None]] = []
 
@@ -135,12 +135,12 @@ def values_of(deliveries: list[Delivery[Any]]) -> list[str]:
 
 
 def has_read_all(world: World, consumer: Consumer[Any]) -> None:
-    """Wait until the consumer has read to the end of the log, and may hand out what it has."""
+    """Wait until the consumer has read to the end of the log and may hand messages out."""
     has_read(consumer, world.logs.end_offsets(TOPIC, stable=True))
 
 
 def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
-    """Wait until the consumer has read up to there, and the group has said that it counts on it."""
+    """Wait until the consumer is at these positions and the group has confirmed that it counts on it."""
     shared = consumer._shared
 
     def begun() -> bool:
@@ -151,7 +151,7 @@ def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
 
 
 def settled_up(world: World, consumer: Consumer[Any]) -> None:
-    """Wait until the consumer has read all, holds nothing back, has committed it, and knows that."""
+    """Wait until the consumer has read and settled everything, and knows that the commit is stored."""
 
     def known() -> dict[int, int]:
         return {partition: stored.base for partition, stored in consumer._shared.core.durable.items()}
@@ -160,7 +160,7 @@ def settled_up(world: World, consumer: Consumer[Any]) -> None:
 
 
 class Clock:
-    """The clock by which locks, delays and leases end: it stands still, so that nothing hangs on how fast a test is."""
+    """A stopped clock for locks, delays and leases: nothing depends on the speed of a test."""
 
     def __init__(self, consumer: Consumer[Any]) -> None:
         self._shared = consumer._shared
@@ -169,20 +169,20 @@ class Clock:
             self._shared.clock = lambda: self._now
 
     def go_on(self, seconds: float) -> None:
-        """So many seconds pass, less than a lease lasts; the consumer has done what was due when this returns."""
+        """Let this many seconds pass, fewer than a lease lasts, and wait until the consumer has done what was due."""
         now = self._now = self._now + seconds
         eventually(lambda: self._shared.core._turned_at == now)
 
 
 @contextmanager
 def in_thread(act: Callable[[], object]) -> Iterator[list[object]]:
-    """Do it in a thread while the block runs; what it returned or raised is in the list when the block is over."""
+    """Run ``act`` in a thread during the block; afterwards the list holds its result or exception."""
     outcome: list[object] = []
 
     def run() -> None:
         try:
             outcome.append(act())
-        except BaseException as error:  # noqa: BLE001  # the test looks at it
+        except BaseException as error:  # noqa: BLE001  # the test checks it
             outcome.append(error)
 
     thread = threading.Thread(target=run)

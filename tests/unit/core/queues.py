@@ -1,4 +1,4 @@
-"""A ledger with one partition, for stories in small steps."""
+"""A ledger with one partition, for tests in small steps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Queue", "facts"]
 
 
 class Queue:
-    """A ledger with a partition 0 that is caught up; records get the next offset, values are text.
+    """A ledger whose partition 0 is caught up; records get the next offset, and values are text.
 
     Args:
-        loaded: what the group had committed; the log begins at its base.
+        loaded: the group's commit; the log begins at its base.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Queue:
         return item
 
     def drain(self) -> list[str]:
-        """Take and ack all that comes."""
+        """Take and ack everything that comes."""
         taken = []
         while (item := self.ledger.acquire()) is not None:
             taken.append(item.value.decode())
@@ -63,8 +63,8 @@ class Queue:
 
 
 def facts(ledger: Ledger) -> object:
-    """All that can be seen of a ledger, order included."""
-    counts = (ledger._slots, ledger._timers._ticks)  # which Python copies no more, from 3.14 on
+    """Return everything that can be observed of a ledger, order included."""
+    counts = (ledger._slots, ledger._timers._ticks)  # Python 3.14 and newer cannot copy them
     twin = copy.deepcopy(ledger, {id(own): count(1 << 32) for own in counts})
     seen = twin.assignment
     held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in seen.held())

@@ -1,4 +1,4 @@
-"""The ladder of a reader: what its state says, and when. No thread, no clock; tests/unit/test_follower.py has both."""
+"""The ladder of a reader's states. There is no thread and no clock here; tests/unit/test_follower.py has both."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_it_refuses_to_be_read_before_its_start_and_after_its_end() -> None:
 
 
 class TestAsFarAsAllowed:
-    """A wait that stops at open transactions, but not at those whose markers are late."""
+    """A wait that stops at open transactions, but not at ones with late markers."""
 
     def test_a_transaction_counts_as_open_when_a_later_look_still_finds_it(self) -> None:
         reader = started(3, stable=1)

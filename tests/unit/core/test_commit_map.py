@@ -1,4 +1,4 @@
-"""The commit map and its text. The golden texts hold for every language: what they say is written out beside them."""
+"""The commit map and its text. The golden texts hold for every language; their meaning is spelled out next to them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GOLDEN = {
 }
 EACH_GOLDEN = pytest.mark.parametrize(("commit_map", "wire", "text"), GOLDEN.values(), ids=GOLDEN.keys())
 DEFLATED = "lvq1.AXcaIu9100xlAwnYBAljZBwFo4D6AAC3QUF8"
-"""600 runs of 1 from 10 on, partition count 3, sequence 9. Deflaters differ: this is one of the texts it may have."""
+"""600 runs of 1 from offset 10, partition count 3, sequence 9. Deflaters differ: this is one of the possible texts."""
 
 
 PACKED = {
@@ -66,17 +66,17 @@ PACKED = {
         "lvq1.FncaIu9100xlDAgEAQIDBLQCBAAABgEBqwIBsDksoIg",
     ),
 }
-"""A text that another writer may use, though this one says something so short in plain numbers."""
+"""Texts that another writer may use, although this one writes something so short in plain numbers."""
 
 LONG_AND_DENSE = (
     "lvq1.DHcaIu9100xlDAgGAtoEVEasAgOg475yFkEMA5dGGt_MluT04wswlztLU2dmDbxyiDC5iOxR4Wc3oj9qar2PF_XEoKYaHggT4mjhw13iZrCf"
     "GGx4tW_I26wlETLY-sAoqEYHAbiUAcenJDo"
 )
-"""70 pending, 300 done, 602 offsets as `random_runs` says, 40 pending, 9000 done, 7 pending, 1 done; mark 20000."""
+"""70 pending, 300 done, 602 offsets of `random_runs`, 40 pending, 9000 done, 7 pending, 1 done; mark 20000."""
 
 
 def random_runs() -> tuple[int, ...]:
-    """A pending offset, 600 that are done or not as random bits of Python have it (seed 1), and a done one."""
+    """Return a pending offset, 600 that are done or not by Python's random bits (seed 1), and a done one."""
     bits = f"0{Random(1).getrandbits(600):0600b}1"
     return tuple(len(run) for run in re.findall("0+|1+", bits))
 
@@ -104,7 +104,7 @@ def test_a_golden_text_with_deflated_runs_is_read_whoever_deflated_it() -> None:
     assert CommitMap.decode(10, DEFLATED) == commit_map
     assert CommitMap.decode(10, commit_map.encode()) == commit_map
     assert len(commit_map.encode()) < 100
-    stored_in_one_block = b"\x01\x58\x02\xa7\xfd" + b"\x01" * 600  # RFC 1951, 3.2.4: not compressed at all
+    stored_in_one_block = b"\x01\x58\x02\xa7\xfd" + b"\x01" * 600  # RFC 1951, 3.2.4: not compressed
     wire = b"\x01" + TAG + b"\x03\x09\xd8\x04\xdd\x04" + stored_in_one_block
     assert CommitMap.decode(10, text_of(wire)) == commit_map
 
@@ -336,7 +336,7 @@ def test_no_single_wrong_character_is_taken_for_something_else(commit_map: Commi
                 read = CommitMap.decode(commit_map.base, damaged)
             except CommitMapRefused:
                 continue
-            # The bits of the last letter that belong to no byte say nothing.
+            # The last letter has bits that belong to no byte.
             assert at == len(text) - 1
             assert read == commit_map
 
@@ -363,7 +363,7 @@ def test_a_base_that_is_no_offset_is_the_callers_mistake() -> None:
 
 
 def test_a_map_is_never_written_longer_than_the_limit() -> None:
-    scattered = tuple(n * 7919 % 9973 + 1 for n in range(2000))  # nothing to gain by deflating
+    scattered = tuple(n * 7919 % 9973 + 1 for n in range(2000))  # deflating gains nothing
     commit_map = CommitMap(0, scattered, TAG, 12, 8)
     with pytest.raises(ValueError, match="2000 runs does not fit into 4095 characters"):
         commit_map.encode()
@@ -414,12 +414,12 @@ def test_every_base_fits_into_55_characters() -> None:
         (0, 0, 55),
         (1, 2, 57),  # two bytes more
         (1, 1000, 60),  # and two lengths of two bytes
-        (100, 200, 323),  # all ones
-        (500, 1000, 399),  # of which a bitmap has less than numbers may have before one is looked for
+        (100, 200, 323),  # all lengths are 1
+        (500, 1000, 399),  # a bitmap would be shorter than the size from which one is tried
         (1500, 3000, 569),  # a bitmap
-        (500, 10_000, 1483),  # all ones, and 70 of 127 more
+        (500, 10_000, 1483),  # all lengths are 1, except 70 that are 127 longer
         (1000, 10**6, 5449),
-        (10**9, 10, 68),  # no more than five pairs lie in ten offsets
+        (10**9, 10, 68),  # ten offsets hold five pairs at most
     ],
 )
 def test_the_bound_is_the_formula_of_its_documentation(pairs: int, span: int, characters: int) -> None:
@@ -431,7 +431,7 @@ def test_the_pairs_that_fit_are_those_of_the_bound_to_a_few_percent() -> None:
         pairs = pairs_that_fit(LONGEST_TEXT, span)
         assert size_bound(pairs, span) <= LONGEST_TEXT < size_bound(pairs + pairs // 30 + 1, span)
     assert pairs_that_fit(54, 10**6) == 0
-    assert pairs_that_fit(LONGEST_TEXT, 3000) >= 1500  # as many as there can be
+    assert pairs_that_fit(LONGEST_TEXT, 3000) >= 1500  # the most possible
 
 
 # --- the topic's tag ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The commit pipeline: one commit on its way, answers that are lost, late, doubled or out of order, and who hears."""
+"""The commit pipeline: one commit on its way, answers lost, late, doubled or out of order, and notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STORED, UNKNOWN, TOO_LARGE = Answer.STORED, Answer.UNKNOWN, Answer.TOO_LARGE
 
 
 class Pipe:
-    """A queue with so many messages, all of them in work, and its commits."""
+    """A queue with this many messages, all of them in work, and its commits."""
 
     def __init__(
         self, messages: int, *, loaded: CommitMap | None = None, limit: int = 4095, counted: bool = False
@@ -241,7 +241,7 @@ def test_after_a_late_answer_to_an_older_commit_the_newest_is_written_once_more(
 
 
 def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_on_its_way() -> None:
-    """The next one may say less, where the limit has sunk meanwhile."""
+    """The next one may say less if the limit has sunk meanwhile."""
     pipe = Pipe(2)
     pipe.ack(1)
     older = pipe.fly()
@@ -260,7 +260,7 @@ def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_
 
 
 def scattered(messages: int, limit: int = 4095) -> Pipe:
-    """Every other message is acked, which makes a pair of runs for each."""
+    """Return a pipe with every other message acked, each of which makes a pair of runs."""
     pipe = Pipe(messages, limit=limit)
     pipe.ack(*range(1, messages, 2), wait=False)
     return pipe
@@ -303,7 +303,7 @@ def test_the_limit_never_rises_again() -> None:
 
 
 def spread(messages: int) -> list[int]:
-    """Offsets at random distances, which make a text that cannot be deflated much; 0 is not among them."""
+    """Return offsets at random distances, without 0; their text cannot be deflated much."""
     return [offset for offset in range(1, messages - 1) if random.Random(offset).random() < 0.4]
 
 
@@ -327,7 +327,7 @@ def test_where_the_broker_refuses_what_it_has_stored_before_the_limit_is_halved_
 
 
 def sunk() -> Pipe:
-    """The limit has sunk to half of what is stored."""
+    """Return a pipe whose limit has sunk to half of what is stored."""
     pipe = Pipe(1000)
     pipe.ack(*spread(1000)[:200], wait=False)
     pipe.commit()
@@ -349,7 +349,7 @@ def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> Non
 
 
 def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_say_no_more() -> None:
-    """A consumer waiting to hear whether the group counts on it would never hear, and hand nothing out."""
+    """Otherwise a consumer that asks whether the group counts on it would get no answer and hand nothing out."""
     pipe = Pipe(1000)
     pipe.ack(*(offset for offset in spread(1000) if offset > 950), wait=False)
     stored = pipe.commit()
@@ -364,7 +364,7 @@ def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_
 
 
 def test_a_commit_that_is_asked_for_is_sent_once_though_all_it_can_say_has_become_too_large() -> None:
-    """As when another broker, which takes less, leads the group: its refusal says that it counts on who has asked."""
+    """As when a broker with a lower limit coordinates the group: its refusal shows that it counts on the sender."""
     pipe = sunk()
     durable, limit = pipe.commits.last(0), pipe.ledger.capacity.limit
     assert len(durable.encode()) > limit
@@ -401,7 +401,7 @@ def test_an_ack_that_the_text_has_no_room_for_is_told_when_there_is_room() -> No
     assert told | set(pipe.told) == {str(offset) for offset in offsets}
 
 
-# --- who waits ------------------------------------------------------------------------------------------------------
+# --- waiters --------------------------------------------------------------------------------------------------------
 
 
 def test_who_waits_for_what_is_durable_is_told_at_once() -> None:
@@ -467,7 +467,7 @@ def test_who_waits_for_a_state_is_not_told_by_a_commit_that_failed() -> None:
 
 
 def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> None:
-    """Counts are taken back where nobody got the message, so the same can be true twice."""
+    """Counts are taken back if nobody got the message, so the same state can occur twice."""
     pipe = Pipe(1, counted=True)
     assert pipe.commit().counts == {0: 1}
     [item] = pipe.items
@@ -482,7 +482,7 @@ def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> 
 
 
 def test_a_count_that_is_taken_back_while_its_commit_is_on_its_way_is_taken_back_there_too() -> None:
-    """The restored state is known to be stored; but the commit in flight says otherwise, and would be the last."""
+    """The restored state is known to be stored, but the commit in flight says otherwise, and would be the last."""
     loaded = CommitMap(0, topic_tag=TAG, partitions=1, delivered=1)
     queue = Queue(("a", "a"), loaded=loaded, count_deliveries=True)
     commits: Commits[str] = Commits(queue.ledger)
@@ -544,7 +544,7 @@ def test_an_answer_from_before_a_partition_went_says_nothing_about_its_next_life
     assert pipe.commit().sequence == 6
 
 
-# --- something else writes ------------------------------------------------------------------------------------------
+# --- other writers --------------------------------------------------------------------------------------------------
 
 
 def settled() -> Pipe:
@@ -771,7 +771,7 @@ def test_a_transaction_has_nothing_to_say_of_what_was_superseded_meanwhile() -> 
 
 
 class Broker:
-    """It stores commits in the order in which they reach it, some never; answers come whenever they like."""
+    """A broker that stores commits in order of arrival. Some never arrive, and answers come at any time."""
 
     def __init__(self, pipe: Pipe, limits: list[int]) -> None:
         self.pipe = pipe
@@ -785,7 +785,7 @@ class Broker:
         self.promised: set[int] = set()
 
     def send(self) -> None:
-        """At most one is on its way."""
+        """Send a commit unless one is on its way."""
         if not self.commits.in_flight:
             self.send_anyway()
 
@@ -795,7 +795,7 @@ class Broker:
             self.sent.append(flight)
 
     def receive(self, *, lost: bool = False) -> None:
-        """A request arrives; its answer may get lost."""
+        """Receive a request; its answer may get lost."""
         if self.sent:
             flight = self.sent.pop(0)
             small = len(flight.maps[0].encode(1 << 30)) <= self.limits[0]
@@ -805,7 +805,7 @@ class Broker:
                 self.answers.append((flight, STORED if small else TOO_LARGE))
 
     def lose(self) -> None:
-        """A request never arrives."""
+        """Lose a request."""
         if self.sent:
             self.sent.pop(0)
 
@@ -816,13 +816,13 @@ class Broker:
                 del self.answers[which % len(self.answers)]
 
     def give_up(self) -> None:
-        """Answers do not come in time. The client has given up long before, and sends nothing again any more."""
+        """Give up on all answers. The client gave up long before, and sends nothing again."""
         for flight in list(self.commits._flights):
             self.commits.landed(flight, UNKNOWN)
         self.sent = [flight for flight in self.sent if flight not in self.again]
 
     def send_again(self, which: int) -> None:
-        """A request was refused for now: the client sends it again, after the others."""
+        """Refuse a request for now: the client sends it again, after the others."""
         if self.sent and self.sent[which % len(self.sent)] in self.commits._flights:
             self.again.append(self.sent.pop(which % len(self.sent)))
             self.sent.append(self.again[-1])
@@ -835,7 +835,7 @@ class Broker:
         durable = self.commits.last(0)
         assert all(map(self.stored.done, self.promised)), "what was promised is taken back"
         part = self.commits._partitions[0]
-        if not self.commits.in_flight and part._stored >= part._wanted:  # nothing older can come, and nothing has
+        if not self.commits.in_flight and part._stored >= part._wanted:  # nothing older can arrive, or has
             assert self.stored.covers(durable), "what is known to be stored is not"
             assert not [waiter for waiter, at in self.waiting.items() if durable.done(at)], "not notified though it is"
 

@@ -54,7 +54,7 @@ def test_nothing_waits_in_the_end() -> None:
 
 
 class Counted(Sequence[bytes]):
-    """Keys of a dump, which count how often one is looked at."""
+    """Keys of a dump that count how often one is read."""
 
     def __init__(self, number: int) -> None:
         self.looks = 0
@@ -71,7 +71,7 @@ class Counted(Sequence[bytes]):
 
 
 class CountedKey(bytes):
-    """A key that counts how often a dict, of any key, asks for its hash: once for each look-up."""
+    """A key; the class counts how often a dict asks any key for its hash, which is once per lookup."""
 
     looks = 0
 
@@ -81,7 +81,7 @@ class CountedKey(bytes):
 
 
 def test_g3_a_dump_is_not_copied_and_each_of_its_keys_is_looked_at_once_at_its_turn() -> None:
-    """Many listeners share one, and taking a key costs the same whether it is the first or the last."""
+    """Many listeners share one dump, and taking its first key costs the same as taking its last."""
     dump = Counted(1000)
     listeners = [ConflatedKeys(dump) for _ in range(3)]
     assert dump.looks == 0
@@ -100,7 +100,7 @@ def test_g3_taking_a_key_takes_the_same_number_of_steps_however_many_wait(dumped
         keys = ConflatedKeys(every if dumped else ())
         keys.changed(every)
         CountedKey.looks = 0
-        for again in every:  # the worst a listener can meet: all waiting keys change while they wait
+        for again in every:  # the worst case: all waiting keys change while they wait
             assert keys.pop() is not None
             keys.changed([again])
         while keys.pop() is not None:
@@ -120,7 +120,7 @@ KEYS = st.integers(0, 9).map(lambda number: b"%d" % number)
 def test_g3_listeners_are_told_as_if_their_keys_stood_in_two_lines(
     dump: list[bytes], steps: list[list[bytes] | None]
 ) -> None:
-    """By the plainest model there is: lists, and what is taken or moved is taken out of them."""
+    """Compare with the simplest model: lists from which taken and moved keys are removed."""
     keys, turns, updates = ConflatedKeys(dump), list(dump), list[bytes]()
     for changed in steps:
         if changed is None:

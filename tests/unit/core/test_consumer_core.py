@@ -1,4 +1,4 @@
-"""The rules of a consumer, driven through their outcomes: which waiters are ready, which failed, how many to wake."""
+"""The rules of a consumer, by their outcomes: waiters that are ready, waiters that failed, and how many to wake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WOKEN: Outcome[str] = Outcome([], [], 1)
 
 
 class Core:
-    """A core of one partition at second 0, with three messages, that the group has heard of."""
+    """A core at second 0, with one partition of three messages; the group has heard of it."""
 
     def __init__(self, limits: ConsumerLimits = NO_LIMITS, *, heard: bool = True) -> None:
         self.core: ConsumerCore[str] = ConsumerCore(limits, now=0.0)
@@ -210,7 +210,7 @@ def test_the_group_decides_a_transaction_of_unknown_outcome(committed: bool) -> 
     assert flight is not None
     undecided = Undecided(flight, {item: Ledger.commit}, lambda committed: None)
     one.core.leave_undecided(undecided)
-    one.core.check_transaction()  # the next one may wait for the outcome
+    one.core.check_transaction()  # the next transaction may wait for the outcome
     assert one.core.next_commit(0.0) is None
     assert one.core.decide({}, 1.0) is None
     stored = flight.maps[0] if committed else one.core.durable[0]

@@ -1,4 +1,4 @@
-"""Definitions: what is accepted, what is refused, and how they are kept."""
+"""Definitions: accepted and refused values, and storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of the fold. tests/property holds its laws."""
+"""The fold, by examples. Its laws are in tests/property."""
 
 from __future__ import annotations
 

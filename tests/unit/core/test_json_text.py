@@ -19,8 +19,8 @@ def nested(depth: int, opened: str = "[", closed: str = "]") -> str:
         "1",
         '{"a": [1, {"b": null}]}',
         nested(MOST_NESTED),
-        json.dumps([[number] for number in range(10 * MOST_NESTED)]),  # many brackets, side by side
-        json.dumps("[" * 10 * MOST_NESTED),  # or in a text
+        json.dumps([[number] for number in range(10 * MOST_NESTED)]),  # many brackets side by side
+        json.dumps("[" * 10 * MOST_NESTED),  # or in a string
     ],
 )
 def test_what_is_not_nested_too_deeply_is_read(text: str) -> None:
@@ -36,7 +36,7 @@ def test_what_is_nested_too_deeply_is_refused(depth: int, opened: str, closed: s
 
 @pytest.mark.parametrize("text", ["1e400", '{"a": [-1e999]}', "9" * 400 + ".5"])
 def test_a_number_that_would_be_infinite_is_refused(text: str) -> None:
-    """Nobody could write it again: it was exported as Infinity."""
+    """It could not be written back: it used to be exported as Infinity."""
     with pytest.raises(ValueError, match="too large a number"):
         read_json(text)
     assert read_json(f"[1e308, {'9' * 400}]") == [1e308, int("9" * 400)]

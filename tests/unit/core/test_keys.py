@@ -1,4 +1,4 @@
-"""Keys on the wire (R2) and at home (G15)."""
+"""Keys on the wire (R2), and their home partitions (G15)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_any_key_survives_its_text(key: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    # org.apache.kafka.common.utils.UtilsTest; the integration tests ask Java itself.
+    # From org.apache.kafka.common.utils.UtilsTest; the integration tests ask Java itself.
     [
         (b"21", -973932308),
         (b"foobar", -790332482),

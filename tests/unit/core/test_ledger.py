@@ -1,4 +1,4 @@
-"""Stories of the delivery ledger, step by step. R and G numbers are those of the contract."""
+"""The delivery ledger, step by step. R and G numbers are those of the contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.core.queues import Queue, facts
 
 
 def ledger_of(*bases: int, target: int = 0) -> Ledger:
-    """A ledger with a partition for each base."""
+    """Return a ledger with a partition for each base."""
     ledger = Ledger()
     for partition, base in enumerate(bases):
         ledger.assign(partition, CommitMap(base), target)
@@ -359,7 +359,7 @@ def test_nothing_is_left_of_what_is_done() -> None:
 
 
 def story(state: State) -> tuple[Ledger, Item]:
-    """A ledger with a message in that state, and another one of its key where it is stale."""
+    """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
     queue = Queue(("a", "a1"))
     ledger, item = queue.ledger, queue.take(50.0)
     match state:

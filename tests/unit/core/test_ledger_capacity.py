@@ -1,4 +1,4 @@
-"""I9: every ack finds its place in the commit map, because what could make it too long is not handed out (yet)."""
+"""I9: every ack fits into the commit map, because messages that could make it too long are not handed out (yet)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 <
 
 
 def longest_after(ledger: Ledger, acked: set[Item]) -> int:
-    """Characters of the map of partition 0, were these acked, with the longest frame there is."""
+    """Return the length of partition 0's map if these were acked, with the longest possible frame."""
     base, runs = ledger._partitions[0].pending.claim(acked)
     claim = ledger.assignment.claim(0)
     gone = {item.offset for item in acked}
@@ -41,7 +41,7 @@ def assert_room(ledger: Ledger, limit: int, seed: int) -> None:
 
 
 def assert_nothing_is_stranded(ledger: Ledger) -> None:
-    """Called when nothing is handed out: whatever waits has a reason to."""
+    """Check, when nothing is handed out, that every waiting message has a reason to wait."""
     for part in ledger._partitions.values():
         for item in part.waiting.values():
             if item.state is State.DELAYED or item.lane in part.held:
@@ -126,13 +126,13 @@ def test_messages_go_on_beside_delayed_ones_until_the_map_is_full(counted: bool)
     ledger = queue.ledger
     while (item := ledger.acquire()) is not None:
         if item.offset % 2:
-            ledger.ack(item)  # each is one more run
+            ledger.ack(item)  # each adds a run
         else:
             ledger.release(item, 9.0)
     assert ledger.assignment.gated > 1000
     assert_nothing_is_stranded(ledger)
     runs = len(ledger.assignment.claim(0).runs)
-    assert (9000 < runs < 10_000) if counted else (23_000 < runs < 24_200)  # a bit each; for counts a bit, and a half
+    assert (9000 < runs < 10_000) if counted else (23_000 < runs < 24_200)  # a bit each; counts take 1.5 bits more
     ledger.wake(9.0)
     acked = ledger.stats.acked
     assert len(queue.drain()) == 30_000 - acked
@@ -155,7 +155,7 @@ def test_what_was_written_says_more_than_the_worst_case() -> None:
 
 
 def full(*more: tuple[str, str | None], order: Order = "tail") -> tuple[Queue, Item]:
-    """A queue whose map has no room, with the message at the base in work; and that message."""
+    """Return a queue whose map has no room, and the message at its base, which is in work."""
     queue = Queue(("a", "a"), ("b", "b"), ("c", "c"), *more, limit=64, order=order, bounded=True)
     return queue, queue.take()
 

@@ -1,4 +1,4 @@
-"""Stories of the ledger: delays, the time of holders, messages that leave, and what is remembered over a restart."""
+"""The ledger: delays, the holders' time, messages that leave, and memory across a restart."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_the_mark_of_what_was_handed_out_never_sinks() -> None:
 
 
 def restarted(queue: Queue, *records: tuple[str, str | None]) -> Queue:
-    """The next consumer, after a crash, with the whole log from the beginning."""
+    """Return the queue of the next consumer after a crash, with the whole log from the beginning."""
     text = queue.ledger.assignment.claim(0).encode()
     return Queue(*records, count_deliveries=True, loaded=CommitMap.decode(queue.base, text))
 

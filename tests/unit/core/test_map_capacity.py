@@ -1,4 +1,4 @@
-"""The number of messages in work: exactly as many as a text has room for, whatever its runs are."""
+"""The number of messages in work: exactly as many as a text has room for, whatever its runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def item(slot: int) -> Item:
 @pytest.mark.parametrize("limit", [64, 100, 256, 1000, 4095])
 @pytest.mark.parametrize("bits", [3, 6, 12, 20, 40])
 def test_no_pair_fewer_fits_than_the_text_has_room_for(limit: int, bits: int) -> None:
-    """The message at the base needs none, so it is less than that only where a text of one pair is too long."""
+    """The message at the base needs no pair, so the number is lower only if a text of one pair is too long."""
     capacity, span = MapCapacity(limit), (1 << bits) - 1
     fitting = [pairs for pairs in range(limit) if size_bound(pairs, span) <= limit - 32]
     assert all(capacity.fits(pairs, span) for pairs in fitting if pairs < span // 2)
@@ -46,7 +46,7 @@ def test_a_gate_lets_those_that_come_back_go_first() -> None:
         gated.add(one)
     assert list(gated) == [0, 2, 3]
     gated.remove(items[2])
-    gated.remove(items[1])  # it does not wait
+    gated.remove(items[1])  # not waiting
     assert list(gated.values()) == [items[0], items[3]]
 
 

@@ -1,4 +1,4 @@
-"""Pending offsets, beside a model that remembers everything: the log, the acks, and the superseded values."""
+"""Pending offsets, compared with a model that remembers everything: the log, the acks and the superseded values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lvq_kafka.core.pending import Item, PendingList
 
 
 class Model:
-    """One partition, every offset of it: pending, acked, or of no matter (superseded, deleted, or not there)."""
+    """Every offset of one partition: pending, acked, or irrelevant (superseded, deleted or missing)."""
 
     def __init__(self, loaded: CommitMap, start: int) -> None:
         self.loaded = loaded
@@ -24,7 +24,7 @@ class Model:
         return self.pending.position
 
     def read(self, gap: int) -> None:
-        """A record behind a gap of so many offsets."""
+        """Read a record after a gap of this many offsets."""
         offset = self.position + gap
         self.pass_over(offset)
         if not self.loaded.done(offset):
@@ -33,7 +33,7 @@ class Model:
         self.pending.position = offset + 1
 
     def skip(self, count: int) -> None:
-        """Markers and holes."""
+        """Skip markers and holes."""
         self.pending.position += count
         self.pass_over(self.position - 1)
 
@@ -55,7 +55,7 @@ class Model:
         self.pending.replace(item, twin)
 
     def renew(self, item: Item, gap: int) -> None:
-        """A newer value of the same key behind a gap, where the log holds nothing of the group's."""
+        """Read a newer value of the same key after a gap, past everything in the loaded commit."""
         offset = max(self.position, self.loaded.end) + gap
         del self.expected[item.offset]
         self.pending.renew(item, offset)
@@ -63,12 +63,12 @@ class Model:
         self.pending.position = offset + 1
 
     def must_be_done(self, leaving: set[Item]) -> set[int]:
-        """Acks, and those of the group before: their writers were promised that they stay."""
+        """Return the acks, and those of the loaded commit, which were promised to last."""
         done = self.acked | {item.offset for item in leaving}
         return done | {offset for offset in range(self.start, self.loaded.end) if self.loaded.done(offset)}
 
     def must_be_pending(self, leaving: set[Item]) -> set[int]:
-        """Return what is neither acked nor dead; of what is not read yet, all that the group had not done."""
+        """Return the offsets that are neither acked nor dead; of unread ones, all that the group had not done."""
         expected = {offset for offset, item in self.expected.items() if item not in leaving}
         expected |= {offset for offset in range(self.position, self.loaded.end) if not self.loaded.done(offset)}
         beyond = max(self.position, self.loaded.end)
@@ -81,7 +81,7 @@ class Model:
         assert base == min(expected), "the base is the lowest that is not done"
         assert not [offset for offset in expected if claim.done(offset)], "I1: claims what is not done"
         assert all(map(claim.done, done)), "an ack is forgotten"
-        # Offsets that matter, in order: a run ends only where the next that matters is of the other kind.
+        # Offsets that matter, in order: a run ends only where the next one is of the other kind.
         kinds = [offset in done for offset in sorted(done | expected) if base <= offset < claim.end]
         assert len(runs) == sum(a != b for a, b in zip(kinds, [*kinds[1:], None])), "a gap splits a run"
         assert claim.end == base or claim.done(claim.end - 1)
@@ -140,7 +140,7 @@ def test_a_claim_is_true_complete_and_as_short_as_can_be(
 
 
 @given(st.lists(STEPS, min_size=25, max_size=40), st.lists(st.tuples(st.just("read"), GAPS), max_size=20))
-@example([("read", 0)] * 30 + [("ack", 1)] * 29, [("read", 1)])  # all of a long map is done but what has gone
+@example([("read", 0)] * 30 + [("ack", 1)] * 29, [("read", 1)])  # in a long map, all is done except what has gone
 def test_a_claim_holds_when_the_log_is_read_again_with_more_gaps(
     steps: list[tuple[str, int]], again: list[tuple[str, int]]
 ) -> None:

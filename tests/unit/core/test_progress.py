@@ -1,4 +1,4 @@
-"""Progress is judged by positions."""
+"""Progress, judged by positions."""
 
 from __future__ import annotations
 

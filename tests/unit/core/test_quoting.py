@@ -1,4 +1,4 @@
-"""Names, keys and other people's words, as they are shown."""
+"""Names, keys and foreign text, as shown to users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R14 on the fold that all readers use, whatever it reads first, and on the readers themselves."""
+"""R14 for the fold that all readers use, in any order of reading, and for the readers themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestFoldByPartition(R14Contract):
 
 
 class TestFoldOneByOne(R14Contract):
-    """Each record by itself, those of the last offsets first wherever the order in a partition allows it."""
+    """Each record by itself, by offset, and from the last partition to the first."""
 
     @pytest.fixture
     def current(self) -> Mapping[bytes, bytes]:

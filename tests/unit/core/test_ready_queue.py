@@ -1,4 +1,4 @@
-"""The order of hand-out: the lowest slot first, whatever comes back and whatever goes meanwhile."""
+"""The order of hand-out: the lowest slot first, whatever returns or leaves meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches by partition: in runs that keep the order of all rows, or each partition once."""
+"""Batches by partition: in runs that keep the order of all rows, or once per partition."""
 
 from __future__ import annotations
 

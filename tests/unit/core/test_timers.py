@@ -1,4 +1,4 @@
-"""Alarms: one for each message, at the time that was said last, and few for nothing."""
+"""Alarms: one per message, at the last time set, and few false ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_only_the_last_time_counts() -> None:
 
 
 def test_a_time_that_was_said_twice_comes_once() -> None:
-    """The second time, a holder would hear of a handle that is no longer good."""
+    """The second alarm would reach a holder whose handle is no longer valid."""
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     timers.set(item, 5.0)

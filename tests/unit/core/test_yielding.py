@@ -1,4 +1,4 @@
-"""The time from which a consumer whose transactions cannot begin is of no use to its partitions."""
+"""The time after which a consumer whose transactions cannot begin is useless to its partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lvq_kafka.core.yielding import PATIENCE, Yielding
 
 
 def trying(yielding: Yielding, start: float, end: float, every: float = 1.0, settled: int = 0) -> None:
-    """Attempts that fail at once, the first and the last one at these times."""
+    """Make attempts that fail at once, between these times."""
     while start <= end:
         yielding.attempt(start, settled)
         yielding.failed(start)

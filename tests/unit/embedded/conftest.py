@@ -1,4 +1,4 @@
-"""Fixtures for the parts of the embedded broker that need neither a broker nor a network."""
+"""Fixtures for parts of the embedded broker that need neither a broker nor a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _fresh_caches() -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache directory, which is the user's for the time of the test."""
+    """Return an empty cache directory, which is the user's during the test."""
     path = tmp_path / "cache"
     monkeypatch.setenv("LVQ_CACHE_DIR", str(path))
     return path
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Write an executable shell script."""
+    """Return a function that writes an executable shell script."""
 
     def write(name: str, body: str) -> Path:
         path = tmp_path / name
@@ -43,7 +43,7 @@ def script(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def two_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of two small jars."""
+    """Use a lock file of two small jars."""
     lock = tmp_path / "small.lock"
     digests = {name: hashlib.sha256(content.encode()).hexdigest() for name, content in LOCKED.items()}
     lines = [f"org.example {name.removesuffix('-1.0.jar')} 1.0 {digest}" for name, digest in digests.items()]
@@ -53,13 +53,13 @@ def two_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class FakeIvy:
-    """A shell script in the place of the Java that runs Ivy."""
+    """A shell script in place of the Java that runs Ivy."""
 
     directory: Path
     write: Callable[[str, str], Path]
 
     def does(self, *commands: str) -> None:
-        """Set what it does when it is to download; ``$out`` is the directory for the jars, ``$run`` counts its runs."""
+        """Set the commands of a download; ``$out`` is the directory for the jars, ``$run`` counts the runs."""
         self.write(
             "java",
             "\n".join([
@@ -71,13 +71,13 @@ class FakeIvy:
         )  # fmt: skip
 
     def delivers(self, **contents: str) -> None:
-        """Have it write jars; those of the lock unless ``contents`` says otherwise."""
+        """Have it write the jars of the lock file, with ``contents`` changed or added."""
         files = LOCKED | {f"{name}-1.0.jar": content for name, content in contents.items()}
         self.does(*(f"printf '%s' '{content}' > \"$out/{name}\"" for name, content in files.items()))
 
     @property
     def runs(self) -> list[str]:
-        """The arguments of each run so far."""
+        """Return the arguments of each run so far."""
         path = self.directory / "runs"
         return path.read_text().splitlines() if path.exists() else []
 

@@ -11,7 +11,7 @@ META = "#\nnode.id=1\ndirectory.id=dir\nversion=1\ncluster.id=cluster\n"
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """Return what Kafka's program leaves in a data directory."""
+    """Return a data directory as Kafka's program leaves it."""
     data = tmp_path / "prepared"
     data.mkdir()
     (data / "meta.properties").write_text(META)
@@ -28,7 +28,7 @@ def test_a_copy_is_the_same_but_for_the_ids_that_are_its_own(tmp_path: Path, pre
     storage = PreparedStorage(tmp_path / "storage")
     storage.keep(prepared)
     copies = [tmp_path / "one" / "data", tmp_path / "two" / "data"]
-    copies[1].mkdir(parents=True)  # a directory may be there, and empty
+    copies[1].mkdir(parents=True)  # an empty directory may exist already
     for copy in copies:
         assert storage.copy_to(copy)
         assert (copy / "bootstrap.checkpoint").read_bytes() == b"\x00\xff"

@@ -13,7 +13,7 @@ from lvq_kafka.embedded.network import _proxy_options, java_network_options, wri
 
 @pytest.fixture
 def authorities(tmp_path: Path) -> Path:
-    """A PEM file of two authorities, one of them twice."""
+    """Return a PEM file of two authorities, one of them twice."""
     first, second = trustme.CA(organization_name="First"), trustme.CA(organization_name="Second")
     path = tmp_path / "ca.pem"
     path.write_bytes(b"".join(ca.cert_pem.bytes() for ca in (first, second, first)))

@@ -1,4 +1,4 @@
-"""Options of the embedded broker that are wrong, before anything is started."""
+"""Wrong options of the embedded broker, refused before anything is started."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from lvq_kafka.embedded.processes import ProcessIdentity
 from tests.waiting import eventually
 
 SLEEP = ["sleep", "300"]
-# Catches SIGTERM and leaves a file, as the JVM leaves its archive. Says when it is ready to.
+# Catches SIGTERM and leaves a file, as the JVM leaves its archive. Prints when it is ready.
 WRITES_ON_TERM = ["sh", "-c", "trap 'echo classes > \"$0\"; exit 143' TERM; echo ready; while :; do sleep 0.05; done"]
 
 PROGRAM = """
@@ -93,7 +93,7 @@ def test_a_command_that_cannot_be_started_ends_at_once_and_the_log_says_why(
 
 def test_a_child_stands_still_once_it_was_sent_stop(process: SupervisedProcess) -> None:
     process.run(["sh", "-c", "while :; do :; done"])
-    for _ in range(2):  # the second time there is nothing to wait for
+    for _ in range(2):  # the second time it has already stopped
         process.signal("STOP")
         assert state(process) == "T"
     process.signal("CONT")
@@ -103,7 +103,7 @@ def test_a_child_stands_still_once_it_was_sent_stop(process: SupervisedProcess) 
 
 
 def state(process: SupervisedProcess) -> str:
-    """Return how the child is, in one letter of ps."""
+    """Return the child's state, as the one letter of ps."""
     return subprocess.run(
         ["ps", "-o", "state=", "-p", str(process.pid)], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -200,7 +200,7 @@ def test_a_detached_child_outlives_the_program_and_ends_in_order_on_sigterm_to_i
     assert not home.exists()
 
 
-# The program detaches and ends just when the supervisor, which has heard nothing, looks whether it is still there.
+# The program detaches and ends just as the supervisor, which has heard nothing, checks whether it is still alive.
 LAST_WORD = """
 import os, sys
 from pathlib import Path
@@ -243,7 +243,7 @@ def test_a_later_process_with_the_same_id_is_not_taken_for_the_earlier_one() -> 
     assert myself.alive
     impostor = ProcessIdentity(myself.pid, "another time")
     assert not impostor.alive
-    impostor.send(signal.SIGKILL)  # would end this test run
+    impostor.send(signal.SIGKILL)  # would kill this test run
     assert myself.alive
 
 
@@ -251,4 +251,4 @@ def test_a_zombie_does_not_count_as_alive() -> None:
     with subprocess.Popen(["sleep", "300"]) as child:
         found = identity(child.pid)
         child.kill()
-        eventually(lambda: not found.alive)  # not waited for yet: its remains are still there
+        eventually(lambda: not found.alive)  # not reaped yet, so the zombie remains

@@ -19,7 +19,7 @@ def new_queue() -> Iterator[NewQueue]:
 
 @pytest.fixture
 def mock() -> Iterator[MockCluster]:
-    """The client's mock cluster with a topic ``t`` of one partition."""
+    """Yield the client's mock cluster, with a topic ``t`` of one partition."""
     mock = MockCluster()
     mock.create_topic("t", 1)
     yield mock

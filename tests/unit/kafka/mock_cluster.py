@@ -1,8 +1,8 @@
-"""librdkafka's own mock cluster, driven through the library in the client's wheel: a Kafka with faults to order.
+"""librdkafka's own mock cluster, driven through the library in the client's wheel: a Kafka with faults on demand.
 
-It knows produce, fetch, groups of both protocols, and plain commits. It does not know compaction, topic settings, open
-transactions (their records are visible at once), offsets in transactions, a limit for the text of a commit, errors for
-single partitions of a commit, retention of a group's offsets, nor questions about a group's members.
+It supports produce, fetch, groups of both protocols, and plain commits. It does not support compaction, topic settings,
+open transactions (their records are visible at once), offsets in transactions, a limit for the text of a commit, errors
+for single partitions of a commit, retention of a group's offsets, or questions about a group's members.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PRODUCE = 0
-"""The API key of produce requests; and so on."""
+"""The API key of produce requests. The names below are other API keys."""
 LIST_OFFSETS = 2
 METADATA = 3
 OFFSET_COMMIT = 8
@@ -93,7 +93,7 @@ _push_errors = _function(
     ctypes.POINTER(_int),
 )
 _clear_errors = _function("rd_kafka_mock_clear_request_errors", None, _pointer, ctypes.c_int16)
-_push_delays = _function(  # what follows is variadic: pairs of an error and a delay
+_push_delays = _function(  # variadic: pairs of an error and a delay follow
     "rd_kafka_mock_broker_push_request_error_rtts",
     _int,
     _pointer,
@@ -111,19 +111,19 @@ _request_api = _function("rd_kafka_mock_request_api_key", ctypes.c_int16, _point
 
 
 class MockCluster:
-    """Mock brokers in this process: number 1, which is the controller, and others where more than one is wanted."""
+    """Mock brokers in this process: number 1, which is the controller, and more if wanted."""
 
     def __init__(self, brokers: int = 1) -> None:
         message = ctypes.create_string_buffer(512)
         conf = _conf_new()
         _conf_set(conf, b"log_level", b"0", message, 512)
-        self._client = _new(0, conf, message, 512)  # the cluster lives in a producer
+        self._client = _new(0, conf, message, 512)  # a producer hosts the cluster
         self._cluster = _cluster_new(self._client, brokers)
         self._brokers = range(1, brokers + 1)
-        _set_controller(self._cluster, 1)  # without one, questions to an admin client are never answered
+        _set_controller(self._cluster, 1)  # without one, an admin client gets no answers
         _set_join_delay(self._cluster, 0)
         _set_heartbeats(self._cluster, 100)
-        self._seen: int | None = None  # requests that have been counted
+        self._seen: int | None = None  # requests counted so far
         self._counts: Counter[int] = Counter()
         self.bootstrap_servers: str = _bootstraps(self._cluster).decode()
 
@@ -138,11 +138,11 @@ class MockCluster:
         assert _partition_set_leader(self._cluster, topic.encode(), partition, broker) == 0
 
     def hide_topic(self, name: str) -> None:
-        """Let brokers say in answers about metadata that there is no such topic, as if they had not heard of it yet."""
+        """Make brokers deny the topic in metadata answers, as if they had not heard of it yet."""
         _topic_set_error(self._cluster, name.encode(), confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def show_topic(self, name: str) -> None:
-        """Let them know of it."""
+        """Undo `hide_topic`."""
         _topic_set_error(self._cluster, name.encode(), 0)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
@@ -157,26 +157,26 @@ class MockCluster:
         assert _coordinator_set(self._cluster, b"transaction", transactional_id.encode(), broker) == 0
 
     def set_session(self, milliseconds: int) -> None:
-        """Return how long a silent member of the new protocol counts, in groups yet to come."""
+        """Set how long a silent member of the new protocol stays in its group, for future groups."""
         _set_session(self._cluster, milliseconds)
 
     def fail_next(self, api: int, *codes: int) -> None:
-        """The next requests of this kind are answered with these errors, one each; nothing is stored.
+        """Answer the next requests of this kind with these errors, one each, and store nothing.
 
         The client's own error ``_TRANSPORT`` closes the connection instead.
         """
         _push_errors(self._cluster, api, len(codes), (_int * len(codes))(*codes))
 
     def fail_no_more(self, api: int) -> None:
-        """Forget the errors that are left."""
+        """Forget the remaining errors."""
         _clear_errors(self._cluster, api)
 
     def delay_next(self, api: int, seconds: float) -> None:
-        """The next request of this kind to broker 1 is done at once, and answered so much later."""
+        """Handle the next request of this kind to broker 1 at once, and answer it this much later."""
         assert _push_delays(self._cluster, 1, api, 1, _int(0), _int(round(seconds * 1000))) == 0
 
     def requests(self, api: int) -> int:
-        """Return how many requests of this kind have come since this was asked for the first time."""
+        """Return how many requests of this kind have come since the first call of this method."""
         if self._seen is None:
             self._seen = 0
             _start_tracking(self._cluster)

@@ -1,11 +1,14 @@
-"""A queue on the mock cluster, its consumers, and what passes between them and their group.
+"""A queue on the mock cluster, its consumers, and their exchanges with the group.
 
-**The mock's mood.** A classic group counts as settled there when its leader has synced. A follower that syncs later, as
-on a busy machine, gets an invalid request and joins again; so does the leader then, and until all have synced in
-the order that the mock likes no commit is taken, and one of the generation before costs its member all its partitions.
-So where two members meet, a test can ask of the group that what it has taken stays (`MockQueue.consume_rest`). One that
-is about partitions and locks that last is restarted where the mock has put a member out, or has given a member what
-another one is still giving up, as it does now and then in the new protocol (`whatever_its_mood`). No broker does that.
+**The mock's mood.** The mock considers a classic group stable when its leader has synced. A follower that syncs later,
+as on a busy machine, gets an "invalid request" error and joins again, and then the leader does, too. Until all have
+synced in the order that the mock likes, it accepts no commit, and a commit of the previous generation costs its member
+all its partitions.
+
+So where two members meet, a test can only require that the group keeps what it has accepted (`MockQueue.consume_rest`).
+A test about lasting partitions and locks is restarted (`whatever_its_mood`) if the mock has removed a member. The same
+holds if it has given a member partitions that another is still giving up, as it sometimes does in the new protocol. No
+broker does that.
 """
 
 from __future__ import annotations
@@ -50,9 +53,9 @@ TOPIC = "prices"
 GROUP = "lvq.q"
 
 SHORT_SESSION = {"session.timeout.ms": 1500}
-"""When a member joins again, the mock waits for others a second less than a session lasts (classic protocol)."""
+"""When a member joins again, the mock waits for others one second less than a session (classic protocol)."""
 SOCIAL: Mapping[str, Mapping[str, int]] = {"classic": {"session.timeout.ms": 3000}, "consumer": {}}
-"""By protocol: for members that meet others. They learn of them by a heartbeat, and those go twice a second."""
+"""By protocol, for members that meet others. They learn of others by a heartbeat, which is sent twice a second."""
 
 P = ParamSpec("P")
 
@@ -65,13 +68,13 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Member(KafkaMember):
-    """A member whose commits and losses are noted, and whose thread can be stopped before its next poll."""
+    """A member that records its commits and losses, and whose thread can be stopped before its next poll."""
 
     def __init__(self, config: ClientConfig, group: str, topic: str, listener: GroupListener) -> None:
         self.said: list[Mapping[int, Commit]] = []
         self.gone: list[list[int]] = []
         self.wronged = False
-        """Whether it has lost partitions without notice, or got some that another one still has."""
+        """True if it has lost partitions without notice, or got some that another member still has."""
         self.rivals: Callable[[], Iterable[Member]] = tuple
         self._going_on = Event()
         self._going_on.set()
@@ -90,7 +93,7 @@ class Member(KafkaMember):
         return super().poll(timeout)
 
     def stand_still(self) -> None:
-        """Stop the thread before its next poll, and wait until it stands."""
+        """Stop the thread before its next poll, and wait until it has stopped."""
         self._going_on.clear()
         assert self._standing.wait(20)
 
@@ -115,10 +118,10 @@ class Member(KafkaMember):
         self._revoke_really(partitions)
 
     def still_has(self, partitions: list[int]) -> bool:
-        """Return whether it is still giving up one of these.
+        """Return whether it is still giving up one of these partitions.
 
-        In the classic protocol it joins again when its commits are answered, and only then another one gets them. In
-        the new one the mock does not wait for it, so a commit that is on its way then proves nothing.
+        In the classic protocol it joins again when its commits are answered, and only then another member gets the
+        partitions. In the new protocol the mock does not wait, so a commit on its way at that time proves nothing.
         """
         commits = [commits for commits, _ in self._unanswered] if self._is_new else []
         return any(held.intersection(partitions) for held in (self._partitions.owned, *map(set, commits)))
@@ -156,7 +159,7 @@ class MockQueue:
             declare_group(self.cluster, GROUP, TOPIC)
 
     def send(self, *values: str) -> None:
-        """Values that are keys, too."""
+        """Send these values, each of which is its own key."""
         for receipt in [self._writer.append(TOPIC, value.encode(), value.encode()) for value in values]:
             receipt.result(20)
 
@@ -171,7 +174,7 @@ class MockQueue:
         servers: str | None = None,
         **options: Any,
     ) -> Consumer[str]:
-        """A consumer; ``servers`` where it has its own way to the cluster."""
+        """Open a consumer, which connects to ``servers`` if given."""
         servers = servers or self.mock.bootstrap_servers
         cluster = _Cluster(ClientConfig(servers, {**PROTOCOLS[protocol], **(properties or {})}))
         cluster.rivals = self._members
@@ -182,7 +185,7 @@ class MockQueue:
         return self._consumers[-1]
 
     def member(self, number: int = 0) -> Member:
-        """The member of the consumer that was opened so many after the first."""
+        """Return the member of a consumer, by the order of opening."""
         return eventually(lambda: self._logs[number].members)[0]
 
     @property
@@ -202,19 +205,19 @@ class MockQueue:
         return [member for cluster in self._logs for member in cluster.members]
 
     def stored(self) -> dict[int, CommitMap]:
-        """Return what the group holds."""
+        """Return the group's commits."""
         commits = self.cluster.groups.committed(GROUP, TOPIC, timeout=20)
         return {partition: CommitMap.decode(one.offset, one.metadata) for partition, one in commits.items()}
 
     def holds(self, delivery: Delivery[str]) -> bool:
-        """Return whether the group holds that this one is done."""
+        """Return whether this delivery is done in the group's commit."""
         position = delivery.position
         return self.stored()[position.partition].done(position.offset)
 
     def consume_rest(self, *consumers: Consumer[str], within: float = 90.0) -> list[Delivery[str]]:
-        """Have them consume until nothing is left; what was durable stays so. Returns that, in turn.
+        """Consume until nothing is left, and return the durable deliveries in order. The group must forget none.
 
-        A lost message comes again, here or there: that is as the mock likes it.
+        A lost message comes again, to any of them: that depends on the mock.
         """
         durable: list[Delivery[str]] = []
         ends = self.cluster.logs.end_offsets(TOPIC)
@@ -250,7 +253,7 @@ class MockQueue:
 
 
 class NewQueue:
-    """Makes a queue on a mock cluster of its own."""
+    """A factory of queues, each on a mock cluster of its own."""
 
     def __init__(self) -> None:
         self._opened: list[tuple[MockCluster, MockQueue]] = []
@@ -262,7 +265,7 @@ class NewQueue:
 
     @property
     def moody(self) -> bool:
-        """Return whether the mock has wronged a member of the last one."""
+        """Return whether the mock has wronged a member of the last queue."""
         return self._opened[-1][1].moody
 
     def close(self) -> None:
@@ -273,7 +276,7 @@ class NewQueue:
 
 
 def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:
-    """Restart a test, some times, that has failed where the mock has wronged a member, as no broker does."""
+    """Restart a test, a few times, if it fails after the mock has wronged a member, as no broker does."""
 
     @wraps(test)
     def patient(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -282,7 +285,7 @@ def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:
         for _ in range(_TRIES):
             try:
                 return test(*args, **kwargs)
-            except (AssertionError, ValueError, LVQError):  # also where nothing can be unpacked
+            except (AssertionError, ValueError, LVQError):  # ValueError: nothing to unpack
                 if not new_queue.moody:
                     raise
                 new_queue.close()
@@ -294,7 +297,7 @@ def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:
 
 
 class Verdicts:
-    """The verdicts on an ack, and the group's commits at those moments."""
+    """The outcomes of an ack, each with whether the group held it at that moment."""
 
     def __init__(self, queue: MockQueue, delivery: Delivery[str], settlement: Settlement) -> None:
         self.told: list[tuple[BaseException | None, bool]] = []
@@ -302,7 +305,7 @@ class Verdicts:
         settlement.add_done_callback(lambda future: self.told.append((future.exception(), queue.holds(delivery))))
 
     def durable_once(self) -> None:
-        """It becomes durable, not before the group holds it."""
+        """Check that it becomes durable, once, and not before the group holds it."""
         eventually(lambda: self.told, 20)
         assert self.told == [(None, True)]
 

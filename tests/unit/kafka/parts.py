@@ -1,4 +1,4 @@
-"""Parts of a `KafkaCluster`, on something that stands in for its `AdminRequests`."""
+"""Parts of a `KafkaCluster`, on a stand-in for its `AdminRequests`."""
 
 from __future__ import annotations
 

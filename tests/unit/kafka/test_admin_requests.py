@@ -1,4 +1,4 @@
-"""Asking an admin client: what is asked again, what is not, and how long it takes."""
+"""Requests to an admin client: repeated ones, final ones, and their time limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def requests() -> Iterator[AdminRequests]:
 
 
 class Answers:
-    """A request that is answered by one of these after the other: values, or error codes."""
+    """A request that gets these answers in turn: values or error codes."""
 
     def __init__(self, *answers: str | int) -> None:
         self.left = list(answers)
@@ -65,7 +65,7 @@ def test_what_passes_by_itself_is_asked_again(requests: AdminRequests, code: int
 def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_client_again(
     requests: AdminRequests,
 ) -> None:
-    """The client (2.16.0) would ask it forever: tests/integration/test_docker.py has a coordinator that dies."""
+    """The client (2.16.0) would ask it forever; in tests/integration/test_docker.py a coordinator dies."""
     asked: list[AdminClient] = []
     answers = Answers(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "yes")
 
@@ -112,7 +112,7 @@ def test_what_the_client_makes_up_when_no_answer_comes_is_none(requests: AdminRe
 
 
 class Refused:
-    """In place of an admin client: one that tells, when it is polled, that it was refused, if it was."""
+    """A stand-in for an admin client; when polled, it reports a refusal if there was one."""
 
     was = False
 
@@ -138,21 +138,21 @@ def refused(client: AdminClient, timeout: float) -> list[Future[str]]:
 
 
 def test_a_refusal_that_is_over_fails_no_question_whose_answer_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a login took its time, one refusal lasted forever, and so it did for all who share the client."""
+    """With a slow login, one refusal used to last forever, for everyone who shares the client."""
     monkeypatch.setattr("lvq_kafka.kafka.admin_requests.open_admin", Refused)
     config = ClientConfig("127.0.0.1:1")
     with closing(AdminRequests(config)) as one, closing(AdminRequests(config)) as other:
         with pytest.raises(AuthenticationFailed):
             one.ask(refused, "ask", soon(), harmless=True)
         assert other.ask(late, "ask", soon(), harmless=True) == ["yes"]
-        Refused.was = True  # between two questions, when nobody heard of it
+        Refused.was = True  # between two questions, when nobody notices
         assert one.ask(late, "ask", soon(), harmless=True) == ["yes"]
 
 
 def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
     requests: AdminRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader may have died: tests/integration/test_docker.py has one that does."""
+    """The leader may have died, as one does in tests/integration/test_docker.py."""
     monkeypatch.setattr(AdminRequests, "_ATTEMPT", 0.1)
     asked: list[AdminClient] = []
 
@@ -165,7 +165,7 @@ def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
 
 
 LOST = [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER, KafkaError.NETWORK_EXCEPTION]
-"""Errors of a question whose broker dies: its connection breaks, or the cluster no longer lists it."""
+"""Errors of a request whose broker dies: its connection breaks, or the cluster no longer lists it."""
 
 
 @pytest.mark.parametrize("code", LOST)
@@ -188,7 +188,7 @@ def test_a_request_that_changes_something_is_not_made_again_when_its_broker_died
 def test_a_connection_that_breaks_while_an_answer_is_awaited_is_not_the_end() -> None:
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("prices")
-        assert cluster.topics.describe("prices").partitions == 1  # it is connected
+        assert cluster.topics.describe("prices").partitions == 1  # connected now
         mock.fail_next(METADATA, KafkaError._TRANSPORT)
         assert cluster.topics.describe("prices").partitions == 1
 
@@ -208,7 +208,7 @@ def test_nothing_is_asked_after_close(requests: AdminRequests) -> None:
 
 
 class Overread:
-    """A partition as the client returns it where another client's metadata was read past its end into no text."""
+    """A partition as the client returns it after reading another client's metadata past its end, into garbage."""
 
     offset = 7
     leader_epoch = None

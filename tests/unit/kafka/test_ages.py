@@ -1,4 +1,4 @@
-"""The time that appends have been undecided: moments that live as long as their receipts wait."""
+"""The age of undecided appends: moments that live as long as their receipts wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def pass_time(to: Ages, clock: Clock, seconds: float) -> bool:
-    """Look at the time in small steps, as the thread does that keeps it; whether something has become overdue."""
+    """Advance the clock in small steps, as the timing thread does; return whether something became overdue."""
     end = clock.now + seconds
     while clock.now < end:
         clock.now += 0.05
@@ -69,7 +69,7 @@ def test_one_that_is_stuck_is_found_among_many_that_go_through(clock: Clock) -> 
 
 def test_an_append_after_a_long_rest_is_as_young_as_it_is(clock: Clock) -> None:
     watched = Ages(1.0)
-    clock.now += 100  # nobody has kept the time
+    clock.now += 100  # nobody kept the time
     undecided = watched.now
     assert not pass_time(watched, clock, 0.9)
     assert pass_time(watched, clock, 0.5)

@@ -1,4 +1,4 @@
-"""`ClientConfig`: what is taken, what is refused and why, and that secrets stay secret."""
+"""`ClientConfig`: accepted and refused properties, and the secrecy of secrets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_empty_server_list_is_refused(servers: str) -> None:
 
 @pytest.mark.parametrize("server", ["localhost:abc", "localhost:", "a:0", "a:65536", "SSL://a:9o92", "[::1]:x", "a:-1"])
 def test_a_port_that_is_none_is_refused(server: str) -> None:
-    """The client would take it for port 0, and go on asking."""
+    """The client would read it as port 0, and keep trying."""
     with pytest.raises(ConfigError, match="port") as caught:
         ClientConfig(f"good:9092,{server}")
     assert server in str(caught.value)

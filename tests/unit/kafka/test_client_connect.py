@@ -1,4 +1,4 @@
-"""Opening clients: the properties they refuse, and where their log goes."""
+"""Opening clients: refused properties, and the destination of the client's log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_properties_of_other_clients_raise_no_warning(caplog: pytest.LogCaptureF
 
 
 def test_the_clients_log_goes_to_our_logger_without_repeating_itself(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = KafkaCluster("127.0.0.1:2")  # an address of its own: the lines of another test would count as repeats
+    cluster = KafkaCluster("127.0.0.1:2")  # its own address: the lines of another test would count as repeats
     with caplog.at_level(logging.DEBUG, "lvq_kafka.client"), pytest.raises(BrokerUnavailable):
         cluster.broker_count(timeout=0.5)
     cluster.close()

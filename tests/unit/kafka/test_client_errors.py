@@ -1,4 +1,4 @@
-"""From the client's error codes to the library's errors."""
+"""The mapping from the client's error codes to the library's errors."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class TestHealth:
         assert not health.refused
 
     def test_a_refusal_by_a_broker_that_is_back_is_news(self) -> None:
-        """The client says once that all are gone, and again only after one was there."""
+        """The client reports once that all brokers are gone, and again only after one was there."""
         health = Health("a:1")
         health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -293,7 +293,7 @@ class TestHealth:
         assert health.pop_news() is not None
 
     def test_a_connection_that_is_closed_in_good_order_is_news_when_the_next_one_fails(self) -> None:
-        """As behind a proxy. The client says once that all are gone, and again only after one was there."""
+        """As behind a proxy. The client reports once that all brokers are gone, and again only after one was there."""
         health = Health("a:1")
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         assert health.pop_news() is None

@@ -1,4 +1,4 @@
-"""From the client's messages to columns and positions."""
+"""The conversion of the client's messages to columns and positions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def event(partition: int, offset: int, code: int) -> Message:
 
 
 class Ready:
-    """A consumer that has whatever is asked of it, and remembers how much that was."""
+    """A consumer that returns as many messages as it is asked for, and records these counts."""
 
     def __init__(
         self, headers: list[tuple[str, bytes | None]] | None, *, between: Callable[[], None] = lambda: None
@@ -57,7 +57,7 @@ class Ready:
 
 
 class Clock:
-    """Stands for the module ``time``."""
+    """A stand-in for the module ``time``."""
 
     def __init__(self) -> None:
         self.waited = self.worked = 0.0
@@ -81,7 +81,7 @@ class Clock:
 def test_no_more_is_taken_at_once_than_leaves_the_garbage_collector_asleep(
     headers: list[tuple[str, bytes | None]] | None, counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.kafka.reader.time", Clock())  # nobody else wants the processor
+    monkeypatch.setattr("lvq_kafka.kafka.reader.time", Clock())  # no other thread wants the processor
     consumer = Ready(headers)
     pump = MessagePump(consumer, "t", Health("nowhere:9092"))  # type: ignore[arg-type]
     pump.poll(0)
@@ -124,7 +124,7 @@ def test_the_time_that_the_work_itself_takes_is_no_waiting(monkeypatch: pytest.M
 
 
 def test_what_is_at_hand_is_taken_without_a_wait_and_nothing_is_waited_for_but_the_first() -> None:
-    """``consume()`` sits out its timeout until it has all that it was asked for."""
+    """``consume()`` waits out its timeout unless it gets everything that it was asked for."""
     waits: list[tuple[str, float]] = []
 
     class Idle:
@@ -202,7 +202,7 @@ def test_errors_are_returned_and_records_around_them_kept() -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"k"])
 def test_events_are_told_from_records_whatever_the_keys_of_these(key: bytes | None) -> None:
-    """It is by a missing key that they are looked for, and a record's key may be missing, too."""
+    """Events are recognized by a missing key, but a record's key may be missing, too."""
     broken = event(0, 6, KafkaError._AUTO_OFFSET_RESET)
     fetch, errors = to_fetch([record(0, 4, key=key), broken, record(0, 5), event(0, 9, KafkaError._PARTITION_EOF)])
     assert (fetch.batch.keys, fetch.batch.offsets, fetch.positions) == ([key, b"k"], [4, 5], {0: 9})
@@ -236,7 +236,7 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
 
 
 def test_late_columns_are_made_when_they_are_first_looked_at() -> None:
-    """A record that is replaced by a newer one must not cost the reading of its headers."""
+    """The headers of a record that a newer one replaces must not be read."""
     batch = to_fetch([record(0, 1)], 0, late=True)[0].batch
     assert not {"offsets", "timestamps", "values", "headers"} & _made(batch)
     assert (batch.ends, batch.deletes, batch.size) == ((1, 1), False, 1)

@@ -1,4 +1,4 @@
-"""Commits of groups: asking for them, and committing for a group that has no members."""
+"""Commits of groups: reading them, and committing for a group without members."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_trans
 
 
 def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first group of a cluster finds its coordinator only when the topic of commits has been created."""
+    """The first group of a cluster finds its coordinator only after the offsets topic has been created."""
     monkeypatch.setattr(AdminRequests, "_ATTEMPT", 0.2)
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("t")
@@ -48,7 +48,7 @@ def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch
 
 
 def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator can take the commit of one partition and answer for all."""
+    """A coordinator can accept the commit of one partition and answer for all."""
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("t", 3)
         commits = dict.fromkeys(range(3), Commit(7))

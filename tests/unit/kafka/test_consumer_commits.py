@@ -1,12 +1,12 @@
 """The consumer on librdkafka's mock cluster: commits that are refused, lost, or not answered.
 
-Limits of the mock, and what is done instead:
+Limits of the mock, and workarounds:
 
-- It knows no limit for a commit's text, and no errors for single partitions of a commit: the whole request is answered
-  with that error, and what a broker would have stored of it is stored by hand before.
-- A member of the new protocol that starts over with its old id is not always given its partitions again (a broker does
-  that). So there it is only seen that all is lost to its holders; that the next member goes on is seen in
-  ``test_consumer_membership.py``, where the session really runs out.
+- It has no limit for a commit's text, and no errors for single partitions of a commit. It answers the whole request
+  with that error; the test first stores by hand what a broker would have stored.
+- A member of the new protocol that starts over with its old id does not always get its partitions again, as it would
+  from a broker. So these tests only check that its holders lose everything. ``test_consumer_membership.py`` checks that
+  the next member continues; its sessions really expire.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_said_again(
 def test_a_commit_that_says_we_were_put_out_ends_all_locks_and_the_messages_come_again(
     new_queue: NewQueue, protocol: str, code: int
 ) -> None:
-    """The client takes it so, without asking anybody: it gives up all partitions and joins again."""
+    """The client believes it without asking: it gives up all partitions and joins again."""
     queue = new_queue()
     queue.send("a", "b")
     consumer = queue.open(protocol, SHORT_SESSION if protocol == "classic" else {})
@@ -128,7 +128,7 @@ def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_
 
 
 def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is_stored(new_queue: NewQueue) -> None:
-    """A broker stores the partitions whose texts fit, and the client reports all of them as refused."""
+    """A broker stores the partitions whose texts fit, but the client reports all of them as refused."""
     queue = new_queue(2)
     queue.send(*(f"k{number}" for number in range(6)))
     consumer = queue.open()
@@ -147,7 +147,7 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
         queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
         commit_async(commits, lambda outcome: (answered(outcome), partly.append(not any(one.told for one in told)))[0])
 
-    with consumer._shared._changed:  # so that one commit takes both
+    with consumer._shared._changed:  # so that one commit has both
         member.commit_async = store_a_part  # type: ignore[method-assign]
         settlements = [first.ack(), other.ack()]
         for delivery, settlement in zip((first, other), settlements):
@@ -168,16 +168,16 @@ def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_th
     queue.send("a", "b")
     consumer = queue.open()
     first, second = take(consumer), take(consumer)
-    queue.mock.delay_next(OFFSET_COMMIT, 60)  # nothing else is answered on this connection before
+    queue.mock.delay_next(OFFSET_COMMIT, 60)  # no other request on this connection is answered earlier
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: queue.holds(first), 20)
-    eventually(lambda: consumer.stats.commits > 1, 20)  # the first is given up, and said again
+    eventually(lambda: consumer.stats.commits > 1, 20)  # the first is given up and repeated
     others = Verdicts(queue, second, second.ack())
     assert verdicts.told == []
     queue.mock.down()
     queue.mock.up()
-    # The client may send what was given up once more, behind what is newer. Then that is written again at once, on the
-    # late answer, or, where that is lost as well, after a look at what the group holds.
+    # The client may resend the abandoned commit after newer ones. Then the newest is written again: at once on the late
+    # answer or, if that is lost as well, after a look at the group's commits.
     eventually(lambda: others.told and verdicts.told, 20)
     assert others.told[0][0] is verdicts.told[0][0] is None
     eventually(lambda: queue.stored()[0].base == 2, 20)
@@ -203,7 +203,7 @@ def test_a_connection_that_breaks_with_a_commit_on_its_way_loses_no_ack(new_queu
 def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owners(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    """The client keeps it until it knows the coordinator, and then sends it as the member that it is by then."""
+    """The client keeps it until it knows the coordinator, and then sends it with its membership of that time."""
     queue = new_queue(2)
     queue.send(*(f"k{number}" for number in range(6)))
     first = queue.open(protocol, SOCIAL[protocol])
@@ -240,7 +240,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
 def test_a_commit_on_its_way_when_all_is_lost_is_not_stored_behind_the_next_owners(
     new_queue: NewQueue, protocol: str
 ) -> None:
-    """It arrives when the group has long given its partitions to another member."""
+    """It arrives long after the group has given its partitions to another member."""
     queue = new_queue()
     queue.mock.set_session(3000)
     queue.send("a", "b")
@@ -304,7 +304,7 @@ def test_a_close_commits_what_was_acked_and_not_waited_for(new_queue: NewQueue) 
     ],
 )
 def test_a_close_whose_commit_is_refused_for_now_sends_it_again(new_queue: NewQueue, code: int, times: int) -> None:
-    """More often than the client by itself."""
+    """It retries more often than the client does by itself."""
     queue = new_queue()
     queue.send("a")
     consumer = queue.open()

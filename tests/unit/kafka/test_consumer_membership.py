@@ -1,8 +1,8 @@
-"""The consumer on librdkafka's mock cluster: partitions that move, and members that are put out of their group.
+"""The consumer on librdkafka's mock cluster: partitions that move, and members that are removed from their group.
 
-Limits of the mock, and what is done instead: a member of the new protocol that starts over with its former id
-does not always hear of its partitions (a broker tells it), so its session is short there, and another member goes on.
-And it has its moods: see ``mock_queue.py``.
+Limits of the mock, and workarounds: a member of the new protocol that starts over with its old id does not always hear
+of its partitions, as it would from a broker. So its session is short here, and another member continues. The mock also
+has its moods: see ``mock_queue.py``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HASTY: Mapping[str, Mapping[str, int]] = {
     "classic": {"session.timeout.ms": 2500, "max.poll.interval.ms": 2500},
     "consumer": {"max.poll.interval.ms": 1500},
 }
-"""Seconds without a poll after which a member is removed."""
+"""Milliseconds without a poll after which a member is removed."""
 BEATS = {"classic": 6, "consumer": 18}
-"""So many take longer than that: the client's own clock beats twice a second, the mock asks for ten."""
+"""Numbers of heartbeats that take longer than that: two a second by the client's clock, or ten as the mock asks."""
 BEAT = {"classic": HEARTBEAT, "consumer": CONSUMER_GROUP_HEARTBEAT}
 
 
@@ -80,7 +80,7 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
 
 
 def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_anew(new_queue: NewQueue) -> None:
-    """The client leaves the group by itself, and nobody comes meanwhile."""
+    """The client leaves the group by itself, and nobody joins meanwhile."""
     queue = new_queue()
     queue.mock.set_session(2000)
     queue.send("a", "b")
@@ -111,7 +111,7 @@ def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_
 
 
 def is_unchanged(count: Callable[[], int], seconds: float = 1.0) -> Callable[[], bool]:
-    """Return whether it has not changed for so long."""
+    """Return a condition: the count has not changed for this long."""
     seen = [(count(), time.monotonic())]
 
     def look() -> bool:
@@ -134,9 +134,9 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     acked, held = take(first), take(first)
     member.stand_still()
     second = queue.open(protocol, SOCIAL[protocol])
-    theirs = [take(second, 30), take(second)]  # the group has put out the first: it has stood still for too long
+    theirs = [take(second, 30), take(second)]  # the group has removed the first, which stood still for too long
     assert [one.value for one in theirs] == ["a", "b"]
-    theirs[1].ack(wait=True, timeout=20)  # before the first joins again: what the group takes then is the mock's mood
+    theirs[1].ack(wait=True, timeout=20)  # before the first joins again: after that, the mock's mood decides
     before = queue.mock.requests(OFFSET_COMMIT)
     verdicts = Verdicts(queue, acked, acked.ack())
     member.go_on()
@@ -156,7 +156,7 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
 def test_a_member_that_comes_takes_some_partitions_and_the_others_stay_with_their_locks(
     new_queue: NewQueue, protocol: str
 ) -> None:
-    """Eager rebalancing would take all, from everybody."""
+    """Eager rebalancing would take all partitions from everybody."""
     queue = new_queue(2)
     queue.send(*(f"k{number}" for number in range(6)))
     first = queue.open(protocol, SOCIAL[protocol])
@@ -173,7 +173,7 @@ def test_a_member_that_comes_takes_some_partitions_and_the_others_stay_with_thei
     for delivery in kept:
         delivery.ack(wait=True, timeout=20)
     verdicts[1 - moved].durable_once()
-    # Whether the group takes what was said at the revocation is the mock's mood.
+    # The mock's mood decides whether the group accepts the commit of the revocation.
     eventually(lambda: verdicts[moved].told, 20)
     assert verdicts[moved].told[0][1] or isinstance(verdicts[moved].told[0][0], LockLost)
     for delivery in held:

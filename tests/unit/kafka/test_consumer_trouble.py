@@ -1,10 +1,10 @@
-"""The consumer on librdkafka's mock cluster: groups that are not what they should be, and clusters that fail.
+"""The consumer on librdkafka's mock cluster: groups in a wrong state, and clusters that fail.
 
-Limits of the mock, and what is done instead:
+Limits of the mock, and workarounds:
 
-- It names no controller by itself, without which it describes no topic: the harness names one.
-- It has no compaction, no open transactions and no retention: where a log begins later, its records were deleted.
-- Offsets of a group do not expire: a group that holds less than it should was never given more.
+- It has no controller by default, and describes no topic without one: the harness names one.
+- It has no compaction, open transactions or retention: where a log begins later, the test has deleted its records.
+- Offsets of a group do not expire: a group that holds too little was never given more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.waiting import eventually
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
-# ---------------------------------------------------------------- what the group holds
+# ---------------------------------------------------------------- the group's commits
 
 
 def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None:
@@ -128,7 +128,7 @@ def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue
     consumer.close()
     queue.send("b")
     consumer = queue.open(properties=SHORT_SESSION)
-    queue.mock.fail_next(OFFSET_FETCH, *passing)  # the member has still to join
+    queue.mock.fail_next(OFFSET_FETCH, *passing)  # the member has yet to join
     delivery = take(consumer)
     assert delivery.value == "b"
     delivery.ack(wait=True, timeout=20)
@@ -174,7 +174,7 @@ def test_g5_a_cluster_that_does_not_answer_is_said_within_seconds_though_no_conn
     eventually(lambda: "No answer" in consumer.stats.trouble, 15)
     assert caplog.text.count("has recovered from") == 1
     queue.mock.set_latency(0)
-    queue.mock.down()  # or it would wait for the answers to what it has asked
+    queue.mock.down()  # otherwise it would wait for the pending answers
     queue.mock.up()
     eventually(lambda: consumer.stats.trouble == "" and consumer.stats.partitions, 30)
 
@@ -182,7 +182,7 @@ def test_g5_a_cluster_that_does_not_answer_is_said_within_seconds_though_no_conn
 def test_a_consumer_without_partitions_lives_though_nobody_can_say_how_many_members_there_are(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mock cannot describe groups, as brokers cannot for whom they do not allow it."""
+    """The mock cannot describe groups. A broker may refuse to."""
     monkeypatch.setattr("lvq_kafka.consuming.idle_warnings._PARTITIONLESS", 0.5)
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.1)
     queue = new_queue()
@@ -273,7 +273,7 @@ def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
 
 
 def _looks(consumer: Consumer[str]) -> list[float]:
-    """Return how many seconds the looks from now on have taken."""
+    """Return a list that collects the durations of later looks, in seconds."""
     monitor = consumer._thread._monitor
     look, taken = monitor.observe, []
 

@@ -1,4 +1,4 @@
-"""Certificates, keys and tokens that do not serve: an error that names the property, before a broker is asked."""
+"""Unusable certificates, keys and tokens: an error names the property before a broker is asked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSWORD = "s3cret-tiger"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate ``mine.pem`` with its key ``mine.key``, also encrypted, the key of another one, and rubbish."""
+    """Return a folder with ``mine.pem``, its key ``mine.key``, plain and encrypted, another key, and garbage."""
     folder, authority = tmp_path_factory.mktemp("pem"), trustme.CA()
     for name in ("mine", "other"):
         issued = authority.issue_cert(f"{name}@example.org")
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CERTIFICATE = {"ssl.certificate.location": "mine.pem"}
 
-# The fault, and: the properties (files without their folder), the culprits, what the error says.
+# The fault, and: the properties (files without their folder), the culprits, and the error's text.
 FILES: Mapping[str, tuple[dict[str, str], tuple[str, ...], str]] = {
     "an authority's file that is not there": (
         {"ssl.ca.location": "missing.pem"},
@@ -159,7 +159,7 @@ def test_a_client_is_given_the_token_that_was_fetched_before() -> None:
 
     open_cluster(callback)
     open_cluster(callback, **{"sasl.oauthbearer.config": "scope=all"})
-    assert asked == [None, "scope=all"]  # once for each client, with what the client would call it with
+    assert asked == [None, "scope=all"]  # once per client, with the argument that the client would pass
 
 
 def test_a_later_token_that_does_not_come_is_told_and_raised_for_the_client_to_ask_again() -> None:

@@ -1,7 +1,7 @@
-"""A member that is cut off from the cluster while others are not: it hands nothing out before the group counts on it.
+"""A member that is cut off from the cluster while others are not: it hands nothing out until the group counts on it.
 
-In the classic protocol the client itself gives the partitions up when a session has passed without an answer. In the
-new one it never does: it waits for the group's word.
+In the classic protocol the client itself gives its partitions up after a session without an answer. In the new protocol
+it never does, and waits for the group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorter than the sessions here, which are 3 s."""
+    """Make leases shorter than the sessions in this module, which are 3 s."""
     monkeypatch.setattr("lvq_kafka.core.lease.LEASE", 2.0)
 
 
@@ -78,8 +78,8 @@ def test_what_it_held_is_lost_and_what_it_has_acked_counts_for_nothing(
     second = queue.open(protocol, SOCIAL[protocol])
     theirs = [take(second, 30), take(second)]
     assert [one.value for one in theirs] == ["a", "b"]
-    # Before the first is back: the mock lets a classic group rejoin for as long as a follower, which is behind the
-    # cable, is slower to sync than its leader, and takes no commit meanwhile.
+    # Before the first is back: as long as the follower behind the cable syncs later than the leader, the mock makes a
+    # classic group rejoin, and accepts no commit.
     for one in theirs:
         one.ack(wait=True, timeout=20)
     cable.mend()
@@ -92,7 +92,7 @@ def test_what_it_held_is_lost_and_what_it_has_acked_counts_for_nothing(
 @both_protocols
 def test_a_short_cut_ends_no_lock_and_hand_out_goes_on(queue: MockQueue, cable: Cable, protocol: str) -> None:
     queue.send("a", "b", "c")
-    consumer = queue.open(protocol, servers=cable.bootstrap_servers)  # its session is longer than the cut
+    consumer = queue.open(protocol, servers=cable.bootstrap_servers)  # its session outlasts the cut
     held = take(consumer)
     cable.cut()
     eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))

@@ -1,4 +1,4 @@
-"""Repeated looks at a topic describe it once per look: the client never frees all of a description."""
+"""Repeated looks at a topic: one description each, because the client never frees all of a description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUEUE = QueueDefinition(name="q", topic="t", key_header=None)
 
 @pytest.fixture
 def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
-    """A connection to a cluster where the group of the queue has a commit."""
+    """Yield a connection to a cluster where the queue's group has a commit."""
     with closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         cluster.groups.commit(QUEUE.group, "t", {0: Commit(0)})
         yield cluster
@@ -29,7 +29,7 @@ def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def descriptions(cluster: KafkaCluster) -> list[str]:
-    """The topics that were described from now on."""
+    """Return a list that collects the topics described from then on."""
     described: list[str] = []
     metadata = cluster.topics._metadata
     original = metadata.describe
@@ -46,7 +46,7 @@ def test_a_consumer_has_its_topic_described_once_a_look(cluster: KafkaCluster, d
     monitor = GroupMonitor(cluster, QUEUE, "ignore")
     descriptions.clear()
     for _ in range(3):
-        monitor.doubt()  # which has it ask what the group holds, too
+        monitor.doubt()  # makes it read the group's commits, too
         assert monitor.observe(time.monotonic(), [0]).ends == {0: 0}
     assert descriptions == ["t"] * 3
 

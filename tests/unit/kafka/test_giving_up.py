@@ -1,4 +1,4 @@
-"""The Kafka writer on librdkafka's mock cluster, where messages are undecided for longer than they may be (G14)."""
+"""The Kafka writer on librdkafka's mock cluster, with messages undecided for longer than allowed (G14)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_writer(mock: MockCluster) -> Iterator[OpenWriter]:
     writers: list[KafkaWriter] = []
 
     def open_writer(limit: object = 500, max_block: float | None = None, **properties: str | int) -> KafkaWriter:
-        """One that has stored something, so that it knows where the topic's partitions are."""
+        """Open a writer and store something, so that it knows the leaders of the topic's partitions."""
         config = {"delivery.timeout.ms": limit, **{name.replace("_", "."): v for name, v in properties.items()}}
         writers.append(KafkaWriter(ClientConfig(mock.bootstrap_servers, config), max_block=max_block))  # type: ignore[arg-type]
         eventually(lambda: writers[-1].append("t", b"k", b"0").exception(10) is None)
@@ -78,7 +78,7 @@ def test_what_was_sent_before_and_waits_to_be_sent_again_may_have_been_stored(
     mock.delay_next(PRODUCE, 30)
     receipt = writer.append("t", b"k", b"1")
     eventually(lambda: values(cluster)[-1:] == [1])
-    mock.down()  # the connection breaks, and the client has the message in its queue again
+    mock.down()  # the connection breaks, and the client queues the message again
     assert isinstance(receipt.exception(10), DeliveryUnknown)
 
 
@@ -170,7 +170,7 @@ def test_when_a_message_is_given_up_others_in_healthy_partitions_are_stored() ->
     mock.down(2)
     outcomes: dict[int, list[Exception | None]] = {0: [], 1: []}
     deadline = time.monotonic() + 20
-    while not outcomes[1]:  # sends without a break, as long as the other partition has its messages undecided
+    while not outcomes[1]:  # sends nonstop while the other partition's messages are undecided
         assert time.monotonic() < deadline
         for partition, key in keys.items():
             writer.append("t", key, b"1").add_done_callback(

@@ -1,4 +1,4 @@
-"""Records of partitions that go in the very call that brings them, and what the rest of them are made of."""
+"""Partitions that go in the same call that brings their records, and the kinds of the remaining batches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lvq_kafka.kafka.writer import KafkaWriter
 from tests.unit.kafka.mock_cluster import SYNC_GROUP, MockCluster
 from tests.waiting import eventually
 
-RECORDS = 100  # in each partition; fewer than a poll takes
+RECORDS = 100  # per partition; fewer than a poll takes
 
 
 class FromTheBeginning:
-    """Starts every partition at its beginning."""
+    """A listener that starts every partition at its beginning."""
 
     def __init__(self) -> None:
         self.gone: list[int] = []
@@ -45,17 +45,17 @@ def messages(*offsets: int, partition: int = 0) -> list[Message]:
 
 
 def records_in(taken: Sequence[Message]) -> int:
-    """Return how many of these are none of the client's events."""
+    """Return how many of these are records, not client events."""
     return sum(message.error() is None for message in taken)
 
 
 def late(*offsets: int) -> RecordBatch:
-    """As a member reads them."""
+    """Return a batch as a member reads it."""
     return to_fetch(messages(*offsets), late=True)[0].batch
 
 
 def at_once(*offsets: int) -> RecordBatch:
-    """As other logs give them."""
+    """Return a batch as other logs give it."""
     return RecordBatch.of(Record(0, at, at, b"k%d" % at, b"v") for at in offsets)
 
 
@@ -83,7 +83,7 @@ def test_what_is_noted_is_of_one_kind() -> None:
 def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_rest_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One poll asks the client more than once: it gives out records, and then takes one of their partitions back."""
+    """One poll asks the client several times: it returns records, and then takes one of their partitions back."""
     mock = MockCluster()
     mock.create_topic("t", 2)
     config = ClientConfig(mock.bootstrap_servers, {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100})

@@ -1,4 +1,4 @@
-"""Brokers that hear of what has changed later than the others: what one of them says is not the end of it."""
+"""Brokers that hear of changes later than others: the answer of one of them is not final."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
         yield cluster
 
 
-# -- one that leads, or coordinates, what it has not heard of ---------------------------------------------------------
+# -- leaders and coordinators that have not heard of it ---------------------------------------------------------------
 
 
 def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(mock: MockCluster, cluster: KafkaCluster) -> None:
@@ -104,7 +104,7 @@ def test_a_commit_that_a_coordinator_refuses_since_it_has_not_heard_of_the_topic
     listener = Listener(0)
     with closing(cluster.member("g", "prices", listener)) as member:
         eventually(lambda: member.poll(0.1) and listener.assignments, 20)
-        mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)  # the client itself tries thrice
+        mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)  # the client itself tries three times
         with pytest.raises(TransportError) as caught:
             member.commit({0: Commit(1)})
         assert caught.value.retriable
@@ -112,7 +112,7 @@ def test_a_commit_that_a_coordinator_refuses_since_it_has_not_heard_of_the_topic
     assert cluster.groups.committed("g", "prices") == {0: Commit(1)}
 
 
-# -- one that repeats what another has said of the topic --------------------------------------------------------------
+# -- outdated answers about the topic ---------------------------------------------------------------------------------
 
 
 def topic(topic_id: str, partitions: int) -> Any:
@@ -120,12 +120,12 @@ def topic(topic_id: str, partitions: int) -> Any:
 
 
 class Brokers:
-    """Stands in for `AdminRequests`: brokers asked in turn, which say this of the topic (None: there is none)."""
+    """A stand-in for `AdminRequests`: brokers with these answers about the topic, in turn (None: no such topic)."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.settings: dict[int, list[Mapping[str, str] | TransportError | None]] = {}
-        """Each broker's answer about the topic's settings, one after the other."""
+        """Each broker's answers about the topic's settings, in order."""
         self.asked: list[str] = []
         self.moved = 0
 
@@ -229,7 +229,7 @@ def test_a_topic_can_be_deleted_by_a_broker_that_has_not_heard_of_it() -> None:
 
 
 def test_who_leads_is_looked_up_again_before_records_are_deleted_where_it_was_not_so() -> None:
-    """As with `ends`, the client would ask the one that it takes for the leader forever."""
+    """As with `ends`, the client would forever ask the broker that it takes for the leader."""
     brokers = Brokers(topic("a", 1))
     brokers.moved = 2
     assert logs_of(brokers).delete_before("prices", {0: 7}) == {0: 7}

@@ -1,6 +1,6 @@
-"""The consumer on librdkafka's mock cluster: commits that the client sends again by itself, behind newer ones.
+"""The consumer on librdkafka's mock cluster: commits that the client resends by itself, after newer ones.
 
-It does so with one that is refused for now. Later ones are stored first, and then the older one over it.
+It does so with a commit that is refused for now. Later ones are stored first, and then the older one overwrites them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ LEADERLESS = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=
 
 
 class Listener:
-    """Starts at the given offsets, after the given number of failures."""
+    """A listener that starts at the given offset, after the given number of failures."""
 
     def __init__(self, start: int, failures: int = 0) -> None:
         self.start = start
@@ -96,7 +96,7 @@ def test_an_assignment_that_failed_is_made_good_by_the_next_poll(
 def test_g10_nothing_is_passed_over_after_an_assignment_that_failed_while_leaders_are_slow(
     mock: MockCluster, protocol: str
 ) -> None:
-    """The client must have nothing to ask them for: it would go on where they say, though it has begun elsewhere."""
+    """The client must have no question for them: it would continue at their answer, although it started elsewhere."""
     writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     for number in range(20):
         writer.append("t", b"k%d" % number, b"v").result(10)
@@ -139,7 +139,7 @@ def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
 def test_a_transaction_is_given_no_commit_for_partitions_that_are_not_the_members(
     join: Callable[[Listener], KafkaMember],
 ) -> None:
-    """The broker would take it: of a member that it does not know yet, and for any partition of one that it knows."""
+    """The broker would accept it from a member that it does not know yet, and any partition from one that it knows."""
     member = join(Listener(0))
     with pytest.raises(TransportError, match="partition 0 "):
         member.transaction_offsets({0: Commit(1)})
@@ -158,7 +158,7 @@ def test_a_transaction_is_given_no_commit_for_partitions_that_are_not_the_member
 
 
 def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], KafkaMember]) -> None:
-    """The client calls back for it in the new protocol; an assignment is added to what there is, so it says nothing."""
+    """The client calls back for it in the new protocol. Assignments are incremental, so an empty one says nothing."""
     listener = Listener(0)
     member = join(listener)
     member._on_assign(member._client.get(), [])
@@ -170,7 +170,7 @@ def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], 
 def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
     mock: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    """The client's close can wait for itself forever when it has two things to tell."""
+    """The client's close can deadlock when two callbacks are pending."""
     told: list[str] = []
     for name in ("_on_assign", "_on_revoke", "_on_lost"):
         original = getattr(KafkaMember, name)
@@ -184,7 +184,7 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
         ClientConfig(mock.bootstrap_servers, {"group.protocol": protocol}), "g", "t", listener := Listener(0)
     )
     given = CONSUMER_GROUP_HEARTBEAT if protocol == "consumer" else HEARTBEAT
-    eventually(lambda: mock.requests(given) > 1, 30)  # it has its partitions, and does not know it yet
+    eventually(lambda: mock.requests(given) > 1, 30)  # it has its partitions, but does not know yet
     assert told == []
     member.close()
     assert told == ["in time"] * 2
@@ -194,7 +194,7 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
 def test_a_session_is_as_short_as_brokers_allow_by_default_and_the_lease_ends_before_it(
     join: Callable[[Listener], KafkaMember], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the classic protocol the others stand still for as long as the session of a dead one outlasts their lease."""
+    """In the classic protocol, others stall for as long as a dead member's session outlasts their lease."""
     told: dict[str, Any] = {}
 
     def open_and_tell(config: Any, health: Any, owned: Any, defaults: Any) -> Any:
@@ -218,9 +218,9 @@ def test_a_session_is_as_short_as_brokers_allow_by_default_and_the_lease_ends_be
 def test_a_broker_that_stands_still_is_given_up_within_seconds_and_not_before_a_session_is_over(
     mock: MockCluster, monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], seconds: int
 ) -> None:
-    """A leader that does not answer has a successor, which the client looks for when its fetch has timed out.
+    """A leader that does not answer has a successor, which the client looks for when its fetch times out.
 
-    Commits time out, too, and they wait behind a JoinGroup for as long as the session of a member that died.
+    Commits time out, too. They queue behind a JoinGroup for as long as a dead member's session.
     """
     told: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Tests about two members are restarted where the mock has put one out, and only there; see ``mock_queue.py``."""
+"""Restarts of tests about two members: only if the mock has removed one; see ``mock_queue.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.kafka.mock_queue import NewQueue, whatever_its_mood
 
 
 class Moods(NewQueue):
-    """The mock is in a bad mood so many times; what fails then fails because of that."""
+    """A mock in a bad mood for this many tries; failures in them are its fault."""
 
     def __init__(self, bad: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A topic that was just created: brokers hear of it one after the other, and any of them may be asked."""
+"""A new topic: brokers hear of it one after the other, and any of them may be asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTING = {"cleanup.policy": SimpleNamespace(value="compact")}
 
 
 class Cluster:
-    """Stands in for `AdminRequests`: brokers that are asked in turn, the first of which do not know the topic (yet)."""
+    """A stand-in for `AdminRequests`: brokers, asked in turn; the first ones do not know the topic (yet)."""
 
     def __init__(self, *, ignorant: int = 0, exists: bool = False) -> None:
         self.ignorant = ignorant

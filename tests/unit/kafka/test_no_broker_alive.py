@@ -1,6 +1,6 @@
-"""A broker that answers and knows of none that lives, as one does that the controllers have fenced with all others.
+"""A broker that answers but knows of no live broker, as when the controllers have fenced it and all others.
 
-The client aborts the process when `AdminClient.describe_cluster` gets such an answer. So each call has its own.
+The client aborts the process when `AdminClient.describe_cluster` gets such an answer, so each call has its own process.
 """
 
 from __future__ import annotations

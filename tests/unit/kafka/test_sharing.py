@@ -1,4 +1,4 @@
-"""Many queues in one process: what they share, and how they stay out of each other's way."""
+"""Many queues in one process: shared resources, and independence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def servers() -> Iterator[str]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientConfig]:
-    """The configurations of all admin clients that are opened."""
+    """Return a list that collects the configurations of all admin clients as they are opened."""
     configs: list[ClientConfig] = []
 
     def opening(config: ClientConfig, health: Health) -> AdminClient:
@@ -61,7 +61,7 @@ def test_logs_of_one_configuration_share_a_connection_for_questions(servers: str
 
 
 def test_ten_idle_queues_take_hardly_more_threads_and_descriptors_than_one(servers: str) -> None:
-    """In a process of its own: here threads of other tests come and go. A client's do, too, but for a few."""
+    """In a process of its own, because threads of other tests come and go here. A client's do, too, but only a few."""
     program = f"""
 import psutil
 from lvq_kafka import LastValueQueue
@@ -115,7 +115,7 @@ def asked_about(servers: str, *groups: str) -> Iterator[KafkaCluster]:
 def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(KafkaCluster(servers)) as cluster:
         monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
-        for _ in range(2):  # the second time all that has ended begins again
+        for _ in range(2):  # the second time, everything that ended starts again
             assert cluster.groups.committed("g", "t") == {}
             kept = cluster.groups._decided._of("g")
             assert cluster.groups.committed("g", "t") == {}

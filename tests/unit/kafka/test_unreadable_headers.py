@@ -1,4 +1,4 @@
-"""Headers with names that are not UTF-8, as clients in other languages may write them; the client cannot read them."""
+"""Header names that are not UTF-8: clients in other languages may write them, but the client cannot read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mock() -> Iterator[MockCluster]:
 
 
 def write(mock: MockCluster, kinds: str) -> None:
-    """A record for each letter: its headers can be read (g), or not (b), or there are none (-)."""
+    """Write a record for each letter: its headers are readable (g), unreadable (b), or missing (-)."""
     headers = {"g": ((b"t", b"k"),), "b": BAD, "-": ()}
     records = [RawRecord(b"k", b"%d" % at, headers[kind]) for at, kind in enumerate(kinds)]
     produce_raw(mock.bootstrap_servers, TOPIC, *records)
@@ -59,7 +59,7 @@ def test_headers_that_cannot_be_read_do_not_keep_others_from_being_read(
         batches = poll(one, len(kinds))
         assert [headers for batch in batches for headers in batch.headers] == expected
         for batch in batches:
-            for _ in range(2):  # the client would hand out a null pointer
+            for _ in range(2):  # the second time, the client would return a null pointer
                 again = batch.gather(batch.entries())
                 assert list(again) == list(batch)
                 assert all(mine is UNREADABLE for mine in again.headers if mine == UNREADABLE)
@@ -76,7 +76,7 @@ RECORDS = st.lists(st.builds(RawRecord, st.one_of(st.none(), ANY), st.one_of(st.
 
 
 def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
-    """Return the headers to expect of a record: a name ends at its first NUL, as it is a C string for the client."""
+    """Return the headers to expect of a record: a name ends at its first NUL, because the client uses C strings."""
     names = [name.partition(b"\0")[0] for name, _ in record.headers]
     try:
         headers = tuple((name.decode(), value) for name, (_, value) in zip(names, record.headers))

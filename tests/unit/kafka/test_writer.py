@@ -67,14 +67,14 @@ def test_ctrl_c_is_ctrl_c_where_the_client_makes_a_type_error_of_it(writer: Kafk
     def interrupted(*_: object) -> None:
         raise TypeError("expected header key to be unicode string")
 
-    writer._produce = interrupted  # what it does when a handler of a signal raises while it looks at a header
+    writer._produce = interrupted  # as when a signal handler raises while the client reads a header
     with pytest.raises(KeyboardInterrupt) as caught:
         writer.append("t", b"k", b"v", [("ticker", b"IBM"), ("none", None)])
     assert isinstance(caught.value.__cause__, TypeError)
 
 
 def test_a_header_that_is_none_is_a_type_error_still(writer: KafkaWriter) -> None:
-    """A codec may add such a one."""
+    """A codec may add one."""
     with pytest.raises(TypeError, match="header"):
         writer.append("t", b"k", b"v", [("ticker", b"IBM"), ("count", 7)])  # type: ignore[list-item]
 
@@ -117,7 +117,7 @@ def test_callbacks_run_once_each_and_not_on_the_thread_that_sends(writer: KafkaW
     receipts = [writer.append("t", b"k", b"v") for _ in range(100)]
     late = writer.append("t", b"k", b"v")
     late.result(10)
-    for receipt in receipts:  # decided by now: called here
+    for receipt in receipts:  # already decided, so called here
         receipt.add_done_callback(lambda receipt: called.append((receipt, threading.current_thread())))
     assert called == [(receipt, threading.current_thread()) for receipt in receipts]
     called.clear()
@@ -222,7 +222,7 @@ def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: Kaf
         assert await receipt == Position("t", 0, 502)
 
     asyncio.run(asyncio.wait_for(use(), 30))
-    assert writer.pop_failures() == []  # the task that awaited it knows
+    assert writer.pop_failures() == []  # the awaiting task knows
 
 
 def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
@@ -284,14 +284,14 @@ def swallow(writer: KafkaWriter, timeout: float) -> None:
         writer._client.poll(timeout)
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def test_passing_refusals_are_retried_until_each_record_is_stored_once(
     open_writer: OpenWriter, mock: MockCluster
 ) -> None:
-    # One request at a time: the mock stores whatever it does not refuse, and a real broker alone keeps the order of
-    # several (G14), since it looks at their numbers.
+    # One request at a time: the mock stores everything that it does not refuse. Only a real broker keeps several in
+    # order (G14), by their sequence numbers.
     writer = open_writer(batch_num_messages=10, max_in_flight=1)
     writer.append("t", b"k", b"v").result(10)
     passing = [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_ENOUGH_REPLICAS]
@@ -366,7 +366,7 @@ def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, 
     mock.down()
     for _ in range(10):
         writer.append("t", b"k", b"v")
-    # The client counts an error that it has yet to tell of, too.
+    # The client also counts an error that it has yet to report.
     with pytest.raises(
         TransportError, match=r"The local buffer has been full for 0\.05 s.*1\d messages are waiting"
     ) as caught:
@@ -501,7 +501,7 @@ def test_a_client_that_can_do_no_more_is_replaced_when_the_next_transaction_begi
 
 
 class Counting:
-    """A client whose calls are counted."""
+    """A client that counts its calls."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -540,7 +540,7 @@ def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_b
 
 
 class Refusing:
-    """A client that refuses at once, as one does after an abort that was not answered, and says that it may pass."""
+    """A client that refuses at once and says that this may pass, as after an unanswered abort."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -593,7 +593,7 @@ def test_after_the_time_out_of_a_transaction_whose_end_was_not_answered_a_new_cl
 def test_a_system_error_of_the_client_is_an_error_of_the_call(
     open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client raises one where an error callback raised in the middle of a call."""
+    """The client raises one if an error callback has raised in the middle of a call."""
     writer = open_writer(transactional_id="feed")
     assert writer._transactions is not None
 
@@ -619,7 +619,7 @@ def test_a_close_in_a_transaction_aborts_it(open_writer: OpenWriter) -> None:
 
 
 class Nobody:
-    """A listener of a group in which nothing is read."""
+    """A listener of a group that reads nothing."""
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
         return dict.fromkeys(partitions, 0)

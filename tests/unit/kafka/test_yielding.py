@@ -1,4 +1,4 @@
-"""A consumer that cannot reach the coordinator of its transactions, and the client's members of its group."""
+"""A consumer that cannot reach the coordinator of its transactions, with the client's own group members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_two_brokers(new_queue: NewQueue) -> MockQueue:
-    """Everything is on the first one, and on the second one only who coordinates the transactions."""
+    """Return a queue on broker 1; broker 2 only coordinates transactions."""
     queue = new_queue(2, brokers=2)
     queue.mock.create_topic("out", 1)
     for topic, partition in ((TOPIC, 0), (TOPIC, 1), ("out", 0)):
@@ -48,7 +48,7 @@ def producing(queue: MockQueue) -> Iterator[Producer[Any]]:
 
 @contextmanager
 def trying(consumer: Consumer[Any], producer: Producer[Any]) -> Iterator[None]:
-    """A worker who goes on whatever happens. The mock knows no offsets in transactions, so these only produce."""
+    """Run a worker that continues after any error. The mock has no offsets in transactions, so these only produce."""
     over, worked = Event(), Event()
 
     def turn_after_turn() -> None:
@@ -85,4 +85,4 @@ def test_its_partitions_go_to_others_while_the_coordinator_of_its_transactions_i
             assert len(queue.consume_rest(second)) == 6
             queue.mock.up(2)
             eventually(lambda: len(first.stats.partitions) == len(second.stats.partitions) == 1, 30)
-            eventually(lambda: not first.stats.trouble)  # it is cleared with the next observation of the group
+            eventually(lambda: not first.stats.trouble)  # the next observation of the group clears it
