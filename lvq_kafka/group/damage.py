@@ -198,7 +198,9 @@ def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> l
 def _lost(group: str, topic: str, name: str, lost: Sequence[tuple[int, int, int]]) -> list[Damage]:
     if not lost:
         return []
-    which = "; ".join(f"partition {p} up to {done}, but the log ends at {end}" for p, done, end in lost)
+    which = "; ".join(
+        f"partition {p} up to {done}, but the log has kept only the records below {end}" for p, done, end in lost
+    )
     error = DataLoss(
         f"The log of topic {topic!r} has lost records: the consumer group {group!r} of queue {name!r} has consumed "
         f"{which}. A replica that lagged became leader, or a backup was restored.",

@@ -106,7 +106,7 @@ def test_a_log_that_ends_before_what_was_consumed_has_lost_records(
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
     assert isinstance(damage.error, DataLoss)
-    assert f"partition 0 up to {end}, but the log ends at 2" in str(damage)
+    assert f"partition 0 up to {end}, but the log has kept only the records below 2" in str(damage)
 
 
 def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_cluster: MemoryCluster) -> None:
@@ -117,7 +117,7 @@ def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_clus
     put(queue, "e=1", "f=1", "g=1", "h=1")
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
-    assert "partition 0 up to 3, but the log ends at 2" in str(damage)
+    assert "partition 0 up to 3, but the log has kept only the records below 2" in str(damage)
     with pytest.raises(DataLoss, match="lvq repair prices"):
         queue.stats()
     repaired = queue.repair()
