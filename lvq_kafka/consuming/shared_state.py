@@ -273,7 +273,7 @@ class SharedState:
         said = bounded(str(error))
         with self as core:
             if core.obstacles.report(doing, said):  # logged before the stats show it
-                logger.warning("the consumer of %s has recovered from: %s", self._definition.name, said)
+                logger.warning("the consumer of %s continues despite: %s", self._definition.name, said)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
         """Wait until nothing of these partitions is held; return False on timeout.

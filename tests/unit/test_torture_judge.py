@@ -335,7 +335,7 @@ class TestHandOver:
         "trouble",
         [
             {"how": "lost"},
-            {"said": "WARNING the consumer of q has recovered from: no broker"},
+            {"said": "WARNING the consumer of q continues despite: no broker"},
             {"stops": [(30, 30.5)]},
             {"stops": [(32.5, 32.9)]},
             {"outages": [(20, 25)]},
@@ -462,7 +462,7 @@ class TestDeadLetters:
             case "failed":
                 one.note(Kind.CLOSED, 3)
             case "given up in trouble":
-                one.note(Kind.SAID, 2.5, text="WARNING the consumer of q has recovered from: no broker")
+                one.note(Kind.SAID, 2.5, text="WARNING the consumer of q continues despite: no broker")
                 one.lose(3)
             case "stopped for too long":
                 one.life.stops = [(2, 20)]

@@ -236,12 +236,13 @@ def test_a_broker_that_has_not_heard_of_the_topic_yet_does_not_stop_the_consumer
         eventually(lambda: not consumer.stats.trouble and not world._state._failures["poll"], 20)
 
 
-def test_an_outage_is_survived_and_said(world: World) -> None:
+def test_an_outage_is_survived_and_said(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.send(("a", "a1"))
     with consuming(world) as consumer:
         first = take(consumer)
         world.disconnect()
         eventually(lambda: consumer.stats.trouble)
+        assert "the consumer of q continues despite: No broker answers" in caplog.text
         first.ack()
         world.reconnect()
         world.send(("a", "a2"))
