@@ -120,7 +120,6 @@ class KafkaMember(GroupMember):
         return self._positions(commits, member_id), metadata
 
     @override
-    @override
     def close(self) -> None:
         if not self._client.is_open:
             return
