@@ -16,7 +16,7 @@ __all__ = ["GiveUp", "read_to_end"]
 GiveUp = Callable[[list[Shortfall], TransportError | None], NoReturn]
 """Raises the error of a reading that ran out of time.
 
-Gets the partitions below their target, and the last retriable error since there was any progress: the likely cause.
+Gets the partitions below their target, and the error of the last poll if it failed: the likely cause.
 """
 
 
@@ -59,8 +59,9 @@ def read_to_end(
                 raise
             trouble = error
             continue
+        trouble = None
         progress.advance(fetch.positions)
         before, left = left, progress.lag(ends)
         yield fetch
         if left < before:
-            moved_at, trouble = time.monotonic(), None
+            moved_at = time.monotonic()

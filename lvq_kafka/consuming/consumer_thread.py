@@ -312,14 +312,14 @@ class ConsumerThread:
         """Go on after a transaction whose outcome was unknown, if these commits show it."""
         with self._shared as core:
             decided = core.decide(stored, self._shared.clock())
-            if decided is None:
-                return
-            undecided, committed = decided
-            logger.warning(
-                "the consumer of %s continues: the transaction in doubt %s committed",
-                self._name,
-                "has" if committed else "has not",
-            )
+        if decided is None:
+            return
+        undecided, committed = decided
+        logger.warning(
+            "the consumer of %s continues: the transaction in doubt %s committed",
+            self._name,
+            "has" if committed else "has not",
+        )
         undecided.notify(committed)
 
     # ---------------------------------------------------------------- group callbacks, on the thread

@@ -85,8 +85,10 @@ class SharedState:
                 self._waiters.wake_next()
         finally:
             self._lock.release()
-        resolve(outcome.ready)
-        resolve(outcome.failed, self._in_vain)
+        try:
+            resolve(outcome.ready)
+        finally:
+            resolve(outcome.failed, self._in_vain)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

@@ -49,7 +49,10 @@ _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
 class Outcome(NamedTuple, Generic[W]):
-    """The outcomes for waiters since the last one."""
+    """The outcomes for waiters since the last one.
+
+    Acquiring messages, steps of the ledger, and `ConsumerCore.wait_done` never produce one.
+    """
 
     ready: Sequence[W]
     """Waiters whose message is durably settled."""

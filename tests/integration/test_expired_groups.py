@@ -103,7 +103,7 @@ def test_the_way_that_the_error_names_brings_all_again_and_skips_nothing(queue: 
     assert run(queue, *named[:-1])[0] == 4, "without --apply it shows only what would be done"
     assert commits(queue) == {}
     code, said = run(queue, *named)
-    assert (code, "mended" in said) == (0, True)
+    assert (code, "repaired" in said) == (0, True)
     assert sorted(drained(queue)) == [str(number) for number in range(10)]
 
 

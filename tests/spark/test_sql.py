@@ -88,7 +88,7 @@ def test_a_table_holds_no_secret_and_takes_it_from_the_session(
 ) -> None:
     put(make_queue(), "a")
     with (
-        pytest.raises(ConfigError, match=r"would keep kafka\.sasl\.password .* register\(spark, \{") as error,
+        pytest.raises(ConfigError, match=r"would show kafka\.sasl\.password .* register\(spark, \{") as error,
         task_errors(),
     ):
         sql("CREATE TABLE {table} USING lvq OPTIONS ({options}, `kafka.sasl.password` 'hunter2')")

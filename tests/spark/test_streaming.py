@@ -329,7 +329,7 @@ def test_a_checkpoint_of_the_connectors_is_refused_with_what_goes_on_from_it(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     make_queue()
-    said = rf'of another source: {{"{lvq_topic}": {{"0": 2}}}}.* checkpoint of its own\. .*startingOffsets'
+    said = rf'belongs to another source: {{"{lvq_topic}": {{"0": 2}}}}.* checkpoint of its own\. .*startingOffsets'
     with pytest.raises(ConfigError, match=said):
         open_reader().latestOffset({lvq_topic: {"0": 2}}, everything())
 

@@ -62,10 +62,11 @@ def test_what_passes_by_itself_is_waited_out_and_what_does_not_is_raised() -> No
 
 
 @pytest.mark.parametrize("limit", ["timeout", "patience"])
-def test_when_time_is_up_the_shortfall_and_the_trouble_since_any_progress_are_named(limit: str) -> None:
+def test_when_time_is_up_the_shortfall_and_the_error_of_the_last_poll_are_named(limit: str) -> None:
     for steps, trouble in (
-        ([{0: 1}, AWAY], AWAY),
+        ([{0: 1}, *[AWAY] * 99], AWAY),
         ([AWAY, {0: 1}], None),
+        ([{0: 1}, AWAY, {}], None),
     ):
         limits = {limit: 0.03}
         with pytest.raises(Late) as caught:

@@ -120,7 +120,7 @@ def read_with_connector(
         timeout: seconds to check whether the topic can be read; after that it is left to the tasks.
 
     Raises:
-        ConfigError: the connector is not in this session or refuses its options, an option is fixed by the cut, or a
+        ConfigError: the connector is not in this session or rejects its options, an option is fixed by the cut, or a
             client property has no Java counterpart.
         Unauthorized, AuthenticationFailed, TransportError: this user may not read the topic, or the connector cannot
             log in with its properties.

@@ -157,7 +157,7 @@ def test_what_a_task_fails_with_is_an_error_of_ours(
     with pytest.raises(TopicRecreated), task_errors():
         snapshot(spark, queue, spec=spec).collect()
     for name, value in (("minPartitions", "many"), ("kafka.security.protocol", "BOGUS")):
-        with pytest.raises(ConfigError, match=rf"refuses its options: .*{value}"):
+        with pytest.raises(ConfigError, match=rf"rejects its options: .*{value}"):
             snapshot(spark, queue, engine="connector", connector_options={name: value})
 
 

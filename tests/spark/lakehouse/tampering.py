@@ -48,7 +48,7 @@ def test_a_first_merge_needs_an_isolation_that_lets_one_pass_and_later_ones_do_n
     append(queue, ("a", "1"), ("b", "1"))
     spark.sql(f"CREATE TABLE {table} ({STORED}) USING iceberg TBLPROPERTIES ('write.merge.mode'='merge-on-read')")
     isolated("snapshot")
-    with pytest.raises(ConfigError, match=r"isolation-level=snapshot: of two .* ALTER TABLE \S+ SET") as error:
+    with pytest.raises(ConfigError, match=r"isolation-level=snapshot: two .* ALTER TABLE \S+ SET") as error:
         merge(spark, queue, table)
     assert error.value.options == ("table",)
     isolated("serializable")
