@@ -35,8 +35,9 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     read = {(result["topic"], result["contestant"], result["keys"]) for result in results["bootstrap"]}
     assert read == {
         (label, contestant, keys)
-        for label, keys in (("unique", 100_000), ("overwrites", 10_000))
+        for label, keys in (("unique", 100_000), ("overwrites", 10_000), ("key-header", 100_000))
         for contestant in CONTESTANTS
+        if label != "key-header" or not contestant.startswith("ktables")
     }
     dumps = {(result["contestant"], result["keys"]) for result in results["dump"]}
     assert dumps == set(product(DUMPS, (1_000, 4_000)))

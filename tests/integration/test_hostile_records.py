@@ -114,12 +114,13 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
         f"{topic_name}-many": json.dumps({f"field{number}": 1 for number in range(20_000)}).encode(),
         f"--{topic_name}": b"{}",
     }
+    queue = declare(kafka_cluster, topic_name)  # creates the registry if this test is the first on its broker
     with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
         for key, value in hostile.items():
             registry.put(key, value)
     command = ["-m", "lvq_kafka", "-b", broker.bootstrap_servers]
     try:
-        queue = declare(kafka_cluster, topic_name)
+        queue = LastValueQueue.open(topic_name, cluster=kafka_cluster)
         with terminal([*command, "queues"], columns=200) as screen:
             assert screen.wait() == 0
         assert screen.text.count("left out") == len(hostile)
