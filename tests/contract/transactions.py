@@ -20,6 +20,7 @@ from tests.contract.harness import (
     settled,
     stays_at,
 )
+from tests.waiting import eventually
 
 
 class TransactionsContract:
@@ -66,6 +67,8 @@ class TransactionsContract:
                 writer.append(topic, b"a", b"never").result(0.01)
             writer.abort_transaction(20)
         writer.close()
+        logs = cluster.logs  # the coordinator answers before the marker of the last abort is in the log
+        eventually(lambda: logs.end_offsets(topic, stable=True) == logs.end_offsets(topic))
         assert {value for _, value in pairs(read_all(cluster, topic))} == {str(value) for value in range(30)}
 
     def test_an_open_transaction_hides_what_follows_it_too(self, cluster: Cluster, topic: str) -> None:
