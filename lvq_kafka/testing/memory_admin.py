@@ -45,7 +45,7 @@ class MemoryTopics(Topics):
     ) -> bool:
         cluster = self._state
         with cluster.changed:
-            self._state.ask("topics.create")
+            cluster.ask("topics.create")
             if not self._creatable(topic, partitions, replication_factor, config):
                 return False
             made = Topic(topic, cluster.new_topic_id(), replication_factor or 1, dict(config), [])

@@ -244,7 +244,7 @@ class Process:
             question.heard = Heard.DURABLE
             self._proof.reported(question.item)
         for question in outcome.failed:
-            question.heard = Heard.IN_VAIN
+            question.heard = Heard.FAILED
         self._asked = [question for question in self._asked if question.heard is Heard.NOTHING]
 
     def look(self) -> bool:

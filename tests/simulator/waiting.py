@@ -14,7 +14,7 @@ class Heard(Enum):
 
     NOTHING = "nothing"
     DURABLE = "durable"
-    IN_VAIN = "in vain"
+    FAILED = "failed"
 
 
 class Question:

@@ -78,7 +78,7 @@ def uncommitted(lvq_topic: str) -> Callable[[LastValueQueue[bytes]], AbstractCon
 
 
 WAYS = {
-    "anew": {"layout.builder.OVERLAY": 0.0},
+    "rebuilt": {"layout.builder.OVERLAY": 0.0},
     "overlaid by the driver": {"layout.builder.OVERLAY": 1000.0},
     "overlaid by Spark": {"layout.builder.OVERLAY": 1000.0, "driver_delta.OFFSETS": 0},
 }

@@ -191,7 +191,7 @@ def test_a_flipped_byte_in_what_nobody_looked_at_is_found_when_it_is_read(
     queue, path = make_queue(), tmp_path / "store"
     append(queue, *[(f"k{n:02}", "1") for n in range(40)])
     (file,) = refresh(spark, queue, path).files
-    flip(path / file.name, column(path / file.name, "value" if way == "anew" else "key"))  # overlays read only keys
+    flip(path / file.name, column(path / file.name, "value" if way == "rebuilt" else "key"))  # overlays read only keys
     (path / file.name).with_name(f".{Path(file.name).name}.crc").unlink()  # Hadoop's own, on a local disk
     with pytest.raises(DataLoss, match=f"{file.name} is damaged and cannot be read"), task_errors():
         read_version(spark, path).collect()

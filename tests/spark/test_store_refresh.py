@@ -235,7 +235,7 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
         )
     ours.close()
     assert version.kept > 0 or partitions == 1
-    assert (version.overlaid > 0) == (way != "anew")
+    assert (version.overlaid > 0) == (way != "rebuilt")
 
 
 def test_a_delete_at_home_counts_against_a_later_record_in_another_partition(

@@ -210,7 +210,7 @@ def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapsho
         assert collect(read_version(spark, path)) == collect(snapshot(spark, queue, end=end)), number
     made = versions(spark, path)
     assert [version.kind for version in made] == ["full", "delta", "delta"]
-    assert (made[-1].overlaid > 0) == (way != "anew")
+    assert (made[-1].overlaid > 0) == (way != "rebuilt")
 
 
 def test_the_key_is_the_header_s_where_the_queue_says_so(

@@ -74,10 +74,10 @@ def test_a_waiter_has_waited_in_vain_when_the_partition_goes_and_one_that_comes_
     one.core.ledger.ack(stored)
     one.core.answered(one.send(), Answer.STORED)
     one.core.ledger.ack(lost)
-    assert one.core.wait_done(lost, "in vain") is None
+    assert one.core.wait_done(lost, "failed") is None
     one.core.pop_outcome()
     one.core.forget([0])
-    assert one.outcome == Outcome([], ["in vain"], 1)
+    assert one.outcome == Outcome([], ["failed"], 1)
     assert one.core.wait_done(stored, "late") is True
     assert one.core.wait_done(lost, "late") is False
     assert one.outcome == NOTHING
