@@ -23,6 +23,7 @@ from lvq_kafka.core.lifecycle import State as DeliveryState
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
 from lvq_kafka.group.damage import Damage
@@ -78,6 +79,7 @@ __all__ = [
     "Tally",
     "TopicSpec",
     "Transaction",
+    "Ttl",
     "View",
     "Watch",
     "__version__",

@@ -18,6 +18,7 @@ from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault, reserved_header
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.terms import TTL_HEADER, Ttl, own_ttl, ttl_text
 from lvq_kafka.core.validation import choice, text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -54,12 +55,14 @@ class Message(Generic[V]):
     Some names are reserved (R22). If you pass no headers, ``headers`` is a fresh dict to fill in. ``key`` is for queues
     without a key header, where the record key itself is the key; on other queues it is optional and must match the key
     header if both are present.
+    ``ttl`` is the number of seconds after which the message expires, if its queue allows that (R10).
     The broker sets the message's timestamp when it appends the message.
     """
 
     value: V
     headers: MessageHeaders = field(default_factory=dict)
     key: Key | None = None
+    ttl: float | None = None
 
     def __repr__(self) -> str:
         parts = [reprlib.repr(self.value)]
@@ -67,6 +70,8 @@ class Message(Generic[V]):
             parts.append(f"headers={quoted(self.headers)}")
         if self.key is not None:
             parts.append(f"key={quoted(self.key)}")
+        if self.ttl is not None:
+            parts.append(f"ttl={self.ttl!r}")
         return f"Message({', '.join(parts)})"
 
 
@@ -109,6 +114,7 @@ class Producer(Bound, Generic[V]):
         keyless: the policy for messages without a key: ``"pass"`` sends them as ordinary messages that nothing
             replaces, ``"refuse"`` raises.
         value: the codec for values.
+        ttl: how long messages of the queue live; None if they may carry no TTL of their own.
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
             id.
         max_block: seconds that a send may wait for room in the local buffer; None for no limit.
@@ -126,6 +132,7 @@ class Producer(Bound, Generic[V]):
         key_header: str | None,
         keyless: Keyless = "pass",
         value: Codec[V] = BYTES,  # type: ignore[assignment]
+        ttl: Ttl | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
     ) -> None:
@@ -143,6 +150,7 @@ class Producer(Bound, Generic[V]):
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
+        self._reserved = RESERVED if ttl is None else RESERVED - {TTL_HEADER}
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
@@ -156,7 +164,7 @@ class Producer(Bound, Generic[V]):
         Raises:
             MissingKey: the message has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
-            ConfigError: ``key`` and key header disagree, or a header is reserved (R22).
+            ConfigError: ``key`` and key header disagree, a header is reserved (R22), or ``ttl`` is not a TTL.
             EncodeError: the codec cannot encode the value.
             MessageTooLarge: the client rejects its size.
             TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
@@ -168,7 +176,7 @@ class Producer(Bound, Generic[V]):
         try:
             headers, value = message.headers, message.value
             said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
-            if type(said) is str and said.isascii() and message.key is None:  # common case, no calls
+            if type(said) is str and said.isascii() and message.key is message.ttl is None:  # common case, no calls
                 key = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
             else:
@@ -182,8 +190,10 @@ class Producer(Bound, Generic[V]):
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, key, data, pairs)
 
-    def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
+    def put(self, key: Key, value: V, headers: MessageHeaders | None = None, *, ttl: float | None = None) -> Receipt:
         """Set the value of a key, adding the key header. Raises what `send` raises.
+
+        With ``ttl``, the value expires after so many seconds, if the queue allows that (R10).
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
         keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
@@ -191,6 +201,8 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
+        if ttl is not None:
+            self._add_ttl(pairs, ttl)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
@@ -310,6 +322,8 @@ class Producer(Bound, Generic[V]):
     def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes]:
         """Return a message's wire headers and its key."""
         headers, key = self._encode_headers(message.headers)
+        if message.ttl is not None:
+            self._add_ttl(headers, message.ttl)
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
@@ -332,9 +346,31 @@ class Producer(Bound, Generic[V]):
             if name == self._key_header:
                 key = data
             elif name in RESERVED:
-                raise reserved_header(name, self.topic)
+                self._check_reserved(name, data)
             pairs.append((name, data))
         return pairs, key
+
+    def _check_reserved(self, name: str, value: bytes | None) -> None:
+        """Check that this reserved header and its value mean something in this queue (R22)."""
+        if name in self._reserved:
+            raise reserved_header(name, self.topic)
+        if own_ttl(value) is None:
+            raise ConfigError(
+                f"The header {name} is {quoted(value)}, not a number of milliseconds.",
+                options=[name],
+                hint="Pass ttl in seconds instead, or write 1 to 15 decimal digits.",
+            )
+
+    def _add_ttl(self, headers: _Pairs, ttl: float) -> None:
+        if TTL_HEADER in self._reserved:
+            raise reserved_header(TTL_HEADER, self.topic)
+        if any(name == TTL_HEADER for name, _ in headers):
+            raise ConfigError(
+                f"The message has both ttl={ttl!r} and the header {TTL_HEADER}.",
+                options=["ttl", TTL_HEADER],
+                hint="Give one of them.",
+            )
+        headers.append((TTL_HEADER, ttl_text(ttl)))
 
     def _encode_no_key(self, name: object, value: object, error: UnencodableKey) -> bytes:
         """Encode a header value that cannot be a key; that is fine unless this is the key header."""

@@ -19,6 +19,7 @@ from lvq_kafka.core.keys import HeaderValue, Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
@@ -96,6 +97,7 @@ class LastValueQueue(Bound, Generic[V]):
         keyless: what to do with messages that have no key; see `QueueDefinition`.
         order: where a new value of a key goes; see `QueueDefinition`.
         key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
+        ttl: how long messages live; see `QueueDefinition`.
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
@@ -114,13 +116,20 @@ class LastValueQueue(Bound, Generic[V]):
         keyless: KeylessPolicy = "pass",
         order: Order = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
+        ttl: Ttl | None = None,
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
     ) -> None:
         definition = QueueDefinition(
-            name=topic, topic=topic, key_header=key_header, keyless=keyless, order=order, key_mismatch=key_mismatch
+            name=topic,
+            topic=topic,
+            key_header=key_header,
+            keyless=keyless,
+            order=order,
+            key_mismatch=key_mismatch,
+            ttl=ttl,
         )
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
@@ -183,6 +192,7 @@ class LastValueQueue(Bound, Generic[V]):
         order: Order = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
         non_destructive: bool = False,
+        ttl: Ttl | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -206,6 +216,7 @@ class LastValueQueue(Bound, Generic[V]):
             order: where a new value of a key goes; see `QueueDefinition`.
             key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
             non_destructive: whether the queue can only be read, never consumed.
+            ttl: how long its messages live; None if none of them expires.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3).
@@ -222,6 +233,7 @@ class LastValueQueue(Bound, Generic[V]):
             order=order,
             key_mismatch=key_mismatch,
             non_destructive=non_destructive,
+            ttl=ttl,
         )
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
         choice("start", start, get_args(Start))
@@ -322,6 +334,7 @@ class LastValueQueue(Bound, Generic[V]):
             key_header=self.key_header,
             keyless=self.definition.keyless,
             value=self.value_codec,
+            ttl=self.definition.ttl,
             transactional_id=transactional_id,
             max_block=max_block,
         )

@@ -28,12 +28,15 @@ class _Shape(TypedDict):
 logger = logging.getLogger("lvq_kafka.topics")
 
 
-def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
-    """Create the topic if it is missing; return whether it was created."""
+def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, lifetime: float | None = None) -> bool:
+    """Create the topic if it is missing; return whether it was created.
+
+    ``lifetime`` is that of `lvq_kafka.core.policy.lifetime`, here and below.
+    """
     try:
         cluster.topics.describe(topic)
     except TopicNotFound:
-        created = cluster.topics.create(topic, **_shape(spec))
+        created = cluster.topics.create(topic, **_shape(spec, lifetime))
         if created and spec.replication_factor is None and cluster.topics.describe(topic).replication_factor >= 3:
             with suppress(Unauthorized):  # creating needs no right to alter; `check_topic` warns then
                 cluster.topics.alter_config(topic, {"min.insync.replicas": "2"})
@@ -41,16 +44,16 @@ def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
     return False
 
 
-def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec) -> None:
+def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, lifetime: float | None = None) -> None:
     """Raise what `ensure_topic` would raise, without creating anything."""
     try:
         cluster.topics.describe(topic)
     except TopicNotFound:
-        cluster.topics.check_may_create(topic, **_shape(spec))
+        cluster.topics.check_may_create(topic, **_shape(spec, lifetime))
 
 
 def check_topic(
-    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
+    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch, lifetime: float | None = None
 ) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic; return open findings, fixed findings, and anything left unchecked."""
     described = cluster.topics.describe(topic)
@@ -62,7 +65,7 @@ def check_topic(
     except Unauthorized:
         unchecked = [f"the settings of {topic}: this user may not read them"]
     else:
-        settings = judge(config, spec, replication_factor=replicas)
+        settings = judge(config, spec, replication_factor=replicas, lifetime=lifetime)
         if settings and on_mismatch == "reconcile":
             cluster.topics.alter_config(topic, {finding.setting: finding.expected for finding in settings})
             reconciled = settings
@@ -81,11 +84,11 @@ def check_topic(
     return findings, reconciled, unchecked
 
 
-def _shape(spec: TopicSpec) -> _Shape:
+def _shape(spec: TopicSpec, lifetime: float | None = None) -> _Shape:
     return {
         "partitions": spec.new_partitions,
         "replication_factor": spec.replication_factor,
-        "config": topic_settings(spec),
+        "config": topic_settings(spec, lifetime),
     }
 
 

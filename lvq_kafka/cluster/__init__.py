@@ -40,6 +40,12 @@ class Cluster(Protocol):
     logs: Logs
     groups: Groups
 
+    def now(self) -> float:
+        """Return the time in seconds since the epoch, by which messages expire.
+
+        A client cannot read a broker's clock, so on Kafka this is the machine's own. It never blocks.
+        """
+
     def broker_count(self, *, timeout: float = 10.0) -> int:
         """Return the number of live brokers.
 

@@ -6,8 +6,8 @@ import difflib
 import json
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.fold import Order
@@ -15,7 +15,8 @@ from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
-from lvq_kafka.core.validation import mapping
+from lvq_kafka.core.terms import Ttl, check_ttl
+from lvq_kafka.core.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "check_own_topic", "is_name"]
@@ -23,7 +24,11 @@ __all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "
 REGISTRY_TOPIC = "_lvq_queues"
 """The compacted topic, with one partition, that maps queue names to definitions."""
 
-FORMAT_VERSION = 1
+_PLAIN, _WITH_OPTIONS = 1, 2
+"""Versions of the format. The second has options that older clients do not know, and so must refuse."""
+
+_OPTIONS: Mapping[str, Callable[[Any], Any]] = {"ttl": Ttl.from_wire}
+"""The fields of version 2, each with the parser of what its ``to_wire`` returns. None means that it is not used."""
 
 KeylessPolicy = Literal["pass", "refuse"]
 
@@ -40,6 +45,18 @@ _CHOICE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "order": ("order", get_args(Order)),
     "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
 }
+# The same for the parts of `Ttl`, with the milliseconds of one unit, and the values that stand for no limit.
+_TTL_OPTIONS: dict[str, tuple[str, float, tuple[float, ...]]] = {
+    "default-ttl": ("default", 1000, ()),
+    "min-ttl": ("minimum", 1000, ()),
+    "max-ttl": ("maximum", 1000, ()),
+    "expiry-delay": ("default", 1, (-1,)),
+    "min-expiry-delay": ("minimum", 1, (-1,)),
+    "max-expiry-delay": ("maximum", 1, (-1,)),
+    "minimumMessageTtl": ("minimum", 1, (0, -1)),
+    "maximumMessageTtl": ("maximum", 1, (0, -1)),
+}
+_TTL_SWITCHES = ("ttl", "no-expiry")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
     "qpid.priorities": "priority levels",
@@ -66,6 +83,7 @@ class QueueDefinition:
             is (R4).
         key_mismatch: which one counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
+        ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), or a choice is
@@ -79,6 +97,7 @@ class QueueDefinition:
     order: Order = "tail"
     key_mismatch: KeyMismatchPolicy = "record"
     non_destructive: bool = False
+    ttl: Ttl | None = None
 
     __repr__ = abridged
 
@@ -106,6 +125,8 @@ class QueueDefinition:
                 f"non_destructive of the queue {self.name} is {quoted(self.non_destructive)}, not True or False.",
                 options=["non_destructive"],
             )
+        if self.ttl is not None:
+            instance("ttl", self.ttl, Ttl, "For example ttl=Ttl(default=3600.0).")
 
     def check_declarable(self) -> None:
         """Check that this queue may be declared.
@@ -130,12 +151,22 @@ class QueueDefinition:
 
     def differences(self, other: QueueDefinition) -> dict[str, tuple[object, object]]:
         """Return the fields that differ, as pairs of this and the other's value."""
-        mine, theirs = asdict(self), asdict(other)
+        mine, theirs = self.as_row(), other.as_row()
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
+    def as_row(self) -> dict[str, Any]:
+        """Return the fields as values of JSON. Options that are not used are None."""
+        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        return row | {name: row[name].to_wire() for name in _OPTIONS if row[name] is not None}
+
     def to_json(self) -> bytes:
-        """Return the form stored in the registry topic: UTF-8 JSON with sorted names."""
-        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, sort_keys=True).encode()
+        """Return the form stored in the registry topic: UTF-8 JSON with sorted names.
+
+        Without options, that is version 1, which every version of this library reads.
+        """
+        row = {name: value for name, value in self.as_row().items() if name not in _OPTIONS or value is not None}
+        version = _PLAIN if row.keys().isdisjoint(_OPTIONS) else _WITH_OPTIONS
+        return json.dumps({"version": version, **row}, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, name: str) -> QueueDefinition:
@@ -153,12 +184,14 @@ class QueueDefinition:
         except ValueError as error:
             raise ConfigError(f"{where} is not readable: {error}.", hint=mend) from None
         version = content.pop("version", None)
-        unknown = sorted(content.keys() - {field.name for field in fields(cls)})
-        if version != FORMAT_VERSION or unknown:
+        known = {field.name for field in fields(cls)} - (set() if version == _WITH_OPTIONS else _OPTIONS.keys())
+        unknown = sorted(content.keys() - known)
+        if version not in (_PLAIN, _WITH_OPTIONS) or unknown:
             what = f"unknown fields {listed(unknown)}" if unknown else f"version {quoted(version)}"
             raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it: upgrade.")
         try:
-            definition = cls(**content)
+            options = {option: parse(content[option]) for option, parse in _OPTIONS.items() if option in content}
+            definition = cls(**{**content, **options})
             definition.check_declarable()
         except (TypeError, ConfigError) as error:
             raise ConfigError(f"{where} is malformed: {str(error).rstrip('.')}.", hint=mend) from None
@@ -208,6 +241,7 @@ class QueueDefinition:
         for option, (field, _) in _CHOICE_OPTIONS.items():
             if option in given:
                 chosen[field] = given.pop(option)
+        chosen["ttl"] = _pop_ttl(given)
         if given:
             raise _unknown_option(next(iter(given)))
         if key_header is None or key_header[1] is None:
@@ -267,6 +301,46 @@ def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, obj
     return found[0] if found else None
 
 
+def _pop_ttl(given: dict[str, object]) -> Ttl | None:
+    """Remove the options of time, and return the `Ttl` that they ask for, if any."""
+    named: dict[str, tuple[str, object]] = {}
+    limits: dict[str, Any] = {}
+    for option, (limit, unit, off) in _TTL_OPTIONS.items():
+        if option not in given:
+            continue
+        value = given.pop(option)
+        if limit in named and named[limit][1] != value:
+            other, said = named[limit]
+            raise ConfigError(
+                f"{other}={quoted(said)} and {option}={quoted(value)} disagree.",
+                options=[other, option],
+                hint="Give one.",
+            )
+        named[limit] = option, value
+        number = _number(option, value)
+        if number not in off:
+            check_ttl(option, number * unit / 1000, "Leave it out for no limit.")
+            limits[limit] = number * unit / 1000
+    switches = {option: _boolean(option, given.pop(option)) for option in _TTL_SWITCHES if option in given}
+    if switches.get("no-expiry"):
+        limits["never"] = True
+    if switches.get("ttl") is False and limits:
+        other = named[next(iter(limits))][0] if named else "no-expiry"
+        raise ConfigError(
+            f"ttl=false says that messages carry no TTL, but {other} limits it.",
+            options=["ttl", other],
+            hint="Leave one of them out.",
+        )
+    return Ttl(**limits) if limits or switches.get("ttl") else None
+
+
+def _number(option: str, value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+
+
 def _boolean(option: str, value: object) -> bool:
     text = str(value).strip().lower()
     if text in ("true", "1", "yes", "on"):
@@ -277,7 +351,14 @@ def _boolean(option: str, value: object) -> bool:
 
 
 def _unknown_option(option: str) -> ConfigError:
-    known = [*_KEY_HEADER_OPTIONS, *_SWITCH_OPTIONS, *_NON_DESTRUCTIVE_OPTIONS, *_CHOICE_OPTIONS]
+    known = [
+        *_KEY_HEADER_OPTIONS,
+        *_SWITCH_OPTIONS,
+        *_NON_DESTRUCTIVE_OPTIONS,
+        *_CHOICE_OPTIONS,
+        *_TTL_OPTIONS,
+        *_TTL_SWITCHES,
+    ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
     return ConfigError(f"{brief(option)} is not a queue option.", options=[option], hint=hint)

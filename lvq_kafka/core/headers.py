@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import UNREADABLE_HEADER
+from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "reserved_header"]
@@ -11,11 +12,11 @@ __all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "re
 UNKEYED_HEADER = "lvq-unkeyed"
 """Marks a message without a key, sent with a unique one so that nothing replaces it (R1)."""
 
-RESERVED = frozenset({"lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"})
-"""Headers that ask for features that only a queue's definition can enable.
+RESERVED = frozenset({TTL_HEADER, "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"})
+"""Headers that ask for options that only a queue's definition can enable."""
 
-No queue has any of these features in this version.
-"""
+_REMEDIES = {TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header."}
+"""By header, how to have the option. Headers that are missing here belong to no option yet."""
 
 _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 
@@ -25,7 +26,7 @@ def reserved_header(name: str, topic: str) -> ConfigError:
     return ConfigError(
         f"The header {name!r} is reserved, and in a message for {topic!r} it would have no effect.",
         options=[name],
-        hint="No queue supports it in this version: omit it, or use another name.",
+        hint=_REMEDIES.get(name, "No queue supports it in this version: omit it, or use another name."),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lvq_kafka.core.columns import Order
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.validation import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
@@ -18,6 +20,8 @@ __all__ = [
     "judge",
     "judge_order",
     "judge_size",
+    "judge_ttl",
+    "lifetime",
     "reason_for",
     "topic_settings",
 ]
@@ -28,6 +32,9 @@ DELETE_RETENTION = 86_400.0
 It applies to topics where nobody has set how long deletes are kept.
 """
 
+_SKEW = 3600.0
+"""Seconds for which a topic keeps records after they have expired, since clocks differ."""
+
 _SHORTEST_DELETE_RETENTION = 10_000  # ms
 """The shortest retention of deletes that readers can work with.
 
@@ -36,6 +43,7 @@ They look at the log's end every few seconds, and a topic takes seconds to read;
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key forever",
+    "cleanup.policy=compact,delete": "retention frees the disk of what has expired, and compaction does not",
     "message.timestamp.type": "arrival time must not depend on producers' clocks",
     "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
     "segment.bytes": "the active segment is never compacted, so a small busy topic must roll it early",
@@ -47,6 +55,7 @@ _REASONS = {
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
+    "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
     "order": "compaction removes the first record of a key, and with it the key's place",
     "partitions": "an existing topic keeps its partition count, since changing it would move keys",
     "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions changes them",
@@ -103,7 +112,7 @@ class Finding:
     """A setting that does not suit a last value queue.
 
     An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
-    ``replication_factor``, or ``order``, which is the queue's own.
+    ``replication_factor``, or ``order`` or ``ttl``, which are the queue's own.
     """
 
     setting: str
@@ -114,16 +123,33 @@ class Finding:
     @property
     def reason(self) -> str:
         """The reason why the setting matters."""
-        return _REASONS[self.setting]
+        return _REASONS.get(f"{self.setting}={self.expected}") or _REASONS[self.setting]
 
     def __str__(self) -> str:
         return f"{self.setting} is {self.actual}, not {self.expected}: {self.reason}"
 
 
-def topic_settings(spec: TopicSpec) -> dict[str, str]:
-    """Return the settings to create the topic with."""
+def lifetime(definition: QueueDefinition, others: Iterable[QueueDefinition]) -> float | None:
+    """Return the seconds after which a topic need not keep a message of a queue.
+
+    None if the queue's messages never expire; infinity if they do, but some may live on, in this queue or in another
+    one on the topic.
+
+    Args:
+        others: declared queues, on any topic.
+    """
+    if definition.ttl is None or definition.ttl.never:
+        return None
+    ttls = [other.ttl for other in (definition, *others) if other.topic == definition.topic]
+    return max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)
+
+
+def topic_settings(spec: TopicSpec, lifetime: float | None = None) -> dict[str, str]:
+    """Return the settings to create the topic with. See `lifetime`."""
+    retention = "-1" if lifetime is None or lifetime == math.inf else str(math.ceil(1000 * (lifetime + _SKEW)))
+    removes = spec.reclaim or retention != "-1"
     settings = {
-        "cleanup.policy": "compact,delete" if spec.reclaim else "compact",
+        "cleanup.policy": "compact,delete" if removes else "compact",
         "message.timestamp.type": "LogAppendTime",
         "segment.ms": "3600000",
         "segment.bytes": "67108864",
@@ -132,8 +158,8 @@ def topic_settings(spec: TopicSpec) -> dict[str, str]:
         "max.compaction.lag.ms": "86400000",
         "delete.retention.ms": str(round(spec.delete_retention * 1000)),
     }
-    if spec.reclaim:
-        settings["retention.ms"] = "-1"
+    if removes:
+        settings["retention.ms"] = retention
     if (spec.replication_factor or 0) >= 3:
         settings["min.insync.replicas"] = "2"
     return {**settings, **spec.config}
@@ -147,12 +173,19 @@ def delete_retention(config: Mapping[str, str]) -> float:
         return DELETE_RETENTION
 
 
-def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replication_factor: int) -> list[Finding]:
+def judge(
+    config: Mapping[str, str],
+    spec: TopicSpec | None = None,
+    *,
+    replication_factor: int,
+    lifetime: float | None = None,
+) -> list[Finding]:
     """Compare a topic's settings with those for a new one.
 
-    Settings that are not visible are skipped.
+    Settings that are not visible are skipped. See `lifetime`.
     """
-    wanted = topic_settings(spec or TopicSpec())
+    wanted = topic_settings(spec or TopicSpec(), lifetime)
+    retention = wanted.get("retention.ms", "-1")
     findings: list[Finding] = []
 
     def expect(setting: str, expected: str, good: bool, severity: Literal["error", "warning"] = "warning") -> None:
@@ -168,9 +201,13 @@ def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replicati
     policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
     expect("cleanup.policy", "compact", "compact" in policy, "error")
     if "delete" in policy and "compact" in policy:
-        expect("retention.ms", "-1", config.get("retention.ms") == "-1")
+        expect("retention.ms", retention, _retains(config.get("retention.ms"), retention))
         expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
-    expect("message.timestamp.type", "LogAppendTime", config.get("message.timestamp.type") == "LogAppendTime")
+    elif "compact" in policy and retention != "-1":
+        findings.append(Finding("cleanup.policy", "compact,delete", config["cleanup.policy"], "warning"))
+        findings.append(Finding("retention.ms", retention, config.get("retention.ms", ""), "warning"))
+    append_time = config.get("message.timestamp.type") == "LogAppendTime"
+    expect("message.timestamp.type", "LogAppendTime", append_time, "warning" if lifetime is None else "error")
     for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio", "max.compaction.lag.ms"):
         at_most(setting)
     at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
@@ -196,6 +233,18 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
 def judge_order(order: Order) -> list[Finding]:
     """Return a finding if a compacted topic does not keep this order."""
     return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
+
+
+def judge_ttl(lifetime: float | None) -> list[Finding]:
+    """Return a finding if messages expire, but none is removed. See `lifetime`."""
+    return [Finding("ttl", "a maximum", "without one", "warning")] if lifetime == math.inf else []
+
+
+def _retains(actual: str | None, wanted: str) -> bool:
+    """Return whether a topic keeps records for as long as wanted; -1 stands for no limit."""
+    if wanted == "-1" or actual in (None, "-1"):
+        return actual == "-1"
+    return float(actual) >= float(wanted)
 
 
 def _number(settings: Mapping[str, str], setting: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
@@ -44,6 +45,10 @@ class KafkaCluster(Bound, Cluster):
 
     def __repr__(self) -> str:
         return f"KafkaCluster({self.config.bootstrap_servers!r})"
+
+    @override
+    def now(self) -> float:
+        return time.time()
 
     @override
     def broker_count(self, *, timeout: float = 10.0) -> int:

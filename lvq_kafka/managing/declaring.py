@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
+from lvq_kafka.core.policy import Finding, TopicSpec, judge_order, judge_ttl, lifetime
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
@@ -31,7 +31,7 @@ class Declaration:
     findings: tuple[Finding, ...] = ()
     """Settings that still differ from what the queue or the caller's ``spec`` requires.
 
-    Also an order that will not last.
+    Also an order that will not last, and a TTL without a maximum.
     """
     reconciled: tuple[Finding, ...] = ()
     """Settings that differed and have been corrected."""
@@ -46,11 +46,12 @@ def declare(
     definition.check_declarable()
     registry = Registry(cluster)
     declared = registry.check(definition)
+    lives = None if definition.ttl is None else lifetime(definition, registry.all())
     if not declared:
-        _check_rights(cluster, registry, definition, spec)
-    created_topic = ensure_topic(cluster, definition.topic, spec)
-    findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch)
-    for finding in judge_order(definition.order):
+        _check_rights(cluster, registry, definition, spec, lives)
+    created_topic = ensure_topic(cluster, definition.topic, spec, lives)
+    findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, lives)
+    for finding in (*judge_order(definition.order), *judge_ttl(lives)):
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):
@@ -59,12 +60,14 @@ def declare(
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
 
 
-def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec) -> None:
+def _check_rights(
+    cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec, lives: float | None
+) -> None:
     """Check all of this user's rights before creating anything that would be left behind.
 
     The registry's own topic is the exception: whether this user may write to it shows only once it exists.
     """
-    check_may_create(cluster, definition.topic, spec)
+    check_may_create(cluster, definition.topic, spec, lives)
     if not definition.non_destructive:
         patiently(lambda: cluster.groups.check_may_commit(definition.group, definition.topic), _PATIENCE)
     registry.check_may_declare(definition)

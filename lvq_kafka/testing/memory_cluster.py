@@ -30,7 +30,8 @@ class MemoryCluster(Cluster):
     `write`) and its network (`fail_next`, `lose_answers`, `disconnect`, `reconnect`).
 
     Args:
-        clock: the time in seconds since the epoch, for record timestamps. Blocking calls always wait in real time.
+        clock: the time in seconds since the epoch, for record timestamps and for what expires. Blocking calls always
+            wait in real time.
         brokers: the number of brokers, which bounds the replication factor.
         fetch_limit: the maximum number of records that one poll returns.
         metadata_limit: the maximum number of characters in the metadata of a commit.
@@ -48,6 +49,10 @@ class MemoryCluster(Cluster):
         self.topics = MemoryTopics(self._state)
         self.logs = MemoryLogs(self._state)
         self.groups = MemoryGroups(self._state)
+
+    @override
+    def now(self) -> float:
+        return self._state.clock()
 
     @override
     def broker_count(self, *, timeout: float = 10.0) -> int:

@@ -75,7 +75,7 @@ class ClusterState:
         self.outages = 0
         self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
         self.producers: dict[str, int] = {}  # the current producer of each transactional id
-        self._clock = clock
+        self.clock = clock
         self.metadata_limit = metadata_limit
         self._failures: dict[str, deque[Exception]] = {}
         self._lost_answers: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class ClusterState:
 
     def now(self) -> int:
         """Return the time for a timestamp, in ms."""
-        return int(self._clock() * 1000)
+        return int(self.clock() * 1000)
 
     def wait(self, deadline: float) -> bool:
         """Wait for a change, holding the lock.

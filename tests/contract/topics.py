@@ -154,6 +154,13 @@ class TopicsContract:
     def test_there_is_at_least_one_broker(self, cluster: Cluster, topic: str) -> None:
         assert cluster.broker_count() >= 1
 
+    def test_its_time_is_about_that_of_its_appends(self, cluster: Cluster, topic: str) -> None:
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        before = cluster.now()
+        put(cluster, topic, ("a", "1"))
+        (record,) = read_all(cluster, topic)
+        assert before - 60 < record.timestamp / 1000 < cluster.now() + 60
+
     def test_a_commit_text_may_be_as_long_as_the_broker_says(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         longest = "x" * cluster.groups.commit_text_limit()

@@ -356,7 +356,7 @@ CASES = [
     Case(
         "a definition of a newer library",
         lambda cluster: LastValueQueue.open("newer", cluster=cluster),
-        *(ConfigError, ValueError, ["newer", REGISTRY_TOPIC, "version 2"], "upgrade"),
+        *(ConfigError, ValueError, ["newer", REGISTRY_TOPIC, "version 3"], "upgrade"),
         shell=["browse", "newer"],
         code=2,
     ),
@@ -398,7 +398,7 @@ def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
     small = TopicSpec(config={"max.message.bytes": "1000"})
     LastValueQueue.declare("small", key_header="ticker", spec=small, cluster=memory_cluster)
     memory_cluster.topics.create("plain", partitions=1, config={})
-    memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 2, "name": "newer"}')
+    memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 3, "name": "newer"}')
     memory_cluster.write(REGISTRY_TOPIC, b"younger", b'{"version": 1, "name": "younger", "ttl": 5}')
     memory_cluster.write(REGISTRY_TOPIC, b"broken", b"{")
     memory_cluster.write(REGISTRY_TOPIC, b"\xff", b"{")

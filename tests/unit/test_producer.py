@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lvq_kafka.cluster import LogWriter
 from lvq_kafka.codecs import JSON, TEXT, Codec
 from lvq_kafka.core.records import Position, Record
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -67,6 +68,42 @@ def test_r22_a_reserved_header_is_refused_and_named(cluster: MemoryCluster, name
                 with pytest.raises(ConfigError, match=f"'{name}' is reserved") as caught:
                     call(headers)  # type: ignore[no-untyped-call]
                 assert caught.value.options == (name,)
+    assert stored(cluster) == []
+
+
+def test_r10_a_message_says_its_ttl(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+        producer.put("IBM", b"1", ttl=1.5)
+        producer.put("IBM", b"1", {"a": "b"}, ttl=2)
+        producer.send(Message(b"1", headers={"ticker": "IBM"}, ttl=0.25))
+        producer.send(Message(b"1", headers={"ticker": "IBM", "lvq-ttl": 7}))
+    assert [headers["lvq-ttl"] for _, _, headers in stored(cluster)] == [b"1500", b"2000", b"250", b"7"]
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "options"),
+    [
+        (Message(b"1", ttl=0), "ttl=0 is not a number of seconds", ("ttl",)),
+        (Message(b"1", ttl="5"), "ttl='5' is not a number of seconds", ("ttl",)),  # type: ignore[arg-type]
+        (Message(b"1", {"lvq-ttl": "5s"}), "lvq-ttl is b'5s', not a number of milliseconds", ("lvq-ttl",)),
+        (Message(b"1", {"lvq-ttl": 5}, ttl=5), "both ttl=5 and the header lvq-ttl", ("ttl", "lvq-ttl")),
+    ],
+)
+def test_r10_a_ttl_that_makes_no_sense_is_refused(
+    cluster: MemoryCluster, message: Message[bytes], said: str, options: tuple[str, ...]
+) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+        with pytest.raises(ConfigError, match=said) as caught:
+            producer.send(message)
+        assert caught.value.options == options
+    assert stored(cluster) == []
+
+
+def test_r22_a_ttl_is_refused_where_the_queue_has_none(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        for call in (lambda: producer.put("IBM", b"1", ttl=5), lambda: producer.send(Message(b"1", ttl=5))):
+            with pytest.raises(ConfigError, match=r"'lvq-ttl' is reserved.*ttl=Ttl\(\)"):
+                call()
     assert stored(cluster) == []
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["declare", "drop", "finding_row", "queues"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _seconds_option(name: str, text: str) -> Callable[[F], F]:
+    return click.option(name, type=float, metavar="SECONDS", help=text)
+
 
 @command(
     "declare",
@@ -35,6 +42,7 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
         "lvq declare prices --key-header ticker --partitions 6 --start latest",
         "lvq declare prices -o qpid.last_value_queue_key=ticker -o ensureNondestructiveConsumers=true",
         "lvq declare users --record-key --topic app.users --on-mismatch warn",
+        "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
     ],
 )
 @click.argument("name")
@@ -57,6 +65,10 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
     help="The winner when header and record key disagree.  [default: record]",
 )
 @click.option("--non-destructive", is_flag=True, help="Allow browsing and viewing, never consuming.")
+@click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
+@_seconds_option("--default-ttl", "The TTL of messages without their own.")
+@_seconds_option("--min-ttl", "The least TTL that a message may have.")
+@_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),
@@ -98,6 +110,10 @@ def declare(
     keyless: KeylessPolicy | None,
     key_mismatch: KeyMismatchPolicy | None,
     non_destructive: bool,
+    ttl: bool,
+    default_ttl: float | None,
+    min_ttl: float | None,
+    max_ttl: float | None,
     start: Start,
     on_mismatch: OnMismatch,
     partitions: int | None,
@@ -116,13 +132,16 @@ def declare(
         "keyless": keyless,
         "key-mismatch": key_mismatch,
         "non-destructive": non_destructive or None,
+        "ttl": ttl or None,
+        "default-ttl": default_ttl,
+        "min-ttl": min_ttl,
+        "max-ttl": max_ttl,
     }
     definition = _definition(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
-    fields = asdict(definition)
-    del fields["name"]
+    chosen = {field.name: getattr(definition, field.name) for field in fields(definition) if field.name != "name"}
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(
-        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
+        name, **chosen, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
     )
     assert queue.declaration is not None
     # Findings need no message here: the library has already logged warnings for them.
@@ -148,13 +167,12 @@ def _definition(
         raise click.UsageError("--record-key and --key-header are mutually exclusive.")
     if options:
         raise click.UsageError("--record-key and -o are mutually exclusive; use the long options.")
-    named: dict[str, Any] = {option.replace("-", "_"): value for option, value in given.items()}
-    return QueueDefinition(name=name, topic=topic or name, key_header=None, **named)
+    return replace(QueueDefinition.from_options(name, {**given, "key-header": name}, topic=topic), key_header=None)
 
 
 def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> dict[str, Any]:
     return {
-        **asdict(definition),
+        **definition.as_row(),
         "created_queue": declaration.created_queue,
         "created_topic": declaration.created_topic,
         "findings": [finding_row(finding) for finding in declaration.findings],
@@ -202,7 +220,7 @@ def queues(invocation: Invocation) -> None:
     definitions = all_queues(cluster=invocation.connect())
     if not invocation.out.person:
         for definition in definitions:
-            invocation.out.row(asdict(definition))
+            invocation.out.row(definition.as_row())
         return
     if not definitions:
         invocation.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")

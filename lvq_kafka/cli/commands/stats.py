@@ -18,13 +18,13 @@ from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.policy import Finding, judge, judge_order
+from lvq_kafka.core.policy import Finding, judge, judge_order, judge_ttl, lifetime
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.group.damage import Damage
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
-from lvq_kafka.queue import LastValueQueue
+from lvq_kafka.queue import LastValueQueue, queues
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,14 +101,15 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
     found = QueueReport(cluster.topics.describe(topic))
+    lives = None if queue.definition.ttl is None else lifetime(queue.definition, queues(cluster=cluster))
     try:
         config = cluster.topics.config(topic)
     except Unauthorized:
         found.unchecked.append(f"the settings of {topic}: this user may not read them")
     else:
-        found.findings = judge(config, replication_factor=found.topic.replication_factor)
+        found.findings = judge(config, replication_factor=found.topic.replication_factor, lifetime=lives)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
-    found.findings += judge_order(queue.definition.order)
+    found.findings += (*judge_order(queue.definition.order), *judge_ttl(lives))
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
         found.problems += [str(damage.error) for damage in found.damage]
@@ -164,7 +165,7 @@ def _partition(
 def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> dict[str, Any]:
     stats = found.stats
     return {
-        **asdict(queue.definition),
+        **queue.definition.as_row(),
         "topic_id": found.topic.id,
         "replication_factor": found.topic.replication_factor,
         "group": group,

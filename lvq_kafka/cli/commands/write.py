@@ -17,6 +17,7 @@ from lvq_kafka.cli.output import Output, count
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.records import header_value
+from lvq_kafka.core.terms import TTL_HEADER, ttl_text
 from lvq_kafka.producer import Message, Producer
 
 __all__ = ["delete", "put", "send"]
@@ -30,6 +31,7 @@ header_option = click.option(
     callback=pair,
     help="A header of the message. Repeatable.",
 )
+ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="Have it expire after so many seconds.")
 from_option = click.option(
     "--from-jsonl",
     "source",
@@ -51,6 +53,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
 @queue_argument
 @click.argument("value", required=False)
 @header_option
+@ttl_option
 @from_option
 @format_option
 @quiet_option
@@ -60,6 +63,7 @@ def send(
     *,
     value: str | None,
     headers: list[tuple[str, str]],
+    ttl: float | None,
     source: Any,
     form: Format,
     quiet: bool,
@@ -72,12 +76,9 @@ def send(
     _either(value is not None, source)
     if source is None:
         assert value is not None
-        given: Iterable[Line | None] = [
-            Line(None, _value(value, form), [(name, encode_key(text)) for name, text in headers])
-        ]
+        given: Iterable[Line | None] = [Line(None, _value(value, form), _common(headers, ttl))]
     else:
-        common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
-        given = _with_headers(lines_of(source, form), common)
+        given = _with_headers(lines_of(source, form), _common(headers, ttl))
     _produce(invocation, choice, form, given, quiet)
 
 
@@ -94,6 +95,7 @@ def send(
 @click.argument("key", required=False)
 @click.argument("value", required=False)
 @header_option
+@ttl_option
 @from_option
 @format_option
 @quiet_option
@@ -104,6 +106,7 @@ def put(
     key: str | None,
     value: str | None,
     headers: list[tuple[str, str]],
+    ttl: float | None,
     source: Any,
     form: Format,
     quiet: bool,
@@ -113,7 +116,7 @@ def put(
     The key header is added automatically. VALUE is the value, or - for all of stdin.
     """
     _either(key is not None, source)
-    common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
+    common = _common(headers, ttl)
     if source is not None:
         given: Iterable[Line | None] = _with_headers(lines_of(source, form), common)
     elif key is None or value is None:
@@ -140,6 +143,12 @@ def _either(one: bool, source: Any) -> None:
 def _value(text: str, form: Format) -> Any:
     data = sys.stdin.buffer.read() if text == "-" else encode_key(text)
     return parse_value(data, form)
+
+
+def _common(headers: list[tuple[str, str]], ttl: float | None) -> list[tuple[str, bytes | None]]:
+    """Return the headers given for all messages; a line's own come after them, and so count."""
+    pairs: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
+    return pairs if ttl is None else [*pairs, (TTL_HEADER, ttl_text(ttl))]
 
 
 def _with_headers(lines: Iterable[Line | None], common: list[tuple[str, bytes | None]]) -> Iterator[Line | None]:

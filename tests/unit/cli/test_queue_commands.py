@@ -6,7 +6,7 @@ import pytest
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
-DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False}
+DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, "ttl": None}
 
 
 def test_declare_says_what_it_created_and_next_time_that_all_is_there(run: Run) -> None:
@@ -34,6 +34,21 @@ def test_declare_takes_every_property_of_a_queue(run: Run, memory_cluster: Memor
     assert row["non_destructive"] is True
     assert memory_cluster.topics.describe("t").partitions == 2
     assert memory_cluster.topics.config("t")["segment.ms"] == "1000"
+
+
+def test_declare_takes_the_options_of_time(run: Run, memory_cluster: MemoryCluster) -> None:
+    row = run("declare", "q", "--record-key", "--default-ttl", "60", "--max-ttl", "3600").row
+    assert row["ttl"] == {"default_ms": 60_000, "maximum_ms": 3_600_000}
+    assert (row["key_header"], row["findings"]) == (None, [])
+    config = memory_cluster.topics.config("q")
+    assert (config["cleanup.policy"], config["retention.ms"]) == ("compact,delete", "7200000")
+    assert run("declare", "own", "-k", "id", "--ttl").row["findings"][0]["setting"] == "ttl"
+    assert run("put", "own", "a", "1", "--ttl", "1.5").code == 0
+    (record,) = memory_cluster.records("own")
+    assert dict(record.headers)["lvq-ttl"] == b"1500"
+    refused = run("declare", "q2", "-k", "id", "--min-ttl", "5", "--max-ttl", "4")
+    assert refused.code == 2
+    assert "minimum=5.0 exceeds maximum=4.0" in refused.stderr
 
 
 def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:

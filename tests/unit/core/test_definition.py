@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.terms import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
 
 
@@ -28,12 +29,24 @@ def test_the_stored_form_is_golden() -> None:
     )
 
 
+def test_with_a_ttl_the_stored_form_is_version_2_which_older_clients_refuse() -> None:
+    assert definition(ttl=Ttl(default=60, maximum=86400.5)).to_json() == (
+        b'{"key_header": "ticker", "key_mismatch": "record", "keyless": "pass", "name": "prices", '
+        b'"non_destructive": false, "order": "tail", "topic": "prices", '
+        b'"ttl": {"default_ms": 60000, "maximum_ms": 86400500}, "version": 2}'
+    )
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
         {"key_header": None, "topic": "other"},
         {"keyless": "refuse", "order": "in-place", "key_mismatch": "fail", "non_destructive": True},
+        {"ttl": Ttl()},
+        {"ttl": Ttl(never=True)},
+        {"ttl": Ttl(default=0.001, minimum=0.001, maximum=LONGEST_TTL)},
+        {"ttl": Ttl(default=1 / 3)},
     ],
 )
 def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
@@ -42,10 +55,58 @@ def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "ttl"),
+    [
+        ({"ttl": "true"}, Ttl()),
+        ({"ttl": "false"}, None),
+        ({"default-ttl": "60", "min-ttl": 1, "max-ttl": "86400"}, Ttl(default=60.0, minimum=1.0, maximum=86400.0)),
+        ({"minimumMessageTtl": 500, "maximumMessageTtl": "60000"}, Ttl(minimum=0.5, maximum=60.0)),
+        ({"minimumMessageTtl": 0, "maximumMessageTtl": 0}, None),
+        ({"expiry-delay": 100, "min-expiry-delay": -1, "max-expiry-delay": "2000"}, Ttl(default=0.1, maximum=2.0)),
+        ({"no-expiry": "true"}, Ttl(never=True)),
+        ({"no-expiry": "false"}, None),
+    ],
+)
+def test_options_of_other_brokers_give_a_ttl(options: dict[str, object], ttl: Ttl | None) -> None:
+    assert QueueDefinition.from_options("prices", {"key-header": "ticker", **options}) == definition(ttl=ttl)
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "culprits"),
+    [
+        ({"max-ttl": "soon"}, "max-ttl='soon' is not a number", ("max-ttl",)),
+        ({"max-ttl": "0"}, "max-ttl=0.0 is not a number of seconds from 0.001", ("max-ttl",)),
+        ({"max-ttl": 5, "maximumMessageTtl": 6}, "max-ttl=5 and maximumMessageTtl=6", ("max-ttl", "maximumMessageTtl")),
+        ({"max-ttl": 5, "min-ttl": 6}, "minimum=6.0 exceeds maximum=5.0", ("minimum", "maximum")),
+        ({"ttl": "false", "max-ttl": 5}, "ttl=false says that messages carry no TTL", ("ttl", "max-ttl")),
+        ({"no-expiry": "true", "max-ttl": 5}, "never=True and maximum=5.0 contradict", ("never", "maximum")),
+    ],
+)
+def test_options_of_time_that_make_no_sense_are_named(
+    options: dict[str, object], said: str, culprits: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        QueueDefinition.from_options("prices", {"key-header": "ticker", **options})
+    assert caught.value.options == culprits
+
+
+@pytest.mark.parametrize("ttl", [5, "60", {}])
+def test_a_ttl_is_a_ttl(ttl: Any) -> None:
+    with pytest.raises(ConfigError, match="ttl must be a Ttl"):
+        definition(ttl=ttl)
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
         ({"ttl": 5}, "unknown fields ttl"),
+        ({"version": 2, "size": 5}, "unknown fields size"),
+        ({"version": 2, "ttl": 5}, "malformed: ttl has 5"),
+        ({"version": 2, "ttl": {"jitter_ms": 5}}, "ttl has unknown fields jitter_ms"),
+        ({"version": 2, "ttl": {"default_ms": "5"}}, "default_ms='5' is not a whole number"),
+        ({"version": 2, "ttl": {"default_ms": -5}}, "default=-0.005 is not a number of seconds"),
+        ({"version": 2, "ttl": {"never": 1}}, "never=1 is neither True nor False"),
         ({"name": "other"}, "names another queue"),
         ({"order": "random"}, "not a valid order"),
     ],

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from lvq_kafka.core.policy import TopicSpec, judge, topic_settings
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.policy import TopicSpec, judge, judge_ttl, lifetime, topic_settings
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.testing.memory_state import DEFAULTS
 
@@ -95,6 +99,40 @@ def test_retention_counts_where_age_deletes_too() -> None:
     settings = {"cleanup.policy": "compact,delete", "retention.ms": "604800000", "retention.bytes": "-1"}
     assert [finding.setting for finding in judge(settings, replication_factor=1)] == ["retention.ms"]
     assert judge(settings | {"cleanup.policy": "compact"}, replication_factor=1) == []
+
+
+def test_retention_frees_the_disk_of_what_has_expired() -> None:
+    settings = topic_settings(TopicSpec(), 60.0)
+    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact,delete", "3660000")
+    assert judge(settings, replication_factor=1, lifetime=60.0) == []
+    assert judge(settings | {"retention.ms": "-1"}, replication_factor=1, lifetime=60.0) == []
+    (early,) = judge(settings | {"retention.ms": "60000"}, replication_factor=1, lifetime=60.0)
+    assert (early.setting, early.expected) == ("retention.ms", "3660000")
+    first, second = judge(topic_settings(TopicSpec()), replication_factor=1, lifetime=60.0)
+    assert str(first).startswith("cleanup.policy is compact, not compact,delete: retention frees the disk")
+    assert (second.setting, second.expected) == ("retention.ms", "3660000")
+
+
+def test_a_ttl_needs_append_times() -> None:
+    settings = topic_settings(TopicSpec(), math.inf) | {"message.timestamp.type": "CreateTime"}
+    (finding,) = judge(settings, replication_factor=1, lifetime=math.inf)
+    assert (finding.setting, finding.severity) == ("message.timestamp.type", "error")
+
+
+def test_a_topic_keeps_records_for_the_queue_that_needs_them_longest() -> None:
+    def queue(name: str, ttl: Ttl | None, topic: str = "t") -> QueueDefinition:
+        return QueueDefinition(name=name, topic=topic, key_header="k", ttl=ttl)
+
+    hour, day = queue("a", Ttl(maximum=3600)), queue("b", Ttl(maximum=86400))
+    assert lifetime(hour, []) == 3600
+    assert lifetime(hour, [hour, day]) == 86400
+    assert lifetime(hour, [queue("c", None, topic="other")]) == 3600
+    assert lifetime(hour, [queue("c", None)]) == math.inf
+    assert lifetime(queue("d", Ttl()), []) == math.inf
+    assert lifetime(queue("d", Ttl(never=True)), [hour]) is None
+    assert lifetime(queue("d", None), [hour]) is None
+    assert [finding.setting for finding in judge_ttl(math.inf)] == ["ttl"]
+    assert judge_ttl(60.0) == judge_ttl(None) == []
 
 
 def test_one_replica_needs_no_second_in_sync() -> None:

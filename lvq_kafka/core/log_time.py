@@ -1,0 +1,46 @@
+"""The time by which messages expire."""
+
+from __future__ import annotations
+
+__all__ = ["MOST_AHEAD", "LogTime"]
+
+MOST_AHEAD = 3_600_000
+"""The most milliseconds by which an append time may be ahead of this machine's clock and be believed.
+
+A topic may be configured to take its times from producers; this is as far ahead as a broker accepts those by default
+(``message.timestamp.after.max.ms``).
+"""
+
+
+class LogTime:
+    """The time of one reader of a log, in ms since the epoch.
+
+    It is never set back, so that nothing expired returns.
+
+    It is that of this machine's clock, or the newest append time seen, if that is later: then this clock is slow.
+    """
+
+    __slots__ = ("_newest", "behind", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.behind = 0
+        """Milliseconds by which the newest append time was ahead of the clock, when they were last compared.
+
+        At least so much is the clock slow, or a producer's fast.
+        """
+        self._newest = 0
+
+    def saw(self, timestamp: int) -> None:
+        """Note the append time of a record that was read."""
+        if timestamp > self._newest:
+            self._newest = timestamp
+
+    def advance(self, clock: float) -> int:
+        """Return the time, given what this machine's clock says, in seconds since the epoch."""
+        machine = int(clock * 1000)
+        self.behind = max(0, self._newest - machine)
+        later = self._newest if machine < self._newest <= machine + MOST_AHEAD else machine
+        if later > self.now:
+            self.now = later
+        return self.now

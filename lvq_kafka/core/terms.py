@@ -1,0 +1,187 @@
+"""Terms of a message: until when its value counts (R10).
+
+A queue may let messages expire. Nobody writes a delete for one that has: it could kill a newer value on its way. Each
+reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER` and the queue's `Ttl`.
+These never change, so all of them agree, and what has expired cannot return.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lvq_kafka.core.quoting import abridged, listed, quoted
+from lvq_kafka.core.validation import as_float
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "own_ttl", "ttl_text"]
+
+TTL_HEADER = "lvq-ttl"
+"""Carries a message's own TTL: milliseconds as decimal digits."""
+
+NEVER = (1 << 63) - 1
+"""The expiry of a message that never expires: later than any time in a log, in ms."""
+
+LONGEST_TTL = 3_155_760_000.0
+"""The longest TTL that a queue or a producer may ask for: a hundred years, in seconds."""
+
+_DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
+_LIMITS = ("default", "minimum", "maximum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ttl:
+    """The lifetimes of a queue's messages, in seconds (R10).
+
+    The first of these that applies decides, and each excludes the next ones: ``never``; the message's own TTL, raised
+    to ``minimum`` and lowered to ``maximum``; ``default``; ``maximum``. A message to which none applies lives as long
+    as it is the newest of its key. So a minimum gives no TTL to a message without one. ``Ttl()`` lets producers choose.
+
+    Args:
+        default: for messages without a TTL of their own.
+        minimum: the least TTL of a message that has its own.
+        maximum: the greatest TTL of any message, with or without its own.
+        never: nothing expires, whatever TTL a message carries.
+
+    Raises:
+        ConfigError: a value is not a positive number of seconds, or two contradict each other.
+    """
+
+    default: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    never: bool = False
+
+    __repr__ = abridged
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.never, bool):
+            raise ConfigError(f"never={quoted(self.never)} is neither True nor False.", options=["never"])
+        given = {name: value for name in _LIMITS if (value := getattr(self, name)) is not None}
+        for name, value in given.items():
+            check_ttl(name, value)
+            object.__setattr__(self, name, _ms(value) / 1000)  # as it is stored, so that both are equal
+        if self.never and given:
+            name, value = next(iter(given.items()))
+            raise ConfigError(
+                f"never=True and {name}={value!r} contradict each other: nothing expires, or something does.",
+                options=["never", name],
+                hint="Leave one of them out.",
+            )
+        for lower, upper in (("minimum", "maximum"), ("minimum", "default"), ("default", "maximum")):
+            if lower in given and upper in given and given[lower] > given[upper]:
+                raise ConfigError(
+                    f"{lower}={given[lower]!r} exceeds {upper}={given[upper]!r}.",
+                    options=[lower, upper],
+                    hint="A minimum is at most the default, and the default at most the maximum.",
+                )
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the part of a definition's JSON: what is set, in ms."""
+        if self.never:
+            return {"never": True}
+        return {f"{name}_ms": _ms(value) for name in _LIMITS if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_wire(cls, part: object) -> Ttl:
+        """Parse what `to_wire` returns.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        known = {f"{name}_ms" for name in _LIMITS} | {"never"}
+        if not isinstance(part, dict) or part.keys() - known:
+            what = f"unknown fields {listed(sorted(part.keys() - known))}" if isinstance(part, dict) else quoted(part)
+            raise ConfigError(f"ttl has {what}.", options=["ttl"])
+        limits: dict[str, Any] = {}
+        for name in _LIMITS:
+            if (value := part.get(f"{name}_ms")) is not None:
+                if type(value) is not int:
+                    raise ConfigError(f"{name}_ms={quoted(value)} is not a whole number.", options=["ttl"])
+                limits[name] = value / 1000
+        return cls(**limits, never=part.get("never", False))
+
+
+def check_ttl(option: str, value: object, hint: str = "Leave it out for no limit.") -> None:
+    """Check for the seconds that a message may live.
+
+    Raises:
+        ConfigError: they are not between a millisecond and `LONGEST_TTL`.
+    """
+    if not 0.001 <= as_float(value) <= LONGEST_TTL:
+        raise ConfigError(
+            f"{option}={quoted(value)} is not a number of seconds from 0.001 to {LONGEST_TTL:,.0f}.",
+            options=[option],
+            hint=hint,
+        )
+
+
+def ttl_text(ttl: float) -> bytes:
+    """Return a message's own TTL, in seconds, as the value of its header.
+
+    Raises:
+        ConfigError: it is not a TTL.
+    """
+    check_ttl("ttl", ttl, "Leave it out for a message that lives on; to remove a value now, delete its key.")
+    return b"%d" % _ms(ttl)
+
+
+def own_ttl(value: bytes | None) -> int | None:
+    """Return the TTL, in ms, that a header's value says; None if it says none."""
+    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
+
+
+class Terms:
+    """Judges when messages of one queue expire, for one reader.
+
+    Anyone can write any header. A TTL that cannot be read counts as none, and is counted.
+    """
+
+    def __init__(self, ttl: Ttl) -> None:
+        self.malformed = 0
+        """The number of messages whose TTL could not be read."""
+        self.example: bytes | None = None
+        """The first value of those."""
+        self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
+        self._maximum = NEVER if ttl.maximum is None else _ms(ttl.maximum)
+        usual = ttl.maximum if ttl.default is None else ttl.default
+        self._usual = None if usual is None else _ms(usual)
+
+    @classmethod
+    def of(cls, ttl: Ttl | None) -> Terms | None:
+        """Return the terms of a queue with this option; None if its messages never expire."""
+        return None if ttl is None or ttl.never else cls(ttl)
+
+    def expiry(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
+        """Return the last moment at which a message counts, in ms since the epoch; or `NEVER`."""
+        own = None
+        for name, value in headers or ():
+            if name == TTL_HEADER:  # the last one counts
+                own = own_ttl(value)
+                if own is None:
+                    self.malformed += 1
+                    self.example = self.example or value
+        if own is None:
+            return NEVER if self._usual is None else timestamp + self._usual
+        return timestamp + min(max(own, self._minimum), self._maximum)
+
+    def expiries(
+        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
+    ) -> list[int]:
+        """Return the `expiry` of each of these messages.
+
+        Args:
+            plain: none of them has a header but, at most, the queue's key header.
+        """
+        if not plain and any(headers):
+            return list(map(self.expiry, timestamps, headers))
+        if self._usual is None:
+            return [NEVER] * len(timestamps)
+        usual = self._usual
+        return [timestamp + usual for timestamp in timestamps]
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
