@@ -6,17 +6,21 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
+from lvq_kafka.core.expiring_table import ExpiringTable
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
+from lvq_kafka.core.terms import Terms
 
 __all__ = ["LatestValues", "Order", "ReaderStats"]
+
+_SOME = 4096  # keys that expire at once, about 2 ms
 
 
 @dataclass(slots=True)
 class ReaderStats:
-    """Counts of a fold since it began. ``added - replaced - deleted`` is its number of keys."""
+    """Counts of a fold since it began. ``added - replaced - deleted - expired`` is its number of keys."""
 
     added: int = 0
     """Values added."""
@@ -24,6 +28,8 @@ class ReaderStats:
     """Values replaced by a newer one of their key."""
     deleted: int = 0
     """Values removed by a delete."""
+    expired: int = 0
+    """Values that have expired (R10)."""
     stale: int = 0
     """Records below a partition's position: read twice, and ignored."""
     unkeyed: int = 0
@@ -44,11 +50,15 @@ class LatestValues:
     A delete takes part in that contest, so that an older value in another partition does not reappear. It is remembered
     until records are ``tombstone_memory`` milliseconds newer, about as long as the log itself keeps it.
 
+    If messages expire, `expire` removes those that have by a given time. It must have been called with the present time
+    before anything but single keys is looked up. What has expired is remembered like a delete (R8).
+
     Args:
         partitions: the topic's partition count.
         key_header: the header that holds the key; None if only the record key does.
         key_mismatch: which key to use when header and record key disagree (R16).
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
+        terms: when messages expire; None if none does.
 
     Not thread-safe.
     """
@@ -61,14 +71,21 @@ class LatestValues:
         key_mismatch: KeyMismatchPolicy = "record",
         topic: str = "",
         tombstone_memory: int = 86_400_000,
+        terms: Terms | None = None,
     ) -> None:
-        self.table = ColumnTable(partitions=partitions, key_header=key_header)
+        self.table: ColumnTable
+        self._expiring: ExpiringTable | None = None
+        if terms is None:
+            self.table = ColumnTable(partitions=partitions, key_header=key_header)
+        else:
+            self.table = self._expiring = ExpiringTable(partitions=partitions, key_header=key_header, terms=terms)
         self.progress = Progress({})
         self.stats = ReaderStats()
         self._topic = topic
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
-        self._newest_timestamp = 0
+        self.newest_timestamp = 0
+        """The newest append time seen, in ms."""
         # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
         self._contested: dict[bytes, dict[int, Record]] = {}
         self._prune_at = 1024
@@ -115,7 +132,7 @@ class LatestValues:
         _, timestamps, keys, values, _ = columns
         if not keys:
             return keys
-        self._newest_timestamp = max(self._newest_timestamp, timestamps[-1])
+        self.newest_timestamp = max(self.newest_timestamp, timestamps[-1])
         deletes = not all(values) and None in values
         if not deletes and self._fold_plain(partition, columns):
             return keys
@@ -234,6 +251,33 @@ class LatestValues:
         self.stats.added += len(met)
         self.stats.replaced += self.table.put(partition, columns, met)
 
+    # ---------------------------------------------------------------- expiring
+
+    def expire(self, now: int, most: int = _SOME) -> list[bytes]:
+        """Remove values that have expired by now, in ms; return their keys.
+
+        Args:
+            most: how many to remove; if there are as many, call again.
+        """
+        table = self._expiring
+        if table is None:
+            return []
+        table.now = now
+        if table.next_expiry >= now:
+            return []
+        keys = table.pop_expired(most)
+        if table.partitions > 1:
+            for key in keys:
+                self._remember(table.expired_record(key))
+        self.stats.expired += table.remove(keys)
+        return keys
+
+    def _remember(self, record: Record) -> None:
+        """Have a value that has expired take part in contests, as a delete does."""
+        assert record.key is not None
+        delete = record._replace(value=None, headers=())
+        self._contested.setdefault(record.key, {})[record.partition] = delete
+
     # ---------------------------------------------------------------- keys in several partitions (R14)
 
     def _contested_keys(self, partition: int, columns: Columns, met: list[int | None]) -> set[bytes]:
@@ -288,7 +332,7 @@ class LatestValues:
 
     def _forget_old_deletes(self) -> None:
         """Forget uncontested deletes that the log itself may have dropped by now."""
-        horizon = self._newest_timestamp - self._tombstone_memory
+        horizon = self.newest_timestamp - self._tombstone_memory
         for key, rivals in list(self._contested.items()):
             if len(rivals) == 1 and next(iter(rivals.values())).timestamp < horizon:
                 del self._contested[key]

@@ -28,6 +28,7 @@ LONGEST_TTL = 3_155_760_000.0
 """The longest TTL that a queue or a producer may ask for: a hundred years, in seconds."""
 
 _DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
+_MOST_KNOWN = 4096  # different TTLs; more are read each time
 _LIMITS = ("default", "minimum", "maximum")
 
 
@@ -147,7 +148,8 @@ class Terms:
         self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
         self._maximum = NEVER if ttl.maximum is None else _ms(ttl.maximum)
         usual = ttl.maximum if ttl.default is None else ttl.default
-        self._usual = None if usual is None else _ms(usual)
+        self._usual = NEVER if usual is None else _ms(usual)
+        self._known: dict[bytes | None, int] = {}  # TTLs in ms, by the value of the header: there are few of them
 
     @classmethod
     def of(cls, ttl: Ttl | None) -> Terms | None:
@@ -156,16 +158,11 @@ class Terms:
 
     def expiry(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
         """Return the last moment at which a message counts, in ms since the epoch; or `NEVER`."""
-        own = None
+        ttl = self._usual
         for name, value in headers or ():
             if name == TTL_HEADER:  # the last one counts
-                own = own_ttl(value)
-                if own is None:
-                    self.malformed += 1
-                    self.example = self.example or value
-        if own is None:
-            return NEVER if self._usual is None else timestamp + self._usual
-        return timestamp + min(max(own, self._minimum), self._maximum)
+                ttl = self._known.get(value) or self._learn(value)
+        return timestamp + ttl if ttl < NEVER else NEVER
 
     def expiries(
         self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
@@ -177,10 +174,22 @@ class Terms:
         """
         if not plain and any(headers):
             return list(map(self.expiry, timestamps, headers))
-        if self._usual is None:
+        if self._usual == NEVER:
             return [NEVER] * len(timestamps)
         usual = self._usual
         return [timestamp + usual for timestamp in timestamps]
+
+    def _learn(self, value: bytes | None) -> int:
+        """Return the TTL, in ms, of a message whose header has this value."""
+        own = own_ttl(value)
+        if own is None:
+            self.malformed += 1
+            self.example = self.example or value
+            return self._usual
+        ttl = min(max(own, self._minimum), self._maximum)
+        if len(self._known) < _MOST_KNOWN:
+            self._known[value] = ttl
+        return ttl
 
 
 def _ms(seconds: float) -> int:
