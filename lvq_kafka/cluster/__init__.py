@@ -76,5 +76,6 @@ class Cluster(Protocol):
     def close(self) -> None:
         """Close what the cluster itself holds open, but not its readers, members and writers.
 
-        From then on it opens and answers nothing: every other call raises `Closed`. A second `close` does nothing.
+        From then on it opens and answers nothing: every other call but `now` raises `Closed`. A second `close` does
+        nothing.
         """

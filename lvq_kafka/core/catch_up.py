@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 from lvq_kafka.core.absence import PRESENT, Absence
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Fetch
@@ -119,6 +120,11 @@ class ReaderStatus:
     """The partitions where an open transaction hides records, as of the last look."""
     silence: float
     """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
+    clock_behind: float = 0.0
+    """Seconds by which this machine's clock was behind the newest append time, when they were last compared.
+
+    Messages then expire by the log's time, at most an hour ahead of the clock. Always 0 if none expires.
+    """
 
     @property
     def lag(self) -> int:
@@ -141,9 +147,10 @@ class CatchUp:
     Args:
         topic: its name, for errors.
         now: the time in seconds, as in all methods that take one. It includes the time for which a machine sleeps.
+        expires: whether messages expire.
     """
 
-    def __init__(self, topic: str, now: float) -> None:
+    def __init__(self, topic: str, now: float, *, expires: bool = False) -> None:
         self._topic = topic
         self.values: ValueStore = LatestValues()
         self.topic_id = ""  # of the topic that ``values`` were read from
@@ -157,6 +164,8 @@ class CatchUp:
         self.open = False
         """True while there is more to come: `check` would raise nothing."""
         self.troubles: dict[Trouble, LVQError] = {}
+        self.time = LogTime() if expires else None
+        """The time by which messages expire; None if none does."""
 
     def _note(self, event: ReadEvent) -> bool:
         """Follow the table; return whether the read has just caught up."""
@@ -184,8 +193,22 @@ class CatchUp:
         values = self.replay.values
         keys = values.apply(fetch.batch)
         values.progress.advance(fetch.positions)
+        if self.time is not None:
+            self.time.saw(values.newest_timestamp)
         self._note(ReadEvent.READ)
         return self._note_progress(keys)
+
+    def expire(self, clock: float) -> list[bytes]:
+        """Remove some values that have expired. Call again until none is left.
+
+        Args:
+            clock: the machine's time, in seconds since the epoch.
+        """
+        assert self.time is not None
+        now = self.time.advance(clock)
+        if self.starting_over:
+            self.replay.values.expire(now)
+        return self.values.expire(now)
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> Iterable[bytes]:
         """Set the second target, the last stable offsets, which were requested at ``then``."""
@@ -326,6 +349,7 @@ class CatchUp:
             progress=replay.progress,
             blocked_by=replay.hidden,
             silence=now - self.heard,
+            clock_behind=0.0 if self.time is None else self.time.behind / 1000,
         )
 
     def check(self) -> None:

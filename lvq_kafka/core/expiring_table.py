@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, Self
+from typing import Self
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable
 from lvq_kafka.core.expiry_queue import BUCKET, UNSCHEDULED, ExpiryQueue
@@ -29,7 +28,8 @@ class ExpiringTable(ColumnTable):
         super().__init__(partitions=partitions, key_header=key_header)
         self.now = 0
         """The time, in ms since the epoch."""
-        self._terms = terms
+        self.terms = terms
+        """The judge of when messages expire."""
         self._expiries = array("q")
         self._buckets = array("q")  # by slot, the bucket of the queue where the key counts
         self._queue: ExpiryQueue[bytes] = ExpiryQueue(self)
@@ -123,7 +123,7 @@ class ExpiringTable(ColumnTable):
     def _judge(self, columns: Columns) -> list[int]:
         headers = columns[4]
         plain = bool(headers) and headers[0] is IMPLIED
-        return self._terms.expiries(columns[1], headers, plain=plain)
+        return self.terms.expiries(columns[1], headers, plain=plain)
 
     def _compact(self) -> None:
         slots = sorted(self.index.values())
@@ -148,9 +148,6 @@ def _by_bucket(expiries: list[int]) -> Iterator[tuple[int, range]]:
     if buckets.count(buckets[0]) == len(buckets):
         yield buckets[0], range(len(buckets))
         return
-    for bucket, rows in groupby(enumerate(buckets), key=itemgetter(1)):
-        first = next(rows)[0]
-        last = first
-        for last, _ in rows:
-            pass
-        yield bucket, range(first, last + 1)
+    for bucket, group in groupby(range(len(buckets)), key=buckets.__getitem__):
+        rows = list(group)
+        yield bucket, range(rows[0], rows[-1] + 1)

@@ -31,7 +31,7 @@ class Schedule(Protocol[T_contra]):
 
 
 class ExpiryQueue(Generic[T]):
-    """Entries by their time: those of open buckets sorted, all others in a list for each bucket.
+    """Entries by their time: sorted in open buckets, in plain lists before that.
 
     An entry costs a reference, and is touched twice. Sorting all of them would cost ten times as much, and most are
     renewed before they are due. For that reason, an entry that is now due later than when it was added stays where it

@@ -20,7 +20,10 @@ _SOME = 4096  # keys that expire at once, about 2 ms
 
 @dataclass(slots=True)
 class ReaderStats:
-    """Counts of a fold since it began. ``added - replaced - deleted - expired`` is its number of keys."""
+    """Counts of a fold since it began.
+
+    ``added - replaced - deleted - expired`` is its number of keys.
+    """
 
     added: int = 0
     """Values added."""
@@ -36,6 +39,8 @@ class ReaderStats:
     """Records with a null key, which have no last value: ignored."""
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or is unreadable (R16)."""
+    malformed: int = 0
+    """Values whose TTL cannot be read: they count as having none."""
     split: int = 0
     """Keys found in more than one partition (R14)."""
 
@@ -50,8 +55,8 @@ class LatestValues:
     A delete takes part in that contest, so that an older value in another partition does not reappear. It is remembered
     until records are ``tombstone_memory`` milliseconds newer, about as long as the log itself keeps it.
 
-    If messages expire, `expire` removes those that have by a given time. It must have been called with the present time
-    before anything but single keys is looked up. What has expired is remembered like a delete (R8).
+    If messages expire, call `expire` until nothing is left to remove, before looking up anything but single keys. What
+    has expired is remembered like a delete (R8).
 
     Args:
         partitions: the topic's partition count.
@@ -119,6 +124,8 @@ class LatestValues:
             changed += self._fold_run(partition, columns if rows is None else pick(rows, columns))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
+        if self._expiring is not None:
+            self.stats.malformed = self._expiring.terms.malformed
         return changed
 
     def grow(self, partitions: int) -> list[bytes]:

@@ -54,6 +54,8 @@ class ValueStore(Protocol):
     """
 
     stats: ReaderStats
+    newest_timestamp: int
+    """The newest append time seen, in ms."""
 
     @property
     def table(self) -> NewestRecords:
@@ -69,6 +71,12 @@ class ValueStore(Protocol):
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
         """Fold in a batch, and return the keys it touched."""
+
+    def expire(self, now: int) -> list[bytes]:
+        """Remove some of the values that have expired by now, in ms, and return their keys.
+
+        Single keys are looked up as of this time, whatever is left; for anything else, call again until none is.
+        """
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count. Returns the keys whose current value changed."""

@@ -11,6 +11,7 @@ from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.forking import notify_of_forks
 from lvq_kafka.places import opened_at
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
@@ -49,7 +50,8 @@ class Follower:
         metadata_interval: float = 5.0,
     ) -> None:
         self.topic = definition.topic
-        self.shared = FollowerState(definition.topic)
+        expires = Terms.of(definition.ttl) is not None
+        self.shared = FollowerState(definition.topic, time=cluster.now if expires else None)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(cluster, definition, self.shared, self._metadata, since=since, screen=screen)
         self.waiter = CatchUpWaiter(self.shared, self._metadata)

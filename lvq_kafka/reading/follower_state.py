@@ -23,6 +23,8 @@ __all__ = ["FollowerState"]
 
 logger = logging.getLogger("lvq_kafka.follower")
 
+_SKEW = 5.0  # seconds between clocks that are worth a warning
+
 
 class FollowerState:
     """The lock, clock, log lines and wake-ups around a `CatchUp`, which has the rules.
@@ -32,12 +34,17 @@ class FollowerState:
 
     Args:
         clock: returns seconds, by which absences are judged.
+        time: returns seconds since the epoch, by which messages expire; None if none does.
     """
 
-    def __init__(self, topic: str, clock: Callable[[], float] = uptime) -> None:
+    def __init__(
+        self, topic: str, clock: Callable[[], float] = uptime, *, time: Callable[[], float] | None = None
+    ) -> None:
         self.topic = topic
         self.clock = clock
-        self.catch_up = CatchUp(topic, clock())
+        self.time = time
+        self.catch_up = CatchUp(topic, clock(), expires=time is not None)
+        self._skewed = False  # whether a difference between clocks was reported
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
         self.lock = RLock()
@@ -61,6 +68,25 @@ class FollowerState:
             if lapse is None:
                 self.notifier.notify(self.catch_up.apply(fetch))
             return lapse
+
+    def expire_due(self) -> None:
+        """Remove what has expired, in steps, so that nobody waits for the lock for long."""
+        while self.time is not None:
+            with self.lock:
+                if not self.expire():
+                    break
+        self._report_skew()
+
+    def _report_skew(self) -> None:
+        behind = 0.0 if self.catch_up.time is None else self.catch_up.time.behind / 1000
+        if behind > _SKEW and not self._skewed:
+            logger.warning(
+                "the newest record of %s is %.0f s ahead of this machine's clock; what expires goes by the record, at "
+                "most an hour ahead: set the clocks of this machine and the brokers",
+                self.topic,
+                behind,
+            )
+        self._skewed = behind > _SKEW
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
         """Set the second target, which was requested when the first was reached."""
@@ -122,7 +148,27 @@ class FollowerState:
         catch_up = self.catch_up
         if not catch_up.open:
             catch_up.check()
+        if self.time is not None:
+            self.expire()
         return catch_up.values.table
+
+    def current_whole(self) -> NewestRecords:
+        """Return the values shown, for anything but single keys. Hold the lock while using them.
+
+        Raises what `current` raises.
+        """
+        table = self.current()
+        while self.time is not None and self.expire():
+            pass
+        return table
+
+    def expire(self) -> bool:
+        """Remove some of what has expired; return whether there was anything. The lock is held."""
+        assert self.time is not None
+        keys = self.catch_up.expire(self.time())
+        if keys:
+            self.notifier.notify(keys)
+        return bool(keys)
 
     def rewind(self, since: Mapping[int, int]) -> None:
         """Make the reading thread start again from these earlier positions."""

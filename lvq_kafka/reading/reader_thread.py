@@ -10,8 +10,10 @@ from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
+from lvq_kafka.core.terms import TTL_HEADER, Terms
 from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -55,6 +57,8 @@ class ReaderThread:
         self._since = since
         self._screen = screen
         self._in_vain = 0
+        self._terms: Terms | None = None
+        self._malformed_reported = False
         self._reader: LogReader
 
     def open(self) -> None:
@@ -76,6 +80,8 @@ class ReaderThread:
         try:
             while not shared.over:
                 self._step()
+                if shared.time is not None:
+                    shared.expire_due()
         finally:
             self._reader.close()
             if shared.abandoned:
@@ -116,6 +122,15 @@ class ReaderThread:
         lapse = self._shared.apply(fetch)
         if lapse is not None:
             self._start_over_after(lapse)
+        if self._terms is not None and self._terms.malformed and not self._malformed_reported:
+            self._malformed_reported = True
+            logger.warning(
+                "a header %s in %s is %s, not a number of milliseconds: the message counts as having none, and so do "
+                "others like it; stats.malformed counts them",
+                TTL_HEADER,
+                self._topic,
+                quoted(self._terms.example),
+            )
 
     def _ask_after_absence(self) -> None:
         """After an absence, ask for the current settings before judging the fetch by them.
@@ -161,12 +176,14 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
+        self._terms = Terms.of(self._definition.ttl)
         values = LatestValues(
             described.partitions,
             key_header=self._definition.key_header,
             key_mismatch=self._definition.key_mismatch,
             topic=self._topic,
             tombstone_memory=round(1000 * retention),
+            terms=self._terms,
         )
         values.progress.advance(starts)
         absence = Absence(retention)

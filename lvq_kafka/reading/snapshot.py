@@ -25,7 +25,10 @@ class TableSource(Protocol):
         """To be held from `current` to the last use of the table."""
 
     def current(self) -> NewestRecords:
-        """Return the table, or raise if it cannot be trusted any longer."""
+        """Return the table to look up single keys, or raise if it is no longer valid."""
+
+    def current_whole(self) -> NewestRecords:
+        """Return the table for anything else."""
 
 
 class CurrentValues(Mapping[str, V]):
@@ -69,12 +72,12 @@ class CurrentValues(Mapping[str, V]):
 
     def __len__(self) -> int:
         with self._source.lock:
-            return len(self._source.current())
+            return len(self._source.current_whole())
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the current keys, in queue order."""
         with self._source.lock:
-            keys = self._source.current().keys(self._order)
+            keys = self._source.current_whole().keys(self._order)
         return map(key_text, keys)
 
     # Mappings that change over time are equal only if they are identical.
@@ -92,7 +95,7 @@ class CurrentValues(Mapping[str, V]):
     def entries(self) -> list[Entry[V]]:
         """Return all current entries, in queue order."""
         with self._source.lock:
-            records = list(self._source.current().records(self._order))
+            records = list(self._source.current_whole().records(self._order))
         raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
 
@@ -107,7 +110,7 @@ class CurrentValues(Mapping[str, V]):
 
     def _range(self, start: bytes, stop: bytes | None) -> list[Entry[V]]:
         with self._source.lock:
-            table = self._source.current()
+            table = self._source.current_whole()
             records = [table.record(key) for key in table.key_range(start, stop)]
         raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records if record]
@@ -130,15 +133,18 @@ class _Frozen:
     def current(self) -> NewestRecords:
         return self._table
 
+    current_whole = current
+
 
 class Snapshot(CurrentValues[V]):
     """The current values at one moment, with their cut through the log (G8).
 
     ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
-    it. ``topic_id`` distinguishes the topic from another one of the same name.
+    it. ``as_of`` is the time of the snapshot, in seconds since the epoch: what had expired by then is missing, and all
+    else stays, although it may expire. ``topic_id`` distinguishes the topic from another one of the same name.
 
-    Reading the log up to these offsets yields the same rows, as long as the log holds them: compaction removes those
-    superseded since, retention and DeleteRecords remove those below the log start offset.
+    Reading the log up to these offsets, as of this time, yields the same rows, as long as the log holds them:
+    compaction removes those superseded since, retention and DeleteRecords remove those below the log start offset.
     """
 
     def __init__(
@@ -151,6 +157,7 @@ class Snapshot(CurrentValues[V]):
         *,
         raw_on_error: bool,
         order: Order,
+        as_of: float,
     ) -> None:
         self._source = _Frozen(table)
         self._topic = topic
@@ -160,6 +167,7 @@ class Snapshot(CurrentValues[V]):
         self.topic = topic
         self.topic_id = topic_id
         self.offsets: dict[int, int] = dict(sorted(offsets.items()))
+        self.as_of = as_of
 
     def iter_entries(self) -> Iterator[Entry[V]]:
         """Yield the entries of `entries` one by one: a million of them need no extra memory.

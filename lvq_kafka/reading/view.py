@@ -153,7 +153,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         """
         catch_up = self._shared.catch_up
         with self._shared.lock:
-            copy = self._shared.current().copy()
+            copy = self._shared.current_whole().copy()
+            as_of = self._cluster.now() if catch_up.time is None else catch_up.time.now / 1000
             offsets, topic_id = dict(catch_up.values.progress.positions), catch_up.topic_id
         return Snapshot(
             copy,
@@ -163,6 +164,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             self._codec,
             raw_on_error=self._raw_on_error,
             order=self._order,
+            as_of=as_of,
         )
 
     async def snapshot_async(self) -> Snapshot[V]:

@@ -1,0 +1,215 @@
+"""Readers of a queue whose messages expire: views, snapshots, watches and browsers (R8, R10)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lvq_kafka import TEXT, LastValueQueue, Producer, Ttl, View
+from lvq_kafka.testing import MemoryCluster
+from tests.waiting import eventually
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cluster(clock: Clock) -> MemoryCluster:
+    return MemoryCluster(clock=clock)
+
+
+def declare(cluster: MemoryCluster, ttl: Ttl | None = None, **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare("prices", key_header="ticker", ttl=ttl, cluster=cluster, value=TEXT, **options)
+
+
+@pytest.fixture
+def queue(cluster: MemoryCluster) -> LastValueQueue[str]:
+    return declare(cluster, Ttl(default=10.0, maximum=60.0))
+
+
+@pytest.fixture
+def producer(queue: LastValueQueue[str]) -> Iterator[Producer[str]]:
+    with queue.producer() as producer:
+        yield producer
+
+
+def shown(view: View[str]) -> dict[str, str]:
+    """Return what a view shows, asked in every way."""
+    values = {key: view[key] for key in ("IBM", "MSFT", "SAP") if key in view}
+    assert dict(view) == values
+    assert len(view) == len(values)
+    assert set(view) == values.keys()
+    assert {entry.key: entry.value for entry in view.entries()} == values
+    assert {entry.key: entry.value for entry in view.range()} == values
+    assert dict(view.snapshot()) == values
+    for key in {"IBM", "MSFT", "SAP"} - values.keys():
+        with pytest.raises(KeyError):
+            view.entry(key)
+    return values
+
+
+def test_r10_a_value_is_gone_when_its_time_is_over_and_not_before(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1")
+    producer.put("MSFT", "2", ttl=30)
+    producer.put("SAP", "3", ttl=999)
+    with queue.view() as view:
+        assert shown(view) == {"IBM": "1", "MSFT": "2", "SAP": "3"}
+        clock.now += 10
+        assert shown(view) == {"IBM": "1", "MSFT": "2", "SAP": "3"}
+        clock.now += 0.001
+        assert shown(view) == {"MSFT": "2", "SAP": "3"}
+        clock.now += 20
+        assert shown(view) == {"SAP": "3"}
+        clock.now += 30
+        assert shown(view) == {}
+        assert view.stats.expired == 3
+    with queue.view() as later:
+        assert shown(later) == {}
+
+
+def test_r10_nothing_but_a_look_up_is_needed(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer.put("IBM", "1")
+    with queue.view() as view:
+        monkeypatch.setattr("lvq_kafka.reading.follower_state.FollowerState.expire_due", lambda self: None)
+        clock.now += 11
+        assert "IBM" not in view
+        assert view.get("IBM") is None
+
+
+def test_a_clock_that_is_set_back_revives_nothing(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1")
+    with queue.view() as view:
+        clock.now += 11
+        assert shown(view) == {}
+        clock.now -= 11
+        assert shown(view) == {}
+
+
+def test_s096_r8_a_last_value_with_a_ttl_takes_its_key_along(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "hello", ttl=60)
+    producer.put("IBM", "how", ttl=60)
+    with queue.view() as view:
+        producer.put("IBM", "tombstone", ttl=0.5)
+        view.barrier()
+        assert shown(view) == {"IBM": "tombstone"}
+        clock.now += 1.5
+        assert shown(view) == {}
+
+
+def test_s097_an_expired_value_has_no_effect_on_the_next(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1", ttl=0.2)
+    with queue.view() as view:
+        clock.now += 0.3
+        assert shown(view) == {}
+        producer.put("IBM", "2", ttl=10)
+        view.barrier()
+        assert shown(view) == {"IBM": "2"}
+
+
+def test_a_newer_value_has_its_own_time(clock: Clock, queue: LastValueQueue[str], producer: Producer[str]) -> None:
+    producer.put("IBM", "1", ttl=5)
+    with queue.view() as view:
+        for value in "2345":
+            clock.now += 4
+            producer.put("IBM", value, ttl=5)
+            view.barrier()
+            assert shown(view) == {"IBM": value}
+
+
+def test_r8_what_has_expired_at_home_hides_what_is_elsewhere(clock: Clock, cluster: MemoryCluster) -> None:
+    from lvq_kafka import TopicSpec
+    from lvq_kafka.core.keys import home_partition
+
+    queue = declare(cluster, Ttl(), spec=TopicSpec(partitions=2))
+    home = home_partition(b"IBM", 2)
+    cluster.write("prices", b"IBM", b"old", partition=1 - home)
+    cluster.write("prices", b"IBM", b"new", [("lvq-ttl", b"1000")], partition=home)
+    with queue.view() as view:
+        assert shown(view) == {"IBM": "new"}
+        clock.now += 2
+        assert shown(view) == {}
+        cluster.write("prices", b"IBM", b"newer", partition=1 - home)
+        view.barrier()
+        assert shown(view) == {}
+        cluster.write("prices", b"IBM", b"newest", partition=home)
+        view.barrier()
+        assert shown(view) == {"IBM": "newest"}
+
+
+def test_a_snapshot_says_its_time_and_stays_as_it_is(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1")
+    with queue.view() as view:
+        clock.now += 3.25
+        snapshot = view.snapshot()
+        assert snapshot.as_of == clock.now
+        clock.now += 60
+        assert dict(snapshot) == {"IBM": "1"}
+        assert (len(snapshot), "IBM" in snapshot) == (1, True)
+        assert dict(view.snapshot()) == {}
+
+
+def test_a_ttl_that_cannot_be_read_counts_as_none(
+    clock: Clock, cluster: MemoryCluster, queue: LastValueQueue[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.write("prices", b"IBM", b"1", [("lvq-ttl", b"soon")])
+    cluster.write("prices", b"SAP", b"2", [("lvq-ttl", b"-1")])
+    with queue.view() as view, caplog.at_level(logging.WARNING):
+        assert shown(view) == {"IBM": "1", "SAP": "2"}
+        assert view.stats.malformed == 2
+        clock.now += 11
+        assert shown(view) == {}
+    (warning,) = [message for message in caplog.messages if "lvq-ttl" in message]
+    assert "b'soon'" in warning
+
+
+def test_without_the_option_the_header_is_an_ordinary_one(clock: Clock, cluster: MemoryCluster) -> None:
+    queue = declare(cluster)
+    cluster.write("prices", b"IBM", b"1", [("lvq-ttl", b"1")])
+    with queue.view() as view:
+        clock.now += 1000
+        assert shown(view) == {"IBM": "1"}
+        assert view.entry("IBM").header("lvq-ttl") == "1"
+    never = LastValueQueue("prices", key_header="ticker", ttl=Ttl(never=True), cluster=cluster, value=TEXT)
+    with never.view() as view:
+        assert shown(view) == {"IBM": "1"}
+
+
+def test_a_slow_clock_is_shown_and_the_time_is_that_of_the_log(
+    clock: Clock, cluster: MemoryCluster, queue: LastValueQueue[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.write("prices", b"IBM", b"1", timestamp=round(1000 * (clock.now + 20)))
+    cluster.write("prices", b"SAP", b"2", timestamp=round(1000 * (clock.now + 31)))
+    with queue.view() as view, caplog.at_level(logging.WARNING):
+        assert shown(view) == {"SAP": "2"}
+        assert view.status.clock_behind == 31
+        eventually(lambda: any("31 s ahead of this machine's clock" in message for message in caplog.messages))
+        clock.now += 30
+        assert shown(view) == {"SAP": "2"}
+        assert view.status.clock_behind == 1
