@@ -55,8 +55,8 @@ class LatestValues:
     A delete takes part in that contest, so that an older value in another partition does not reappear. It is remembered
     until records are ``tombstone_memory`` milliseconds newer, about as long as the log itself keeps it.
 
-    If messages expire, call `expire` until nothing is left to remove, before looking up anything but single keys. What
-    has expired is remembered like a delete (R8).
+    If messages expire, call `expire` until nothing is left to remove, before looking up anything but single keys.
+    Expired values are remembered like deletes (R8).
 
     Args:
         partitions: the topic's partition count.

@@ -22,8 +22,9 @@ from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import REGISTRY_TOPIC, is_name
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.records import Headers
+from lvq_kafka.core.records import Headers, Record
 from lvq_kafka.errors import LVQError
+from lvq_kafka.selectors.selector import Selector
 from lvq_kafka.testing import MemoryCluster
 from tests.fuzz.strategies import commits, definitions, headers, keys, lines, values
 
@@ -183,3 +184,16 @@ def _shared_log() -> MemoryCluster:
         _log.append(MemoryCluster())
         LastValueQueue.declare("prices", key_header="ticker", cluster=_log[0])
     return _log[0]
+
+
+WORDS = [
+    *("a", '"b"', "'it''s'", "'%_!'", "5", "2.5e3", "0xF", "TRUE", "NULL", "(", ")", ",", "+", "-", "*", "/"),
+    *("NOT", "AND", "OR", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "=", "<>", "<"),
+]
+
+
+@settings(max_examples=100 * TIMES, deadline=None)
+@given(st.one_of(st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join), st.text(max_size=60)), keys, headers)
+def test_selectors(text: str, key: bytes, found: Headers) -> None:
+    with errors_harmless():
+        assert Selector(text, "prices").matches(Record(0, 0, 0, key, b"", found)) in (True, False)

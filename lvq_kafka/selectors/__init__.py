@@ -1,0 +1,1 @@
+"""Selectors: conditions on messages, in the syntax of JMS."""
