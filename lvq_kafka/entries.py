@@ -67,11 +67,13 @@ class EndOfDump:
     """The current values have all been returned; updates follow.
 
     The dump is complete up to ``offsets``, the next offset of each partition. ``blocked`` names the partitions where an
-    open transaction hides later records; if it is empty, nothing acknowledged before the open is missing.
+    open transaction hides later records; if it is empty, nothing acknowledged before the open is missing. ``as_of`` is
+    the time of the dump, in seconds since the epoch: what had expired by then is not in it.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     blocked: tuple[Shortfall, ...] = ()
+    as_of: float = field(default=0.0, compare=False)
 
 
 _new_position = partial(tuple.__new__, Position)  # twice as fast as the constructor

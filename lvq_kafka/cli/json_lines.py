@@ -21,8 +21,9 @@ Everything that is not a value has an ``event``:
 - ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, so ``browse`` omits it
   from here on. It is still the current value of the key for ``get``, ``watch`` and ``export``.
 - ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its value no longer matches.
-- ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``: all current values have been written. ``offsets``
-  is the next offset of each partition; ``blocked`` lists the partitions that an open transaction holds up.
+- ``{"event": "end-of-dump", "offsets": {"0": 42}, "as_of": 1732205001.5, "blocked": []}``: all current values have
+  been written. ``offsets`` is the next offset of each partition, and ``as_of`` the time, in seconds since the epoch, by
+  which others had expired; ``blocked`` lists the partitions that an open transaction holds up.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
 ``deleted`` deletes the key; other fields and events are ignored. So the output of one queue is valid input for another.
@@ -152,7 +153,8 @@ def event_line(event: Event[Any], form: Format) -> bytes:
         return to_line({"event": how_gone(event), "key": shown(encode_key(event.key))})
     if isinstance(event, EndOfDump):
         offsets = {str(partition): offset for partition, offset in event.offsets.items()}
-        return to_line({"event": "end-of-dump", "offsets": offsets, "blocked": blocked_rows(event.blocked)})
+        blocked = blocked_rows(event.blocked)
+        return to_line({"event": "end-of-dump", "offsets": offsets, "as_of": event.as_of, "blocked": blocked})
     return value_line(event, form)
 
 

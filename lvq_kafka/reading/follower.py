@@ -51,7 +51,7 @@ class Follower:
     ) -> None:
         self.topic = definition.topic
         expires = Terms.of(definition.ttl) is not None
-        self.shared = FollowerState(definition.topic, time=cluster.now if expires else None)
+        self.shared = FollowerState(definition.topic, time=cluster.now, expires=expires)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(cluster, definition, self.shared, self._metadata, since=since, screen=screen)
         self.waiter = CatchUpWaiter(self.shared, self._metadata)

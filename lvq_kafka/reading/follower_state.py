@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from threading import Event, RLock
@@ -34,16 +35,23 @@ class FollowerState:
 
     Args:
         clock: returns seconds, by which absences are judged.
-        time: returns seconds since the epoch, by which messages expire; None if none does.
+        time: returns seconds since the epoch, by which messages expire.
+        expires: whether messages expire.
     """
 
     def __init__(
-        self, topic: str, clock: Callable[[], float] = uptime, *, time: Callable[[], float] | None = None
+        self,
+        topic: str,
+        clock: Callable[[], float] = uptime,
+        *,
+        time: Callable[[], float] = time.time,
+        expires: bool = False,
     ) -> None:
         self.topic = topic
         self.clock = clock
-        self.time = time
-        self.catch_up = CatchUp(topic, clock(), expires=time is not None)
+        self.expires = expires
+        self.catch_up = CatchUp(topic, clock(), expires=expires)
+        self._time = time
         self._skewed = False  # whether a difference between clocks was reported
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
@@ -71,7 +79,7 @@ class FollowerState:
 
     def expire_due(self) -> None:
         """Remove what has expired, in steps, so that nobody waits for the lock for long."""
-        while self.time is not None:
+        while True:
             with self.lock:
                 if not self.expire():
                     break
@@ -148,7 +156,7 @@ class FollowerState:
         catch_up = self.catch_up
         if not catch_up.open:
             catch_up.check()
-        if self.time is not None:
+        if self.expires:
             self.expire()
         return catch_up.values.table
 
@@ -158,14 +166,19 @@ class FollowerState:
         Raises what `current` raises.
         """
         table = self.current()
-        while self.time is not None and self.expire():
+        while self.expires and self.expire():
             pass
         return table
 
+    @property
+    def as_of(self) -> float:
+        """The time, in seconds since the epoch, of the values shown. Hold the lock."""
+        log_time = self.catch_up.time
+        return self._time() if log_time is None else log_time.now / 1000
+
     def expire(self) -> bool:
         """Remove some of what has expired; return whether there was anything. The lock is held."""
-        assert self.time is not None
-        keys = self.catch_up.expire(self.time())
+        keys = self.catch_up.expire(self._time())
         if keys:
             self.notifier.notify(keys)
         return bool(keys)

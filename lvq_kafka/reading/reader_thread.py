@@ -80,7 +80,7 @@ class ReaderThread:
         try:
             while not shared.over:
                 self._step()
-                if shared.time is not None:
+                if shared.expires:
                     shared.expire_due()
         finally:
             self._reader.close()

@@ -154,7 +154,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         catch_up = self._shared.catch_up
         with self._shared.lock:
             copy = self._shared.current_whole().copy()
-            as_of = self._cluster.now() if catch_up.time is None else catch_up.time.now / 1000
+            as_of = self._shared.as_of
             offsets, topic_id = dict(catch_up.values.progress.positions), catch_up.topic_id
         return Snapshot(
             copy,

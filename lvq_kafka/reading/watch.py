@@ -88,7 +88,8 @@ class Watch(Bound, Generic[V]):
         catch_up = self._shared.catch_up
         replay = catch_up.replay
         missing = replay.hidden if replay.caught_up else replay.shortfalls(replay.targets)
-        return EndOfDump(dict(sorted(catch_up.values.progress.positions.items())), tuple(missing))
+        offsets = dict(sorted(catch_up.values.progress.positions.items()))
+        return EndOfDump(offsets, tuple(missing), self._shared.as_of)
 
     def report(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""

@@ -49,8 +49,9 @@ def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Form
     \b
     The first line describes it:
       {"lvq_export": 1, "queue": …, "topic": …, "topic_id": …, "key_header": …,
-       "offsets": {"0": 42}, "format": "bytes", "values": 5}
-    Every record below the offsets is included, none above. Then one line follows
+       "offsets": {"0": 42}, "as_of": 1732205001.5, "format": "bytes", "values": 5}
+    Every record below the offsets is included, none above, and no value that had
+    expired at that time, in seconds since the epoch. Then one line follows
     for each key, as browse writes it, in queue order. Without FILE, or with -, the
     export goes to stdout; a FILE appears once it is complete. put --from-jsonl
     reads it back.
@@ -81,6 +82,7 @@ def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], f
         "topic_id": snapshot.topic_id,
         "key_header": key_header,
         "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
+        "as_of": snapshot.as_of,
         "format": form,
         "values": len(snapshot),
     }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -112,14 +113,15 @@ def test_browse_gives_the_values_of_now_in_queue_order_and_says_that_they_are_co
     prices("put", "prices", "IBM", "119")
     ran = prices("browse", "prices")
     assert [(row["key"], row["value"]) for row in ran.rows[:-1]] == [("MSFT", "402.10"), ("IBM", "119")]
-    assert ran.rows[-1] == {"event": "end-of-dump", "offsets": {"0": 3}, "blocked": []}
+    assert ran.rows[-1]["as_of"] == pytest.approx(time.time(), abs=60)
+    assert ran.rows[-1] | {"as_of": 0} == {"event": "end-of-dump", "offsets": {"0": 3}, "as_of": 0, "blocked": []}
 
 
 def test_browse_of_an_empty_queue_says_so(run: Run) -> None:
     run("declare", "q", "-k", "id")
     ran = run("browse", "q")
     assert ran.code == 0
-    assert ran.row == {"event": "end-of-dump", "offsets": {"0": 0}, "blocked": []}
+    assert ran.row | {"as_of": 0} == {"event": "end-of-dump", "offsets": {"0": 0}, "as_of": 0, "blocked": []}
 
 
 def test_browse_filters_by_key_and_header(prices: Run) -> None:
@@ -180,6 +182,7 @@ def test_g8_an_export_holds_the_rows_of_a_snapshot_at_the_same_cut(prices: Run, 
     head, *rows = prices("export", "prices").rows
     with LastValueQueue.open("prices", cluster=memory_cluster).view() as view:
         snapshot = view.snapshot()
+    assert head.pop("as_of") <= snapshot.as_of
     assert head == {
         "lvq_export": 1,
         "queue": "prices",
