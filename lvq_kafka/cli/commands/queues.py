@@ -18,6 +18,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.group.group_checks import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
@@ -26,7 +27,7 @@ from lvq_kafka.topics import OnMismatch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["declare", "drop", "finding_row", "queues"]
+__all__ = ["declare", "drop", "finding_row", "in_words", "queues"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -234,7 +235,7 @@ def queues(invocation: Invocation) -> None:
     invocation.out.note_left_out(left_out)
 
 
-_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TOPIC", "KEY")
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TTL", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
@@ -246,7 +247,17 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "ORDER": definition.order,
         "WITHOUT KEY": definition.keyless,
         "CONSUMED": "never" if definition.non_destructive else "yes",
+        "TTL": "" if definition.ttl is None else in_words(definition.ttl),
     }
+
+
+def in_words(ttl: Ttl) -> str:
+    """Describe the TTL of a queue's messages."""
+    if ttl.never:
+        return "nothing expires"
+    limits = ((ttl.default, "by default"), (ttl.minimum, "at least"), (ttl.maximum, "at most"))
+    said = [f"{seconds:,g} s {what}" for seconds, what in limits if seconds is not None]
+    return ", ".join(said) if said else "as messages say"
 
 
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])

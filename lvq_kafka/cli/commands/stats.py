@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.cli.commands.queues import finding_row
+from lvq_kafka.cli.commands.queues import finding_row, in_words
 from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.common_options import command, queue_argument, timeout_option
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
@@ -64,6 +64,8 @@ class QueueReport:
     split_keys: list[str] = field(default_factory=list)
     mismatched: int = 0
     unkeyed: int = 0
+    expired: int = 0
+    malformed: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
     stats: QueueStats | None = None
     """None for a queue that is not consumed, and if its commits are damaged."""
@@ -134,6 +136,7 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
             values[partition] = values.get(partition, 0) + 1
         found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
         found.mismatched, found.unkeyed = view.stats.mismatched, view.stats.unkeyed
+        found.expired, found.malformed = view.stats.expired, view.stats.malformed
     finally:
         view.close()
     if found.state not in ("caught-up", "blocked"):
@@ -183,6 +186,8 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "split_keys": [shown(encode_key(key)) for key in found.split_keys],
         "mismatched": found.mismatched,
         "unkeyed": found.unkeyed,
+        "expired": found.expired,
+        "malformed": found.malformed,
         "blocked": blocked_rows(found.blocked),
         "damage": [damage_row(damage) for damage in found.damage],
         "findings": [finding_row(finding) for finding in found.findings],
@@ -200,6 +205,8 @@ def _picture(
     definition = queue.definition
     key = "the record key" if definition.key_header is None else f"the header {brief(definition.key_header)}"
     holds = count(found.values, "value")
+    if found.expired:
+        holds += f" ({found.expired:,} in the log have expired)"
     if found.stats is not None:
         holds += f", {found.stats.depth:,} left to consume"
     told = Text.assemble(
@@ -208,6 +215,7 @@ def _picture(
         (holds, "bold"),
         "\n",
         (f"key is {key}; order {definition.order}; without key: {definition.keyless}", "dim"),
+        ("" if definition.ttl is None else f"; TTL: {in_words(definition.ttl)}", "dim"),
         "\n",
         (f"topic {found.topic.name}, id {found.topic.id}, {count(found.topic.replication_factor, 'replica')}; ", "dim"),
         (f"group {group}" if group else "not consumed", "dim"),
@@ -270,6 +278,8 @@ def _remarks(found: QueueReport) -> list[str]:
         told.append(
             f"{count(found.mismatched, 'record')} whose key header differs from the record key or cannot be read"
         )
+    if found.malformed:
+        told.append(f"{count(found.malformed, 'value')} whose TTL cannot be read, which count as having none")
     if found.unkeyed:
         told.append(f"{count(found.unkeyed, 'record')} without a record key, which are ignored")
     return told

@@ -46,6 +46,8 @@ def test_declare_takes_the_options_of_time(run: Run, memory_cluster: MemoryClust
     assert run("put", "own", "a", "1", "--ttl", "1.5").code == 0
     (record,) = memory_cluster.records("own")
     assert dict(record.headers)["lvq-ttl"] == b"1500"
+    assert "TTL: 60 s by default, 3,600 s at most" in run("stats", "q", person=True).text
+    assert "as messages say" in run("queues", person=True).text
     refused = run("declare", "q2", "-k", "id", "--min-ttl", "5", "--max-ttl", "4")
     assert refused.code == 2
     assert "minimum=5.0 exceeds maximum=4.0" in refused.stderr
