@@ -35,6 +35,7 @@ from lvq_kafka.managing.reclaiming import Reclaim
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
 from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
@@ -73,6 +74,7 @@ __all__ = [
     "Receipt",
     "Reclaim",
     "Repair",
+    "SelectionOptions",
     "Settlement",
     "Shortfall",
     "Snapshot",

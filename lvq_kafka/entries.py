@@ -54,10 +54,7 @@ class Deleted:
     consumed: bool = False
     """True if a consumer of the queue has consumed its value."""
     left: bool = False
-    """True if its value no longer matches the browser's headers.
-
-    Only keys that were given can leave.
-    """
+    """True if its newest value is not selected. Only keys that were selected can leave."""
 
     __repr__ = abridged
 

@@ -7,6 +7,7 @@
     ├─ UnencodableKey(TypeError)           a key of a type with no wire form (R2)
     ├─ MissingKey(ValueError)              a message has no key header, and the queue refuses such messages (R1)
     ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
+    ├─ PredicateFailed(ValueError)         a selection's where= cannot judge a value (R31)
     ├─ CodecError(ValueError)
     │  ├─ EncodeError                      a codec cannot encode a value
     │  └─ DecodeError                      a codec cannot decode a value; carries the position
@@ -97,6 +98,7 @@ __all__ = [
     "OffsetsPending",
     "OutcomeUnknown",
     "PartitionsAdded",
+    "PredicateFailed",
     "QueueError",
     "QueueMismatch",
     "QueueNotDeclared",
@@ -162,6 +164,18 @@ class KeyMismatch(LVQError, ValueError):
     """A record's key header disagrees with its record key, or cannot be read (R16).
 
     Raised if the policy is ``"fail"``.
+    """
+
+    def __init__(self, message: str, *, position: Position, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.position = position
+
+
+class PredicateFailed(LVQError, ValueError):
+    """A predicate (``where=``) could not judge a value, which therefore is not selected (R31).
+
+    ``position`` is the value's position; ``__cause__`` is the error of the predicate or of the codec. It is not raised:
+    readers and watches have it as ``selection_failure``.
     """
 
     def __init__(self, message: str, *, position: Position, hint: str = "") -> None:

@@ -15,7 +15,7 @@ from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.fold import Order
-from lvq_kafka.core.keys import HeaderValue, Key
+from lvq_kafka.core.keys import Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
@@ -33,6 +33,7 @@ from lvq_kafka.managing.queue_stats import QueueStats, measure
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
 from lvq_kafka.topics import OnMismatch
@@ -349,8 +350,13 @@ class LastValueQueue(Bound, Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        **selection: Unpack[SelectionOptions[V]],
     ) -> View[V]:
-        """Return a live mapping from key to current value; see `View`."""
+        """Return a live mapping from key to current value; see `View`.
+
+        Args:
+            selection: what to hold; see `SelectionOptions`.
+        """
         return View(
             self.cluster,
             self.definition,
@@ -358,6 +364,7 @@ class LastValueQueue(Bound, Generic[V]):
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            **selection,
         )
 
     def browser(
@@ -365,8 +372,6 @@ class LastValueQueue(Bound, Generic[V]):
         *,
         dump: bool = True,
         replay_period: float | None = None,
-        keys: Iterable[Key] | None = None,
-        headers: Mapping[str, HeaderValue | None] | None = None,
         hide_consumed: bool = True,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
@@ -374,6 +379,7 @@ class LastValueQueue(Bound, Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        **selection: Unpack[SelectionOptions[V]],
     ) -> Browser[V]:
         """Return a non-destructive reader: dump, end of dump, updates; see `Browser`.
 
@@ -382,6 +388,7 @@ class LastValueQueue(Bound, Generic[V]):
             on_foreign_commits: what to do if something else has committed with the queue's group, so that it is unknown
                 which messages were consumed: ``"refuse"`` raises `CommitMapRefused`, ``"ignore"`` relies on the offsets
                 alone.
+            selection: what to return; see `SelectionOptions`.
         """
         consumable = self._declared and not self.definition.non_destructive
         return Browser(
@@ -390,8 +397,6 @@ class LastValueQueue(Bound, Generic[V]):
             self.value_codec,
             dump=dump,
             replay_period=replay_period,
-            keys=keys,
-            headers=headers,
             group=self.definition.group if hide_consumed and consumable else None,
             on_foreign_commits=on_foreign_commits,
             refresh=refresh,
@@ -399,6 +404,7 @@ class LastValueQueue(Bound, Generic[V]):
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            **selection,
         )
 
     def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:

@@ -20,6 +20,7 @@ __all__ = [
     "output_options",
     "pair",
     "queue_argument",
+    "selection_options",
     "timeout_option",
 ]
 
@@ -153,6 +154,48 @@ def queue_argument(function: F) -> F:
         click.option("--key-header", metavar="NAME", help="With --bare: the header that holds the key."),
     ]
     return _decorated(cast(F, with_choice), options)
+
+
+def _header_filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:
+    pairs = [text.partition("=") for text in given]
+    if any(not name for name, _, _ in pairs):
+        raise click.BadParameter("A header needs a name.", ctx, param)
+    return {name: value if equals else None for name, equals, value in pairs}
+
+
+def selection_options(function: F) -> F:
+    """Add the options that select keys and values, passed on as ``selection``.
+
+    It holds those of `SelectionOptions` that were given.
+    """
+
+    @wraps(function)
+    def with_selection(*arguments: Any, **options: Any) -> Any:
+        given = {name: options.pop(name) for name in ("keys", "prefix", "headers", "partitions")}
+        return function(*arguments, selection={name: value for name, value in given.items() if value}, **options)
+
+    options = [
+        click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable."),
+        click.option("--prefix", metavar="TEXT", multiple=True, help="Only keys that begin with this. Repeatable."),
+        click.option(
+            "-H",
+            "--header",
+            "headers",
+            metavar="NAME[=VALUE]",
+            multiple=True,
+            callback=_header_filters,
+            help="Only messages with this header. Repeatable; all must match.",
+        ),
+        click.option(
+            "--partition",
+            "partitions",
+            metavar="NUMBER",
+            type=click.IntRange(min=0),
+            multiple=True,
+            help="Read only this partition. Repeatable.",
+        ),
+    ]
+    return _decorated(cast(F, with_selection), options)
 
 
 format_option = click.option(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.reading.browser import Browser
     from lvq_kafka.reading.queue_reader import QueueReader
+    from lvq_kafka.reading.selection import SelectionOptions
     from lvq_kafka.reading.view import View
 
 __all__ = ["Invocation", "QueueChoice", "events_of"]
@@ -103,12 +104,14 @@ class Invocation:
         return LastValueQueue.open(choice.name, value=codec, cluster=self.connect())
 
     @contextmanager
-    def view(self, queue: LastValueQueue[Any], timeout: float) -> Iterator[View[Any]]:
+    def view(
+        self, queue: LastValueQueue[Any], timeout: float, **selection: Unpack[SelectionOptions[Any]]
+    ) -> Iterator[View[Any]]:
         """Open a view that has caught up, and show the progress on the way.
 
         Values that cannot be decoded are bytes.
         """
-        view = queue.view(undecodable="raw")
+        view = queue.view(undecodable="raw", **selection)
         try:
             with self.out.waiting(lambda: _catching_up(queue.name, view)):
                 view.start().wait_caught_up(timeout)

@@ -20,7 +20,7 @@ Everything that is not a value has an ``event``:
 - ``{"event": "deleted", "key": "IBM"}``: the key no longer has a value.
 - ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, so ``browse`` omits it
   from here on. It is still the current value of the key for ``get``, ``watch`` and ``export``.
-- ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its value no longer matches.
+- ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its newest value is not selected.
 - ``{"event": "end-of-dump", "offsets": {"0": 42}, "as_of": 1732205001.5, "blocked": []}``: all current values have
   been written. ``offsets`` is the next offset of each partition, and ``as_of`` the time, in seconds since the epoch, by
   which others had expired; ``blocked`` lists the partitions that an open transaction holds up.

@@ -226,16 +226,30 @@ class CatchUp:
         keys = replay.values.grow(partitions)
         replay.values.progress.advance(added)
         replay.absence.track(now, added)
+        self._rewinds_in_doubt()
         return () if self.starting_over else keys
 
     def _note_progress(self, keys: Iterable[bytes] = ()) -> Iterable[bytes]:
         """Note that the read may have reached its target, having changed these keys."""
         replay = self.replay
         keys = () if self.starting_over else keys
+        if self._rewinds_in_doubt():
+            return keys
         aiming = replay.stage in TRANSITIONS[ReadEvent.REACH].stages
         if aiming and replay.values.progress.reached(replay.targets) and self._note(ReadEvent.REACH):
             return self._show() or keys
+        self._rewinds_in_doubt()
         return keys
+
+    def _rewinds_in_doubt(self) -> bool:
+        """Have reading start again if the store is in doubt; return whether it will.
+
+        Only from the first target on: by then, it has seen all the keys that raise doubts.
+        """
+        if not self.replay.values.doubtful or self.replay.stage is ReadStage.FIRST_TARGET:
+            return False
+        self.rewind(dict(self.since))
+        return True
 
     def _show(self) -> Iterable[bytes]:
         """Show what was read. Return the differences, found when they are iterated over."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
-__all__ = ["ConflatedKeys"]
+__all__ = ["Cause", "ConflatedKeys"]
+
+Cause = Literal["left", "expired"]
+"""Why a key has no value any longer, if it was not deleted: its value is not selected, or has expired."""
 
 
 class ConflatedKeys:
@@ -20,13 +24,16 @@ class ConflatedKeys:
     Args:
         dump: its keys, in order. They are neither copied nor looked at before their turn, so many readers can share
             them.
+        selects: returns whether a key concerns the reader; None if all do.
     """
 
-    __slots__ = ("__weakref__", "_changed", "_line", "_turn", "in_dump")
+    __slots__ = ("__weakref__", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
 
-    def __init__(self, dump: Sequence[bytes] = ()) -> None:
+    def __init__(self, dump: Sequence[bytes] = (), selects: Callable[[bytes], bool] | None = None) -> None:
         self.in_dump = bool(dump)
         """True while keys of the dump are waiting."""
+        self._selects = selects
+        self._causes: dict[bytes, Cause] = {}  # of waiting keys without a value
         self._line = dump
         self._turn = 0
         self._changed: dict[bytes, None] = {}  # since the line was formed, in order of last change
@@ -34,12 +41,22 @@ class ConflatedKeys:
     def __bool__(self) -> bool:
         return self._turn < len(self._line) or bool(self._changed)
 
-    def changed(self, keys: Iterable[bytes]) -> None:
-        """Note keys that have a newer value, or none any longer."""
-        changed = self._changed
+    def changed(self, keys: Iterable[bytes], cause: Cause | None = None) -> None:
+        """Note keys that have a newer value, or none any longer, for this cause."""
+        if self._selects is not None:
+            keys = filter(self._selects, keys)
+        changed, causes = self._changed, self._causes
         for key in keys:
             changed.pop(key, None)
             changed[key] = None
+            if cause is not None:
+                causes[key] = cause
+            elif causes:
+                causes.pop(key, None)
+
+    def pop_cause(self, key: bytes) -> Cause | None:
+        """Return, once, why a key that `pop` returned has no value; None if it was deleted."""
+        return self._causes.pop(key, None)
 
     def pop(self) -> bytes | None:
         """Return the next key, or None if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
@@ -10,7 +11,7 @@ from lvq_kafka.core.expiring_table import ExpiringTable
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
+from lvq_kafka.core.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
 from lvq_kafka.core.terms import Terms
 
 __all__ = ["LatestValues", "Order", "ReaderStats"]
@@ -68,6 +69,9 @@ class LatestValues:
     Not thread-safe.
     """
 
+    left: Collection[bytes] = ()
+    doubtful = False
+
     def __init__(
         self,
         partitions: int = 1,
@@ -100,6 +104,11 @@ class LatestValues:
     def split_keys(self) -> list[bytes]:
         """Keys that currently have records in more than one partition (R14)."""
         return [key for key, rivals in self._contested.items() if len(rivals) > 1]
+
+    @property
+    def contested(self) -> Collection[bytes]:
+        """Keys whose newest record in each partition is remembered (R14)."""
+        return self._contested.keys()
 
     # ---------------------------------------------------------------- folding
 
@@ -337,10 +346,17 @@ class LatestValues:
             self._put_all(partition, row, [slot])
         return True
 
+    def forget_deletes(self, keys: Iterable[bytes]) -> None:
+        """Forget the deletes of these keys, where no record of them is known in another partition."""
+        for key in keys:
+            if len(self._contested.get(key, ())) == 1:
+                del self._contested[key]
+
     def _forget_old_deletes(self) -> None:
         """Forget uncontested deletes that the log itself may have dropped by now."""
         horizon = self.newest_timestamp - self._tombstone_memory
         for key, rivals in list(self._contested.items()):
-            if len(rivals) == 1 and next(iter(rivals.values())).timestamp < horizon:
+            first = next(iter(rivals.values()))
+            if len(rivals) == 1 and first.timestamp < horizon and first.headers is not UNSELECTED_HEADERS:
                 del self._contested[key]
         self._prune_at = 2 * len(self._contested) + 1024

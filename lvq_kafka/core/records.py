@@ -13,6 +13,7 @@ from lvq_kafka.errors import ConfigError
 __all__ = [
     "UNREADABLE",
     "UNREADABLE_HEADER",
+    "UNSELECTED_HEADERS",
     "Fetch",
     "Headers",
     "Position",
@@ -36,6 +37,13 @@ UNREADABLE: Headers = ((UNREADABLE_HEADER, b"1"),)
 """Replaces headers that cannot be read; compare by identity.
 
 Copies of the record have equal headers, and those can be read.
+"""
+
+
+UNSELECTED_HEADERS: Headers = (("", b""),)
+"""The headers of a delete that stands for a value which is not selected; compare by identity.
+
+The log keeps such a record for as long as a value.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
@@ -48,14 +48,25 @@ class NewestRecords(Protocol):
 class ValueStore(Protocol):
     """A fold of a topic into a `NewestRecords`, up to a position in each partition.
 
-    `LatestValues`, in memory, is the only implementation. Another one, on disk for example, has to provide only this,
-    and is chosen where the reading thread starts (`lvq_kafka.reading.reader_thread`). A store is used by one thread at
-    a time; copies of its table may be used by others.
+    `LatestValues`, in memory, is one, and `SelectedValues`, which holds only some keys, another. A third, on disk for
+    example, has to provide only this, and is chosen where the reading thread starts
+    (`lvq_kafka.reading.reader_thread`). A store is used by one thread at a time; copies of its table may be used by
+    others.
     """
 
     stats: ReaderStats
-    newest_timestamp: int
-    """The newest append time seen, in ms."""
+
+    @property
+    def newest_timestamp(self) -> int:
+        """The newest append time of a record that was folded, in ms."""
+
+    @property
+    def left(self) -> Collection[bytes]:
+        """The keys whose value is no longer selected since the last batch."""
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the topic has to be read again, since what was forgotten may matter."""
 
     @property
     def table(self) -> NewestRecords:
@@ -70,7 +81,7 @@ class ValueStore(Protocol):
         """Keys that currently have records in more than one partition (R14)."""
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold in a batch, and return the keys it touched."""
+        """Fold in a batch, and return the keys it touched, but not those in ``left``."""
 
     def expire(self, now: int) -> list[bytes]:
         """Remove some of the values that have expired by now, in ms, and return their keys.

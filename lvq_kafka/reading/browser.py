@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Generic, Self, TypeVar, get_args
+from typing import Generic, Self, TypeVar, Unpack, get_args
 from weakref import ref
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.core.conflation import Cause
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import HeaderValue, Key, key_text
+from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.core.value_store import NewestRecords
@@ -32,8 +33,10 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned
+from lvq_kafka.reading.membership import Membership
 from lvq_kafka.reading.queue_reader import QueueReader
-from lvq_kafka.reading.selection import Selection
+from lvq_kafka.reading.replay_period import ReplayPeriod
+from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Browser"]
@@ -66,9 +69,6 @@ class Browser(QueueReader[V], Generic[V]):
         dump: False for updates only.
         replay_period: limit the dump to values that arrived at most this many seconds before the browser is opened, by
             this machine's clock. Updates are not limited (R15).
-        keys: only these keys.
-        headers: only values whose last header of each of these names has this value; None for any value. If a key that
-            was already returned gets a value that does not match, it is reported as `Deleted` with ``left`` set.
         group: hide what this consumer group, the queue's, has consumed.
         on_foreign_commits: what to do if something else has committed with that group: ``"refuse"`` raises,
             ``"ignore"`` relies on the offsets alone.
@@ -80,6 +80,8 @@ class Browser(QueueReader[V], Generic[V]):
         undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for no limit.
         metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+        selection: what to return; see `SelectionOptions`. If a key that was already returned gets a value that is not
+            selected, it is reported as `Deleted` with ``left`` set (R24).
     """
 
     def __init__(
@@ -90,8 +92,6 @@ class Browser(QueueReader[V], Generic[V]):
         *,
         dump: bool = True,
         replay_period: float | None = None,
-        keys: Iterable[Key] | None = None,
-        headers: Mapping[str, HeaderValue | None] | None = None,
         group: str | None = None,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
@@ -99,8 +99,9 @@ class Browser(QueueReader[V], Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        **selection: Unpack[SelectionOptions[V]],
     ) -> None:
-        self._selection = Selection(dump=dump, replay_period=replay_period, keys=keys, headers=headers)
+        self._replay = ReplayPeriod(replay_period, dump=dump)
         delays(refresh=refresh)
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         self._refresh = refresh
@@ -111,8 +112,10 @@ class Browser(QueueReader[V], Generic[V]):
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            selection=selection,
             since=self._start_positions,
         )
+        self._membership = Membership.of(self._selection)
         self._consumed: ConsumedFilter | None = None
         if group is not None:
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
@@ -155,10 +158,11 @@ class Browser(QueueReader[V], Generic[V]):
             self._learn(self._consumed)  # consumed, or no longer consumed, since the dump was read
             waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         with shared.lock:
-            self._selection.opened(shared.catch_up.values.progress.positions)
+            self._replay.opened(shared.catch_up.values.progress.positions)
         self._watch = Watch(
             self._follower,
             self._codec,
+            selection=self._selection,
             dump=self._dump_keys,
             to_event=self._to_event,
             raw_on_error=self._raw_on_error,
@@ -178,7 +182,7 @@ class Browser(QueueReader[V], Generic[V]):
     # ---------------------------------------------------------------- start positions and events
 
     def _start_positions(self, cluster: Cluster, topic: str) -> Mapping[int, int]:
-        self._first = self._selection.first(cluster, topic)
+        self._first = self._replay.first(cluster, topic)
         self._since = self._unread()
         return self._since
 
@@ -233,11 +237,15 @@ class Browser(QueueReader[V], Generic[V]):
     def _dump_keys(self, table: NewestRecords) -> Sequence[bytes]:
         return table.keys(self._order)
 
-    def _to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
+    def _to_event(
+        self, key: bytes, record: Record | None, matches: bool, cause: Cause | None
+    ) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):
-            self._selection.forget(key)
+            self._membership.forget(key)
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
-        told = self._selection.to_event(key, record)
+        if record is not None and self._replay.excludes(record):
+            return None
+        told = self._membership.to_event(key, record, matches, cause)
         if self._consumed is None or told is None:
             return told
         if isinstance(told, Deleted):

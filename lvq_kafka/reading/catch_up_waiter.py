@@ -61,7 +61,7 @@ class CatchUpWaiter:
         return ends
 
     def reached(self, targets: Mapping[int, int], timeout: Timeout = None, *, topic_id: str | None = None) -> None:
-        """Wait until each partition is read up to its offset, replacements included.
+        """Wait until each partition that is read is read up to its offset, replacements included.
 
         A record below an offset may have been compacted away; then its replacement has been read. ``topic_id`` is the
         id of the topic that the offsets belong to; None for the one being read.
@@ -69,7 +69,7 @@ class CatchUpWaiter:
         Raises:
             CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as for `barrier`.
         """
-        self._reach(targets, topic_id, Limit.of(timeout), self._following)
+        self._reach(self._shared.those_read(targets), topic_id, Limit.of(timeout), self._following)
 
     @property
     def _following(self) -> bool:
@@ -92,7 +92,7 @@ class CatchUpWaiter:
         def reached() -> bool:
             # A recreated topic may be longer or shorter than what was read of its predecessor.
             replay = catch_up.replay
-            same = topic_id in (None, replay.topic_id) and not catch_up.starting_over
+            same = topic_id in (None, replay.topic_id) and not (catch_up.starting_over or catch_up.rewinding)
             return same and replay.values.progress.reached(targets)
 
         self._wait(reached, limit, "reach the end", targets)

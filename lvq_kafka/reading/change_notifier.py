@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Condition, RLock
 from weakref import WeakKeyDictionary, ref
 
-from lvq_kafka.core.conflation import ConflatedKeys
+from lvq_kafka.core.conflation import Cause, ConflatedKeys
 
 __all__ = ["ChangeNotifier"]
 
@@ -91,8 +91,10 @@ class ChangeNotifier:
 
     # ---------------------------------------------------------------- changes
 
-    def notify(self, keys: Iterable[bytes] = (), *, everybody: bool = False) -> None:
+    def notify(self, keys: Iterable[bytes] = (), *, cause: Cause | None = None, everybody: bool = False) -> None:
         """Pass on the keys that have changed, and wake those concerned.
+
+        With a cause, they have lost their value.
 
         They are if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up takes the
         interpreter from the reading thread; ``everybody`` overrides that.
@@ -101,7 +103,7 @@ class ChangeNotifier:
         if listening:
             keys = list(keys)
             for pending in listening:
-                pending.changed(keys)
+                pending.changed(keys, cause)
         if everybody or listening or any(reached() for reached in self._goals):
             self.changed.notify_all()
             for event, loop in list(self._woken.items()):

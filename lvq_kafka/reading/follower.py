@@ -5,7 +5,7 @@ Views and browsers are built on it. It handles records, not decoded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Thread
 from weakref import finalize
 
@@ -36,7 +36,9 @@ class Follower:
         definition: the queue, for its topic and its key header.
         since: the positions to start from, asked for once; None for the start of the log. A recreated topic is read
             from its start.
-        screen: called with each batch before it is folded, and may change its values.
+        screen: called with each batch before it is folded; returns the part of it that matters.
+        partitions: read only these; None for all.
+        by_value: whether the screen marks values as `UNSELECTED`.
         metadata_interval: seconds between two looks at the topic.
     """
 
@@ -47,13 +49,17 @@ class Follower:
         *,
         since: Since | None = None,
         screen: Screen | None = None,
+        partitions: Collection[int] | None = None,
+        by_value: bool = False,
         metadata_interval: float = 5.0,
     ) -> None:
         self.topic = definition.topic
         expires = Terms.of(definition.ttl) is not None
-        self.shared = FollowerState(definition.topic, time=cluster.now, expires=expires)
+        self.shared = FollowerState(definition.topic, partitions=partitions, time=cluster.now, expires=expires)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
-        self._reader_thread = ReaderThread(cluster, definition, self.shared, self._metadata, since=since, screen=screen)
+        self._reader_thread = ReaderThread(
+            cluster, definition, self.shared, self._metadata, since=since, screen=screen, by_value=by_value
+        )
         self.waiter = CatchUpWaiter(self.shared, self._metadata)
         self._threads: list[Thread] = []
         self._unclosed: finalize[[str], Follower] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Event, RLock
 
 from lvq_kafka.clocks import uptime
@@ -34,6 +34,7 @@ class FollowerState:
     attributes of ``catch_up`` may be read freely; hold the lock for a consistent view of several.
 
     Args:
+        partitions: the partitions that are read; None for all.
         clock: returns seconds, by which absences are judged.
         time: returns seconds since the epoch, by which messages expire.
         expires: whether messages expire.
@@ -44,11 +45,13 @@ class FollowerState:
         topic: str,
         clock: Callable[[], float] = uptime,
         *,
+        partitions: Collection[int] | None = None,
         time: Callable[[], float] = time.time,
         expires: bool = False,
     ) -> None:
         self.topic = topic
         self.clock = clock
+        self.partitions = partitions
         self.expires = expires
         self.catch_up = CatchUp(topic, clock(), expires=expires)
         self._time = time
@@ -59,6 +62,11 @@ class FollowerState:
         """Held for every change. A `Condition` would acquire it through a Python function."""
         self.notifier = ChangeNotifier(self.lock)
 
+    def those_read(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Return the offsets of the partitions that are read."""
+        wanted = self.partitions
+        return {partition: at for partition, at in offsets.items() if wanted is None or partition in wanted}
+
     # ---------------------------------------------------------------- called by the reading thread
 
     def start_reading(self, replay: Replay) -> None:
@@ -66,15 +74,21 @@ class FollowerState:
         with self.lock:
             self.notifier.notify(self.catch_up.start(self.clock(), replay), everybody=True)
 
-    def apply(self, fetch: Fetch) -> Lapse | None:
-        """Apply a fetch, and return None.
+    def apply(self, fetch: Fetch, screened: Fetch) -> Lapse | None:
+        """Apply what a fetch has for this reader, and return None.
 
         A fetch that comes too late, when deletes may be gone (R18), is discarded, and its `Lapse` returned.
         """
         with self.lock:
-            lapse = self.catch_up.replay.absence.read(self.clock(), fetch)
+            catch_up = self.catch_up
+            lapse = catch_up.replay.absence.read(self.clock(), fetch)
             if lapse is None:
-                self.notifier.notify(self.catch_up.apply(fetch))
+                shown = not catch_up.starting_over
+                if catch_up.time is not None and screened is not fetch:
+                    catch_up.time.saw(max(fetch.batch.timestamps, default=0))  # of what was screened out, too
+                self.notifier.notify(catch_up.apply(screened))
+                if shown and catch_up.values.left:
+                    self.notifier.notify(catch_up.values.left, cause="left")
             return lapse
 
     def expire_due(self) -> None:

@@ -87,12 +87,12 @@ class MetadataThread:
             ),
             lambda: _LOOK,
         )
-        self._shared.observed(then, described, ends, stable)
+        self._shared.observed(then, described, self._shared.those_read(ends), self._shared.those_read(stable))
 
     def ends(
         self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False
     ) -> tuple[str, dict[int, int]]:
-        """Return the topic's id and each partition's end offset, for a waiting caller.
+        """Return the topic's id and the ends of the partitions read, for a waiting caller.
 
         ``left`` returns the caller's remaining seconds. May be called from any thread. Raises what
         `Logs.end_offsets` raises.
@@ -108,7 +108,7 @@ class MetadataThread:
             ),
             timeout,
         )
-        return described.id, ends
+        return described.id, self._shared.those_read(ends)
 
     def _of_one_topic(self, question: Callable[[int], T], timeout: Callable[[], float]) -> tuple[TopicDescription, T]:
         """Ask a question for a partition count; return the topic that was asked, and the answer.

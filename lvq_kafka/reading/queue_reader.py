@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Generic, Self
 
 from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
@@ -14,12 +14,12 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.validation import durations, waiting
-from lvq_kafka.entries import to_entry
-from lvq_kafka.errors import DecodeError, ReaderFailed
+from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
+from lvq_kafka.reading.selection import Selection, SelectionOptions
 
 __all__ = ["QueueReader"]
 
@@ -32,6 +32,10 @@ class QueueReader(Bound, Generic[V]):
 
     In asyncio, methods that wait for the cluster have a twin whose name ends in ``_async``. The twin waits in its own
     thread; a cancelled task continues at once.
+
+    Args:
+        selection: what to read.
+        by_value: whether the conditions of the selection limit what is held, and not only its keys and partitions.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class QueueReader(Bound, Generic[V]):
         undecodable: Undecodable,
         catch_up_timeout: float | None,
         metadata_interval: float,
+        selection: SelectionOptions[V],
+        by_value: bool = False,
         since: Callable[[Cluster, str], Mapping[int, int]] | None = None,
     ) -> None:
         check_undecodable(undecodable)
@@ -53,12 +59,20 @@ class QueueReader(Bound, Generic[V]):
         self._order = definition.order
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
-        self._hiding = _Hiding(definition.topic, codec)
+        self._selection = Selection(self._topic, codec, raw_on_error=self._raw_on_error, **selection)
+        self._hiding = UndecodableScreen(definition.topic, codec)
+        by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(
             cluster,
             definition,
             since=since,
-            screen=self._hiding if undecodable == "skip" else None,
+            screen=in_turn(
+                KeyScreen(definition, self._selection.keys) if self._selection.keys else None,
+                self._hiding if undecodable == "skip" else None,
+                ValueScreen(definition, self._selection) if by_value else None,
+            ),
+            partitions=self._selection.partitions,
+            by_value=by_value,
             metadata_interval=metadata_interval,
         )
         self._shared = self._follower.shared
@@ -181,6 +195,16 @@ class QueueReader(Bound, Generic[V]):
         return self._hiding.skipped
 
     @property
+    def unjudged(self) -> int:
+        """The number of values that ``where`` could not judge: not selected (R31)."""
+        return self._selection.unjudged
+
+    @property
+    def selection_failure(self) -> LVQError | None:
+        """The first error of ``where``, a `PredicateFailed`, or None."""
+        return self._selection.failure
+
+    @property
     def stats(self) -> ReaderStats:
         """Statistics on everything that the reader has seen so far."""
         return self._shared.catch_up.values.stats
@@ -194,24 +218,3 @@ class QueueReader(Bound, Generic[V]):
         with self._shared.lock:
             self._shared.catch_up.check()
             return [key_text(key) for key in self._shared.catch_up.values.split_keys]
-
-
-class _Hiding:
-    """Hides values that their codec cannot decode.
-
-    The reading thread refers to this object, and thus not to the reader.
-    """
-
-    def __init__(self, topic: str, codec: Codec[Any]) -> None:
-        self.skipped = 0
-        self._topic = topic
-        self._codec = codec
-
-    def __call__(self, batch: RecordBatch) -> None:
-        for row, record in enumerate(batch):
-            if record.key is not None and record.value is not None:
-                try:
-                    to_entry(record, self._topic, self._codec)
-                except DecodeError:
-                    batch.values[row] = None
-                    self.skipped += 1

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
 from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
 from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
+from lvq_kafka.core.conditions import keys_of
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
+from lvq_kafka.core.selected_values import SelectedValues, Strays
 from lvq_kafka.core.terms import TTL_HEADER, Terms
-from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
 
@@ -23,8 +28,8 @@ __all__ = ["ReaderThread", "Screen", "Since"]
 Since = Callable[[Cluster, str], Mapping[int, int]]
 """Returns the positions to start from in a topic of a cluster."""
 
-Screen = Callable[[RecordBatch], None]
-"""Inspects a batch before it is folded, and may change its values."""
+Screen = Callable[[RecordBatch], RecordBatch]
+"""Returns the part of a batch to fold. It may change values."""
 
 logger = logging.getLogger("lvq_kafka.follower")
 
@@ -48,6 +53,7 @@ class ReaderThread:
         *,
         since: Since | None = None,
         screen: Screen | None = None,
+        by_value: bool = False,
     ) -> None:
         self._cluster = cluster
         self._definition = definition
@@ -56,6 +62,7 @@ class ReaderThread:
         self._metadata = metadata
         self._since = since
         self._screen = screen
+        self._strays = Strays() if by_value else None
         self._in_vain = 0
         self._terms: Terms | None = None
         self._malformed_reported = False
@@ -117,9 +124,8 @@ class ReaderThread:
     def apply(self, fetch: Fetch) -> None:
         """Pass on a fetch."""
         self._ask_after_absence()
-        if self._screen is not None:
-            self._screen(fetch.batch)
-        lapse = self._shared.apply(fetch)
+        screened = fetch if self._screen is None else replace(fetch, batch=self._screen(fetch.batch))
+        lapse = self._shared.apply(fetch, screened)
         if lapse is not None:
             self._start_over_after(lapse)
         if self._terms is not None and self._terms.malformed and not self._malformed_reported:
@@ -167,12 +173,14 @@ class ReaderThread:
     def _start_reading(self, described: TopicDescription) -> None:
         """Start with no values, all partitions, and the current log end as the target."""
         since = self._shared.catch_up.since
+        those_read = self._shared.those_read
+        self._check_partitions(described)
         retention = self._metadata.retention()
-        starts = dict(self._cluster.logs.start_offsets(self._topic))
+        starts = those_read(self._cluster.logs.start_offsets(self._topic))
         # Ends before stable ends: in this order, a partition without transactions never looks blocked.
-        ends = self._cluster.logs.end_offsets(self._topic, partitions=described.partitions)
-        stable = self._cluster.logs.end_offsets(self._topic, stable=True, partitions=described.partitions)
-        for partition, offset in since.items():
+        ends = those_read(self._cluster.logs.end_offsets(self._topic, partitions=described.partitions))
+        stable = those_read(self._cluster.logs.end_offsets(self._topic, stable=True, partitions=described.partitions))
+        for partition, offset in those_read(since).items():
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
@@ -193,7 +201,7 @@ class ReaderThread:
             Replay(
                 topic_id=described.id,
                 partitions=described.partitions,
-                values=values,
+                values=self._selected(values, several=len(starts) > 1),
                 since=since,
                 starts=starts,
                 ends=ends,
@@ -202,9 +210,25 @@ class ReaderThread:
             )
         )
 
+    def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
+        """Return a store that holds what is selected, and folds into these values."""
+        if self._strays is None:
+            return values
+        definition = self._definition
+        choose = partial(keys_of, topic=self._topic, key_header=definition.key_header, policy=definition.key_mismatch)
+        return SelectedValues(values, choose, self._strays, several=several)
+
+    def _check_partitions(self, described: TopicDescription) -> None:
+        missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))
+        if missing:
+            raise ConfigError(
+                f"{self._topic} has no partition {missing[0]}: it has {described.partitions}, numbered from 0.",
+                options=["partitions"],
+            )
+
     def _grow(self, before: int, now: int) -> None:
         starts = self._cluster.logs.start_offsets(self._topic)
-        added = {partition: starts.get(partition, 0) for partition in range(before, now)}
+        added = self._shared.those_read({partition: starts.get(partition, 0) for partition in range(before, now)})
         logger.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
         self._reader.assign(added)
         self._shared.grow(now, added)

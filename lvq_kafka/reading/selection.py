@@ -1,105 +1,166 @@
-"""The values that a browser selects: by key, by header and by time."""
+"""The selection of a reader or a watch: keys, partitions, and conditions on values."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypedDict
 
-from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.keys import HeaderValue, Key, encode_header, key_text
-from lvq_kafka.core.records import Record, header_value
-from lvq_kafka.core.validation import as_float, chosen_keys, delays, mapping
-from lvq_kafka.entries import Deleted
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.conditions import Condition, HeaderCondition, KeySelection
+from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
+from lvq_kafka.core.quoting import bounded, quoted
+from lvq_kafka.core.records import Position, Record
+from lvq_kafka.core.validation import callables, chosen_keys, mapping
+from lvq_kafka.entries import Entry, to_entry
+from lvq_kafka.errors import ConfigError, PredicateFailed
 
-__all__ = ["Selection"]
+__all__ = ["Selection", "SelectionOptions"]
+
+logger = logging.getLogger("lvq_kafka.selection")
 
 
-class Selection:
-    """Selects the records of a topic that a browser returns, regardless of consumption.
+class SelectionOptions(TypedDict, Generic[V], total=False):
+    """The options that select. A value has to meet all that are given.
 
-    For the arguments see `lvq_kafka.Browser`.
+    None is the same as leaving an option out. A key is *selected* while its newest value is. If that is not, the key is
+    absent, as if it was deleted: an older value never takes its place (R7).
+
+    Attributes:
+        keys: only these keys.
+        prefix: only keys that begin with this text, or with one of several.
+        headers: only values whose last header of each of these names has this value; None for any value.
+        where: only values for which this function returns something true. It is called with an `Entry`, by the thread
+            that reads or iterates, without any lock. A value for which it raises an error, or which cannot be decoded,
+            is not selected; it is counted in ``unjudged``, and the first one is logged (R31).
+        partitions: only records in these partitions. A view or browser does not even read the others.
+    """
+
+    keys: Iterable[Key] | None
+    prefix: Key | Iterable[Key] | None
+    headers: Mapping[str, HeaderValue | None] | None
+    where: Callable[[Entry[V]], object] | None
+    partitions: Iterable[int] | None
+
+
+class Selection(Generic[V]):
+    """A selection, and how often its predicate failed.
+
+    ``keys`` depend on the key alone; ``conditions`` on each record, so that a key can leave with a new value.
+
+    Args:
+        topic: the topic, for positions.
+        codec: decodes the values for ``where``.
+        raw_on_error: whether ``where`` gets bytes that cannot be decoded.
+        judged: further conditions, for example a selector.
+
+    For the others see `SelectionOptions`.
 
     Raises:
-        ConfigError: an argument is invalid, or two contradict each other.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
         self,
-        *,
-        dump: bool,
-        replay_period: float | None,
-        keys: Iterable[Key] | None,
-        headers: Mapping[str, HeaderValue | None] | None,
+        topic: str,
+        codec: Codec[V],
+        *judged: Condition,
+        raw_on_error: bool = False,
+        keys: Iterable[Key] | None = None,
+        prefix: Key | Iterable[Key] | None = None,
+        headers: Mapping[str, HeaderValue | None] | None = None,
+        where: Callable[[Entry[V]], object] | None = None,
+        partitions: Iterable[int] | None = None,
     ) -> None:
-        if replay_period and not dump:
-            raise ConfigError(
-                f"dump=False skips the values that replay_period={replay_period!r} selects.",
-                options=["dump", "replay_period"],
-                hint="Give one of them.",
-            )
-        self._horizon = _horizon(replay_period)
-        self._dump = dump and replay_period != 0
-        self._keys = chosen_keys(keys)
+        self.keys = KeySelection(chosen_keys(keys), _prefixes(prefix))
+        self.partitions = _partitions(partitions)
+        self.unjudged = 0
+        """The number of values that could not be judged, and so were not selected."""
+        self.failure: PredicateFailed | None = None
+        """The first error of the predicate."""
+        self._topic = topic
         wanted = mapping("headers", headers, 'For example headers={"exchange": "NYSE"}; None for any value.')
-        self._headers = {name: None if value is None else encode_header(value) for name, value in wanted.items()}
-        self._opened_at: Mapping[int, int] = {}
-        self._given: set[bytes] = set()  # keys; only used if headers select
+        conditions = list(judged)
+        if wanted:
+            conditions.append(HeaderCondition({name: _header(value) for name, value in wanted.items()}))
+        if where is not None:
+            callables(where=where)
+            conditions.append(_Predicate(where, topic, codec, raw_on_error=raw_on_error))
+        self.conditions: tuple[Condition, ...] = tuple(conditions)
 
-    def first(self, cluster: Cluster, topic: str) -> dict[int, int]:
-        """Return, by partition, the offset below which nothing is currently selected.
+    def of_what_is_read(self) -> Selection[V]:
+        """Return this selection, with its partitions as a condition: all of them are read."""
+        if self.partitions is not None:
+            self.conditions = (_InPartitions(self.partitions), *self.conditions)
+            self.partitions = None
+        return self
 
-        It is 0 for partitions that are missing, and never beyond records that an open transaction still hides.
-        """
-        if self._dump and self._horizon is None:
-            return {}
-        visible = cluster.logs.end_offsets(topic, stable=True)
-        if not self._dump or self._horizon is None:
-            return visible
-        recent = cluster.logs.offsets_at(topic, self._horizon)
-        return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
-
-    def opened(self, positions: Mapping[int, int]) -> None:
-        """Set the boundary: records below these positions are for the dump, later ones updates."""
-        self._opened_at = dict(positions)
-
-    def to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
-        """Return the event for a key with this record (None: deleted), or None for no event."""
-        if self._keys is not None and key not in self._keys:
-            return None
-        if record is None:
-            # A delete carries no headers. So if headers select, it is an event only for a key that was returned.
-            return Deleted(key_text(key)) if self.forget(key) or not self._headers else None
-        if self._horizon is not None and record.timestamp < self._horizon and self._was_there(record):
-            return None
-        if not self._headers:
-            return record
-        if self._matches(record):
-            self._given.add(key)
-            return record
-        return Deleted(key_text(key), left=True) if self.forget(key) else None
-
-    def forget(self, key: bytes) -> bool:
-        """Forget that a key was returned; return whether it was. Only tracked if headers select."""
-        if key not in self._given:
+    def matches(self, record: Record) -> bool:
+        """Return whether a record, which holds a value, meets all conditions."""
+        try:
+            return all(condition.matches(record) for condition in self.conditions)
+        except Exception as error:  # noqa: BLE001  # a predicate may raise anything
+            self._fail(record, error)
             return False
-        self._given.remove(key)
-        return True
 
-    def _was_there(self, record: Record) -> bool:
-        return record.offset < self._opened_at.get(record.partition, 0)
+    def _fail(self, record: Record, error: Exception) -> None:
+        self.unjudged += 1
+        if self.failure is None:
+            position = Position(self._topic, record.partition, record.offset)
+            self.failure = PredicateFailed(
+                f"The value at {position} could not be judged, so it is not selected: {error!r}.",
+                position=position,
+                hint="Make where= return False for values that it does not know.",
+            )
+            self.failure.__cause__ = error
+            logger.warning("%s Further ones are only counted.", bounded(str(self.failure)))
 
-    def _matches(self, record: Record) -> bool:
-        for name, wanted in self._headers.items():
-            found = header_value(record.headers, name)
-            if found is None or (wanted is not None and found != wanted):
-                return False
-        return True
+
+class _Predicate(Generic[V]):
+    """A caller's predicate over entries."""
+
+    def __init__(self, where: Callable[[Entry[V]], object], topic: str, codec: Codec[V], *, raw_on_error: bool) -> None:
+        self._where = where
+        self._topic = topic
+        self._codec = codec
+        self._raw_on_error = raw_on_error
+
+    def matches(self, record: Record) -> bool:
+        """Call the predicate with the record's entry."""
+        return bool(self._where(to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)))
 
 
-def _horizon(replay_period: object) -> int | None:
-    """Return the earliest time, in ms, within a replay period that ends now (R15)."""
-    if replay_period is None:
+class _InPartitions:
+    """Records of some partitions."""
+
+    def __init__(self, partitions: frozenset[int]) -> None:
+        self._partitions = partitions
+
+    def matches(self, record: Record) -> bool:
+        """Return whether a record is in one of the partitions."""
+        return record.partition in self._partitions
+
+
+def _header(value: HeaderValue | None) -> bytes | None:
+    return None if value is None else encode_header(value)
+
+
+def _prefixes(prefix: Key | Iterable[Key] | None) -> tuple[bytes, ...] | None:
+    if prefix is None:
         return None
-    delays(replay_period=replay_period)
-    return max(0, round((time.time() - as_float(replay_period)) * 1000))  # the protocol reserves negative times
+    several = isinstance(prefix, Iterable) and not isinstance(prefix, str | bytes)
+    prefixes = tuple(map(encode_key, prefix if several else [prefix]))  # type: ignore[arg-type]
+    return None if b"" in prefixes else prefixes
+
+
+def _partitions(partitions: object) -> frozenset[int] | None:
+    if partitions is None:
+        return None
+    chosen: frozenset[Any] = frozenset(partitions) if isinstance(partitions, Iterable) else frozenset()
+    if not chosen or any(isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in chosen):
+        raise ConfigError(
+            f"partitions={quoted(partitions)} does not name partitions.",
+            options=["partitions"],
+            hint="Give a list of their numbers, for example partitions=[0, 1].",
+        )
+    return chosen

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Thread
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.core.conditions import KeySelection
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import Order
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.validation import callables, instance
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.queue_reader import QueueReader
+from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
 
@@ -49,6 +53,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
         undecodable: see `Undecodable`.
         metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+        selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
+            same, since a broker cannot select; only ``partitions`` saves reading.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        **selection: Unpack[SelectionOptions[V]],
     ) -> None:
         super().__init__(
             cluster,
@@ -68,6 +75,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            selection=selection,
+            by_value=True,
         )
         self._source = self._shared
         self._callbacks: list[Watch[V]] = []
@@ -124,7 +133,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             position: the position from a producer's receipt, or its text, from this process or another.
 
         Raises:
-            ConfigError: the position is in another topic, or the text is not a position.
+            ConfigError: the position is in another topic, or in a partition that this view does not read, or the text
+                is not a position.
             CatchUpTimeout, ReaderFailed, Closed: as for `barrier`.
         """
         self._wait_for(position, timeout)
@@ -139,6 +149,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         instance("position", position, Position, "Give the position from a producer's receipt, or its text.")
         if position.topic != self._topic:
             raise ConfigError(f"{position} is not in {self._topic}.", options=["position"])
+        read = self._selection.partitions
+        if read is not None and position.partition not in read:
+            raise ConfigError(
+                f"{position} is in a partition that this view does not read.", options=["position", "partitions"]
+            )
         if position.offset < 0:
             self._follower.waiter.barrier(timeout)  # stored at an unknown offset: wait for everything
             return
@@ -171,29 +186,38 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
         return await in_thread(self.snapshot)
 
-    def watch(self, *, dump: bool = False) -> Watch[V]:
+    def watch(self, *, dump: bool = False, **selection: Unpack[SelectionOptions[V]]) -> Watch[V]:
         """Return an iterator over changes from now on, for ``for`` or ``async for``; see `Watch`.
 
         Args:
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
+            selection: what to report, among what the view holds; see `SelectionOptions`.
         """
         self._shared.catch_up.check()
         order = self._order
+        chosen = Selection(self._topic, self._codec, raw_on_error=self._raw_on_error, **selection).of_what_is_read()
         return Watch(
             self._follower,
             self._codec,
-            dump=(lambda table: table.keys(order)) if dump else None,
+            dump=partial(_dump_keys, order=order, keys=chosen.keys) if dump else None,
+            selection=chosen,
             raw_on_error=self._raw_on_error,
         )
 
-    def on_change(self, callback: Callable[[Event[V]], object]) -> Callable[[], None]:
+    def on_change(
+        self, callback: Callable[[Event[V]], object], **selection: Unpack[SelectionOptions[V]]
+    ) -> Callable[[], None]:
         """Call back with every change, conflated, in a new thread. Return a function that ends it.
 
         An error raised by the callback is logged, and does not stop later changes.
+
+        Args:
+            callback: called with each event.
+            selection: what to report, as for `watch`.
         """
         callables(callback=callback)
-        watch = self.watch()
+        watch = self.watch(**selection)
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
 
@@ -203,6 +227,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 self._callbacks.remove(watch)
 
         return end
+
+
+def _dump_keys(table: NewestRecords, *, order: Order, keys: KeySelection) -> Sequence[bytes]:
+    every = table.keys(order)
+    return [key for key in every if key in keys] if keys else every
 
 
 async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:

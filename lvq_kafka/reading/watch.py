@@ -9,20 +9,24 @@ from typing import Generic, Self
 
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.conflation import ConflatedKeys
-from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.conflation import Cause, ConflatedKeys
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
-from lvq_kafka.errors import Closed
+from lvq_kafka.errors import Closed, LVQError
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.membership import Membership
+from lvq_kafka.reading.selection import Selection
 
 __all__ = ["Watch"]
 
-ToEvent = Callable[[bytes, Record | None], Record | Deleted | None]
-"""Returns the event for a key with this record (None: deleted), or None for no event."""
+ToEvent = Callable[[bytes, Record | None, bool, Cause | None], Record | Deleted | None]
+"""Returns the event for a key, or None for no event.
+
+Called with the key, its record (None: there is no value), whether the record is selected, and why there is none.
+"""
 
 
 class Watch(Bound, Generic[V]):
@@ -48,6 +52,7 @@ class Watch(Bound, Generic[V]):
         follower: Follower,
         codec: Codec[V],
         *,
+        selection: Selection[V],
         dump: Callable[[NewestRecords], Sequence[bytes]] | None = None,
         to_event: ToEvent | None = None,
         raw_on_error: bool = False,
@@ -57,7 +62,10 @@ class Watch(Bound, Generic[V]):
         self._topic = follower.topic
         self._codec = codec
         self._raw_on_error = raw_on_error
-        self._to_event = _to_event if to_event is None else to_event
+        self._selection = selection
+        self._selects = selection.keys.__contains__ if selection.keys else None
+        self._matches = selection.matches if selection.conditions else None
+        self._to_event = to_event or Membership.of(selection).to_event
         self._closed = False
         self._dump = dump
         self._in_dump = dump is not None
@@ -77,7 +85,8 @@ class Watch(Bound, Generic[V]):
         """Return the pending keys. The lock is held, so dump and offsets reflect the same moment."""
         if self._pending is None:
             catch_up = self._shared.catch_up
-            self._pending = ConflatedKeys(() if self._dump is None else self._dump(catch_up.values.table))
+            dump = () if self._dump is None else self._dump(catch_up.values.table)
+            self._pending = ConflatedKeys(dump, self._selects)
             self._shared.notifier.subscribe(self._pending)
             if self._in_dump and catch_up.replay.complete:
                 self._end_of_dump = self._cut()
@@ -104,6 +113,16 @@ class Watch(Bound, Generic[V]):
                 self._shared.notifier.unsubscribe(self._pending)
                 self._pending = ConflatedKeys()
                 self._shared.notifier.notify(everybody=True)
+
+    @property
+    def unjudged(self) -> int:
+        """The number of values that ``where`` could not judge: not selected (R31)."""
+        return self._selection.unjudged
+
+    @property
+    def selection_failure(self) -> LVQError | None:
+        """The first error of ``where``, a `PredicateFailed`, or None."""
+        return self._selection.failure
 
     async def aclose(self) -> None:
         """Like `close`, which does not block; this is for `contextlib.aclosing`."""
@@ -163,12 +182,11 @@ class Watch(Bound, Generic[V]):
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None. The lock is held."""
         catch_up = self._shared.catch_up
-        values = catch_up.values
-        if values is not catch_up.replay.values or self._closed:  # nothing is reported while reading has started over
-            return None
-        table, to_event = values.table, self._to_event
-        pending = self._subscribe() if self._pending is None else self._pending
         while True:
+            values = catch_up.values
+            if values is not catch_up.replay.values or self._closed:
+                return None  # nothing is reported while reading has started over
+            pending = self._subscribe() if self._pending is None else self._pending
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and catch_up.replay.complete:
                     self._end_of_dump = self._cut()
@@ -179,9 +197,21 @@ class Watch(Bound, Generic[V]):
             key = pending.pop()
             if key is None:
                 return None
-            event = to_event(key, table.record(key))
+            record = values.table.record(key)
+            cause = pending.pop_cause(key) if record is None else None
+            matches = self._matches is None or record is None or self._judge(record)
+            event = self._to_event(key, record, matches, cause)
             if event is not None and (not self._in_dump or self._is_for_the_dump(key, event)):
                 return event
+
+    def _judge(self, record: Record) -> bool:
+        """Judge a record, without the lock: this may take long, and call other code."""
+        assert self._matches is not None
+        self._shared.lock.release()
+        try:
+            return self._matches(record)
+        finally:
+            self._shared.lock.acquire()
 
     def _is_for_the_dump(self, key: bytes, event: Record | Deleted) -> bool:
         """Return whether an event precedes the end of the dump.
@@ -243,7 +273,3 @@ class Watch(Bound, Generic[V]):
                     return found
                 await woken.wait()
                 woken.clear()
-
-
-def _to_event(key: bytes, record: Record | None) -> Record | Deleted:
-    return Deleted(key_text(key)) if record is None else record

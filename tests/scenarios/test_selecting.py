@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.errors import ConfigError
-from tests.scenarios.harness import KEY, PRODUCERS_TIMES, Declare, Queue
+from tests.scenarios.harness import KEY, PRODUCERS_TIMES, Declare, Queue, text
 
 
 def test_s139_a_browser_that_selects_by_a_header_gets_what_has_it(q: Queue) -> None:
@@ -65,6 +65,19 @@ def test_s145_a_subscription_to_a_key_gets_its_value_and_its_updates_alone(q: Qu
     assert [b.dump()[0] for b in browsers] == [["2"], ["2"]]
     q.send("IBM=3", "MSFT=10")
     assert [b.drain() for b in browsers] == [["3"], ["3"]]
+
+
+def test_s145_a_view_of_a_key_holds_its_value_alone(q: Queue) -> None:
+    """R30. A view of the header's value is one as well."""
+    q.send("IBM=1", "IBM=2", "MSFT=9")
+    views = [q.view(keys=["IBM"]), q.view(headers={KEY: "IBM"}), q.view(where=lambda entry: entry.key == "IBM")]
+    assert [dict(view) for view in views] == [{"IBM": "2"}] * 3
+    watches = [view.watch() for view in views]
+    q.send("MSFT=10", "IBM=3")
+    for view, watch in zip(views, watches):
+        view.barrier(30)
+        assert dict(view) == {"IBM": "3"}
+        assert [text(event) for event in watch.drain()] == ["3"]
 
 
 def test_s146_a_subscription_to_a_key_that_has_no_value_gets_the_first_one(q: Queue) -> None:

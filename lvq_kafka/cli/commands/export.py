@@ -9,7 +9,8 @@ An export is JSON lines in UTF-8. The first line describes it::
 every record below it is included, and none at or above it. A view's snapshot and Spark's hold the same rows at the same
 cut (G8). ``topic_id`` distinguishes the topic from another one of the same name. ``key_header`` is null if the record
 key itself is the key. ``format`` is the format of the values, and ``values`` the number of lines that follow: one for
-each key, in queue order, as documented in `lvq_kafka.cli.json_lines`.
+each key, in queue order, as documented in `lvq_kafka.cli.json_lines`. ``selection`` is present if only some keys are
+exported: the keys, prefixes, headers and partitions that were asked for.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.commands.read import read_timeout
-from lvq_kafka.cli.common_options import command, format_option, queue_argument
+from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options
 from lvq_kafka.cli.exit_codes import complain_of_unread
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, is_unread, to_line, value_line
 from lvq_kafka.cli.output import count
+from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
 
 __all__ = ["export"]
@@ -39,10 +41,19 @@ __all__ = ["export"]
 )
 @queue_argument
 @click.argument("file", required=False, default="-")
+@selection_options
 @format_option
 @read_timeout
-def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Format, timeout: float) -> None:
-    """Write a snapshot of all current values.
+def export(
+    invocation: Invocation,
+    choice: QueueChoice,
+    *,
+    file: str,
+    selection: SelectionOptions[Any],
+    form: Format,
+    timeout: float,
+) -> None:
+    """Write a snapshot of the current values.
 
     It is one consistent cut through the log.
 
@@ -57,14 +68,14 @@ def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Form
     reads it back.
     """
     queue = invocation.open(choice, form)
-    with invocation.view(queue, timeout) as view:
+    with invocation.view(queue, timeout, **selection) as view:
         snapshot = view.snapshot()
     written = unread = 0
     with (
         _opened(file, invocation) as write,
         invocation.out.waiting(lambda: f"writing {written:,} of {len(snapshot):,}"),
     ):
-        write(to_line(_export_header(queue.name, queue.key_header, snapshot, form)))
+        write(to_line(_export_header(queue.name, queue.key_header, snapshot, form, selection)))
         for entry in snapshot.iter_entries():
             write(value_line(entry, form))
             written += 1
@@ -74,8 +85,10 @@ def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Form
     complain_of_unread(unread, form)
 
 
-def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], form: Format) -> dict[str, Any]:
-    return {
+def _export_header(
+    name: str, key_header: str | None, snapshot: Snapshot[Any], form: Format, selection: SelectionOptions[Any]
+) -> dict[str, Any]:
+    header = {
         "lvq_export": 1,
         "queue": name,
         "topic": snapshot.topic,
@@ -86,6 +99,7 @@ def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], f
         "format": form,
         "values": len(snapshot),
     }
+    return header | ({"selection": selection} if selection else {})
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from lvq_kafka.cli.common_options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options, timeout_option
 from lvq_kafka.cli.exit_codes import BAD_DATA, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
@@ -14,6 +14,7 @@ from lvq_kafka.cli.output import Output, count, printable_value
 from lvq_kafka.core.quoting import brief, printable
 from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.selection import SelectionOptions
 
 __all__ = ["browse", "get", "read_timeout", "write_events"]
 
@@ -39,7 +40,7 @@ def get(
     out = invocation.out
     queue = invocation.open(choice, form)
     found, missing = [], []
-    with invocation.view(queue, timeout) as view:
+    with invocation.view(queue, timeout, keys=keys) as view:
         for key in dict.fromkeys(keys):
             try:
                 found.append(view.entry(key))
@@ -96,13 +97,6 @@ def _alone(value: Any) -> Any:
     return JSONHighlighter()(to_json(value, indent=2))
 
 
-def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:
-    pairs = [text.partition("=") for text in given]
-    if any(not name for name, _, _ in pairs):
-        raise click.BadParameter("A header needs a name.", ctx, param)
-    return {name: value if equals else None for name, equals, value in pairs}
-
-
 @command(
     "browse",
     examples=[
@@ -118,16 +112,7 @@ def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
 @click.option(
     "--replay", type=click.FloatRange(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS."
 )
-@click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
-@click.option(
-    "-H",
-    "--header",
-    "headers",
-    metavar="NAME[=VALUE]",
-    multiple=True,
-    callback=_filters,
-    help="Only messages with this header. Repeatable; all must match.",
-)
+@selection_options
 @click.option("--all", "everything", is_flag=True, help="Include messages that consumers have consumed.")
 @format_option
 @read_timeout
@@ -138,8 +123,7 @@ def browse(
     follow: bool,
     updates_only: bool,
     replay: float | None,
-    keys: tuple[str, ...],
-    headers: dict[str, str | None],
+    selection: SelectionOptions[Any],
     everything: bool,
     form: Format,
     timeout: float,
@@ -158,11 +142,10 @@ def browse(
         queue,
         dump=not updates_only,
         replay_period=replay,
-        keys=keys or None,
-        headers=headers,
         hide_consumed=not everything,
         follow=following,
         catch_up_timeout=timeout,
+        **selection,
     ) as browser:
         unread = write_events(invocation.out, browser, form, queue.key_header, following=following)
     complain_of_unread(unread, form)

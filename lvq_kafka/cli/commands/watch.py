@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from lvq_kafka.cli.commands.read import write_events
-from lvq_kafka.cli.common_options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options, timeout_option
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
+from lvq_kafka.reading.selection import SelectionOptions
 
 __all__ = ["watch"]
 
@@ -17,7 +20,7 @@ __all__ = ["watch"]
     examples=["lvq watch prices", "lvq watch orders --format json --sort recent", "lvq watch prices | jq -c ."],
 )
 @queue_argument
-@click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
+@selection_options
 @click.option(
     "--sort",
     type=click.Choice(["key", "recent"]),
@@ -28,7 +31,13 @@ __all__ = ["watch"]
 @format_option
 @timeout_option(60.0, "Time limit for reading the queue.")
 def watch(
-    invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], sort: str, form: Format, timeout: float
+    invocation: Invocation,
+    choice: QueueChoice,
+    *,
+    selection: SelectionOptions[Any],
+    sort: str,
+    form: Format,
+    timeout: float,
 ) -> None:
     """Watch current values change.
 
@@ -38,7 +47,7 @@ def watch(
     """
     out = invocation.out
     queue = invocation.open(choice, form)
-    with invocation.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
+    with invocation.browser(queue, hide_consumed=False, catch_up_timeout=timeout, **selection) as browser:
         if out.person and out.console.is_dumb_terminal:  # it cannot redraw
             write_events(out, browser, form, queue.key_header, following=True)
             return

@@ -132,6 +132,18 @@ def test_browse_filters_by_key_and_header(prices: Run) -> None:
     assert prices("browse", "prices", "-H", "=NYSE").code == 2
 
 
+def test_browse_and_export_select_by_prefix_and_partition(prices: Run) -> None:
+    assert values(prices, "browse", "prices", "--prefix", "M", "--prefix", "X") == [("MSFT", "402.10")]
+    assert len(values(prices, "browse", "prices", "--partition", "0")) == 2
+    missing = prices("browse", "prices", "--partition", "1")
+    assert missing.code == 2
+    assert "no partition 1" in missing.stderr
+    header, *rows = prices("export", "prices", "-H", "exchange=NYSE", "--prefix", "I").rows
+    assert header["selection"] == {"prefix": ["I"], "headers": {"exchange": "NYSE"}}
+    assert header["values"] == len(rows) == 1
+    assert "selection" not in prices("export", "prices").rows[0]
+
+
 def test_browse_hides_what_was_consumed_unless_all_is_asked_for(prices: Run) -> None:
     assert prices("consume", "prices", "--count", "1").code == 0
     assert values(prices, "browse", "prices") == [("MSFT", "402.10")]

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka.core.fold import LatestValues, Order, ReaderStats
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Headers, Record, RecordBatch
+from lvq_kafka.core.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch
 
 
@@ -175,6 +175,13 @@ def test_deletes_are_forgotten_when_the_log_may_have_forgotten_them() -> None:
     for offset in range(3000):
         fold(Record(0, offset, offset, b"%d" % offset, None), latest=latest)
     assert len(latest._contested) < 1200
+
+
+def test_values_that_are_not_selected_are_not_forgotten_since_the_log_keeps_them() -> None:
+    latest = LatestValues(2, tombstone_memory=10)
+    for offset in range(3000):
+        fold(Record(0, offset, offset, b"%d" % offset, None, UNSELECTED_HEADERS), latest=latest)
+    assert len(latest.contested) == 3000
 
 
 def test_ranges_are_in_byte_order_and_follow_changes() -> None:

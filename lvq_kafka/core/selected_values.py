@@ -1,0 +1,164 @@
+"""A fold that holds the keys whose newest value is selected, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lvq_kafka.core.conditions import UNSELECTED
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import UNSELECTED_HEADERS, RecordBatch
+
+__all__ = ["SelectedValues", "Strays"]
+
+_DOUBTS = 3  # readings of the topic for keys outside their home partitions, before all keys are remembered
+
+
+@dataclass(slots=True)
+class Strays:
+    """The keys with selected records outside their home partition.
+
+    They outlast a read that starts over. ``keys`` is None once all keys count as such.
+    """
+
+    keys: set[bytes] | None = field(default_factory=set)
+    doubts: int = 0
+
+    def doubt(self) -> None:
+        """Note that the topic has to be read once more; if that happens often, consider all keys."""
+        self.doubts += 1
+        if self.doubts > _DOUBTS:
+            self.keys = None
+
+
+class SelectedValues:
+    """`LatestValues` of the keys whose newest value is selected.
+
+    A value that is not selected comes as `UNSELECTED`. It acts as a delete, so no older value of its key reappears
+    (R7). Nothing is kept of a key that is not selected, unless it may have records in several partitions:
+
+    - The newest record in a key's home partition wins against any in other partitions (R14). If it is selected, nothing
+      else matters; if it is not, the key is absent, whatever other partitions hold.
+    - So only a selected record outside its home partition, a *stray*, raises a question: has its home partition a
+      record of this key? If that was not selected, it is forgotten. The stray is left out, its key noted, and the
+      fold ``doubtful``: the topic has to be read again, and this time all records of that key count.
+
+    Args:
+        values: the fold, empty.
+        keys_of: returns the keys of a batch, as the fold chooses them.
+        strays: the keys noted by earlier reads.
+        several: whether several partitions are read.
+    """
+
+    def __init__(
+        self,
+        values: LatestValues,
+        keys_of: Callable[[RecordBatch], list[bytes | None]],
+        strays: Strays,
+        *,
+        several: bool,
+    ) -> None:
+        self.table = values.table
+        self.progress = values.progress
+        self.stats = values.stats
+        self.left: list[bytes] = []
+        self.doubtful = False
+        self._values = values
+        self._keys_of = keys_of
+        self._strays = strays
+        self._several = several
+
+    @property
+    def newest_timestamp(self) -> int:
+        """The newest append time of a record that was folded, in ms."""
+        return self._values.newest_timestamp
+
+    @property
+    def split_keys(self) -> list[bytes]:
+        """Selected keys that currently have records in more than one partition (R14)."""
+        return self._values.split_keys
+
+    def apply(self, batch: RecordBatch) -> list[bytes]:
+        """Fold in a batch. Return the keys it touched, but not those in ``left``.
+
+        ``left`` has the keys that were selected before, and have an unselected value now.
+        """
+        self.left = []
+        values = batch.values
+        if not self._several and None not in values and UNSELECTED not in values:
+            return self._values.apply(batch)
+        keys = self._keys_of(batch)
+        rows, shown = self._rows(batch.partitions, keys, values)
+        unselected = self._derive_deletes(batch, rows, keys)
+        changed = self._values.apply(batch if len(rows) == len(batch) else batch.pick(rows))
+        index = self.table.index
+        if self._several:
+            self._forget([keys[row] for row in rows if values[row] is None])
+        self.left = [key for key in dict.fromkeys(changed) if key in unselected and key in shown and key not in index]
+        left = set(self.left)
+        return [key for key in changed if key in index or (key in shown and key not in left)]
+
+    def expire(self, now: int) -> list[bytes]:
+        """Remove some of the values that have expired by now, in ms, and return their keys."""
+        expired = self._values.expire(now)
+        if self._several:
+            self._forget(expired)
+        return expired
+
+    def grow(self, partitions: int) -> list[bytes]:
+        """Raise the partition count: keys get other homes, so the topic has to be read again."""
+        self._values.grow(partitions)
+        self._several = self.doubtful = True
+        return []
+
+    def _rows(
+        self, partitions: list[int], keys: list[bytes | None], values: list[bytes | None]
+    ) -> tuple[list[int], set[bytes]]:
+        """Return the rows to fold, and their keys that are, or become, selected."""
+        index, contested = self.table.index, self._values.contested
+        rows: list[int] = []
+        shown: set[bytes] = set()
+        for row, (key, value) in enumerate(zip(keys, values)):
+            if key is None:
+                continue
+            there = key in shown or key in index
+            if value is not None and value is not UNSELECTED:
+                if not there and self._several and key not in contested and self._is_stray(key, partitions[row]):
+                    continue
+                shown.add(key)
+            elif there:
+                shown.add(key)
+            elif key not in contested and not self._is_noted(key):
+                continue
+            rows.append(row)
+        return rows, shown
+
+    def _is_noted(self, key: bytes) -> bool:
+        return self._several and (self._strays.keys is None or key in self._strays.keys)
+
+    def _is_stray(self, key: bytes, partition: int) -> bool:
+        """Return whether another partition may hold a forgotten record of this key; note the key."""
+        strays = self._strays.keys
+        if strays is None or key in strays or home_partition(key, self.table.partitions) == partition:
+            return False
+        strays.add(key)
+        if not self.doubtful:
+            self.doubtful = True
+            self._strays.doubt()
+        return True
+
+    def _derive_deletes(self, batch: RecordBatch, rows: list[int], keys: list[bytes | None]) -> set[bytes | None]:
+        """Turn unselected values into deletes; return the keys whose last row is one of them."""
+        last: dict[bytes | None, bool] = {}
+        for row in rows:
+            unselected = last[keys[row]] = batch.values[row] is UNSELECTED
+            if unselected:
+                batch.values[row] = None
+                if self._several:  # the fold may have to remember the record for as long as a value
+                    batch.keys[row], batch.headers[row] = keys[row], UNSELECTED_HEADERS
+        return {key for key, unselected in last.items() if unselected}
+
+    def _forget(self, gone: Iterable[bytes | None]) -> None:
+        """Forget deletes: a rival of theirs would make the fold doubtful."""
+        self._values.forget_deletes(key for key in gone if key is not None and not self._is_noted(key))

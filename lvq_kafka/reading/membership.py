@@ -1,0 +1,49 @@
+"""The keys that a listener knows to be selected: entering, changing, leaving."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lvq_kafka.core.conflation import Cause
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.records import Record
+from lvq_kafka.entries import Deleted
+from lvq_kafka.reading.selection import Selection
+
+__all__ = ["Membership"]
+
+
+class Membership:
+    """Turns changes into a listener's events.
+
+    If only keys select, every change of a selected key is an event. If values do, the listener hears of a key that has
+    no selected value any longer only if it was given one (R24).
+    """
+
+    def __init__(self, *, by_value: bool) -> None:
+        self._given: set[bytes] | None = set() if by_value else None
+
+    @classmethod
+    def of(cls, selection: Selection[Any]) -> Membership:
+        """Return the membership of a new listener."""
+        return cls(by_value=bool(selection.conditions))
+
+    def to_event(
+        self, key: bytes, record: Record | None, matches: bool, cause: Cause | None
+    ) -> Record | Deleted | None:
+        """Return the event for a key, or None for no event; see `lvq_kafka.reading.watch.ToEvent`."""
+        given = self._given
+        if record is not None and matches:
+            if given is not None:
+                given.add(key)
+            return record
+        if given is not None and not self.forget(key):
+            return None
+        return Deleted(key_text(key), left=record is not None or cause == "left")
+
+    def forget(self, key: bytes) -> bool:
+        """Forget that a key was given; return whether it was. Only tracked if values select."""
+        if not self._given or key not in self._given:
+            return False
+        self._given.remove(key)
+        return True

@@ -1,0 +1,88 @@
+"""Screens of a reader: each drops or changes records before they are folded.
+
+The reading thread calls them without any lock. It refers to these objects, and thus not to the reader.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from lvq_kafka.codecs import Codec
+from lvq_kafka.core.conditions import UNSELECTED, KeySelection, keys_of
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.entries import to_entry
+from lvq_kafka.errors import DecodeError
+from lvq_kafka.reading.reader_thread import Screen
+from lvq_kafka.reading.selection import Selection
+
+__all__ = ["KeyScreen", "UndecodableScreen", "ValueScreen", "in_turn"]
+
+
+def in_turn(*screens: Screen | None) -> Screen | None:
+    """Return a screen that applies these in turn; None if there are none."""
+    wanted = [screen for screen in screens if screen is not None]
+
+    def screened(batch: RecordBatch) -> RecordBatch:
+        for screen in wanted:
+            batch = screen(batch)
+        return batch
+
+    return screened if wanted else None
+
+
+class KeyScreen:
+    """Drops the records of keys that are not selected."""
+
+    def __init__(self, definition: QueueDefinition, keys: KeySelection) -> None:
+        self._keys_of = _chooser(definition)
+        self._selected = keys
+
+    def __call__(self, batch: RecordBatch) -> RecordBatch:
+        """Return the records of selected keys."""
+        rows = self._selected.rows(self._keys_of(batch))
+        return batch if len(rows) == len(batch) else batch.pick(rows)
+
+
+class UndecodableScreen:
+    """Hides values that their codec cannot decode."""
+
+    def __init__(self, topic: str, codec: Codec[Any]) -> None:
+        self.skipped = 0
+        self._topic = topic
+        self._codec = codec
+
+    def __call__(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, with deletes in place of values that cannot be decoded."""
+        for row, record in enumerate(batch):
+            if record.key is not None and record.value is not None:
+                try:
+                    to_entry(record, self._topic, self._codec)
+                except DecodeError:
+                    batch.values[row] = None
+                    self.skipped += 1
+        return batch
+
+
+class ValueScreen:
+    """Marks the values that do not meet a selection's conditions."""
+
+    def __init__(self, definition: QueueDefinition, selection: Selection[Any]) -> None:
+        self._keys_of = _chooser(definition)
+        self._selection = selection
+
+    def __call__(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, with `UNSELECTED` in place of values that do not match."""
+        keys, values, matches = self._keys_of(batch), batch.values, self._selection.matches
+        for row, record in enumerate(batch):
+            key = keys[row]
+            if key is None or record.value is None:
+                continue
+            if not matches(record if record.key is key else record._replace(key=key)):
+                values[row] = UNSELECTED
+        return batch
+
+
+def _chooser(definition: QueueDefinition) -> partial[list[bytes | None]]:
+    return partial(keys_of, topic=definition.topic, key_header=definition.key_header, policy=definition.key_mismatch)
