@@ -47,7 +47,7 @@ class Entry(Generic[V]):
 class Deleted:
     """A key that had a value and, as far as its reader can see, has none now.
 
-    It was deleted, unless ``consumed`` or ``left`` is set.
+    It was deleted, unless ``consumed``, ``left`` or ``expired`` is set.
     """
 
     key: str
@@ -55,6 +55,8 @@ class Deleted:
     """True if a consumer of the queue has consumed its value."""
     left: bool = False
     """True if its newest value is not selected. Only keys that were selected can leave."""
+    expired: bool = False
+    """True if its newest value has expired (R10)."""
 
     __repr__ = abridged
 

@@ -21,6 +21,7 @@ Everything that is not a value has an ``event``:
 - ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, so ``browse`` omits it
   from here on. It is still the current value of the key for ``get``, ``watch`` and ``export``.
 - ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its newest value is not selected.
+- ``{"event": "expired", "key": "IBM"}``: its newest value has expired.
 - ``{"event": "end-of-dump", "offsets": {"0": 42}, "as_of": 1732205001.5, "blocked": []}``: all current values have
   been written. ``offsets`` is the next offset of each partition, and ``as_of`` the time, in seconds since the epoch, by
   which others had expired; ``blocked`` lists the partitions that an open transaction holds up.
@@ -144,7 +145,7 @@ def value_line(item: Valued, form: Format) -> bytes:
 
 def how_gone(event: Deleted) -> str:
     """Return why a key no longer has a value, in a word."""
-    return "consumed" if event.consumed else "left" if event.left else "deleted"
+    return "consumed" if event.consumed else "left" if event.left else "expired" if event.expired else "deleted"
 
 
 def event_line(event: Event[Any], form: Format) -> bytes:

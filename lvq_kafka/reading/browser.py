@@ -249,8 +249,8 @@ class Browser(QueueReader[V], Generic[V]):
         if self._consumed is None or told is None:
             return told
         if isinstance(told, Deleted):
-            self._given.pop(key, None)
-            return told
+            given = self._given.pop(key, None)
+            return None if told.expired and given is None else told  # it was consumed before it expired
         if self._given.get(key) == told:
             return None
         self._given[key] = told

@@ -194,7 +194,7 @@ class FollowerState:
         """Remove some of what has expired; return whether there was anything. The lock is held."""
         keys = self.catch_up.expire(self._time())
         if keys:
-            self.notifier.notify(keys)
+            self.notifier.notify(keys, cause="expired")
         return bool(keys)
 
     def rewind(self, since: Mapping[int, int]) -> None:

@@ -39,7 +39,8 @@ class Membership:
             return record
         if given is not None and not self.forget(key):
             return None
-        return Deleted(key_text(key), left=record is not None or cause == "left")
+        left = record is not None or cause == "left"
+        return Deleted(key_text(key), left=left, expired=not left and cause == "expired")
 
     def forget(self, key: bytes) -> bool:
         """Forget that a key was given; return whether it was. Only tracked if values select."""

@@ -182,6 +182,8 @@ class Watch(Bound, Generic[V]):
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None. The lock is held."""
         catch_up = self._shared.catch_up
+        if self._shared.expires:
+            self._shared.expire()
         while True:
             values = catch_up.values
             if values is not catch_up.replay.values or self._closed:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, Producer, Ttl, View
+from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Producer, Ttl, View
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 
@@ -213,3 +213,71 @@ def test_a_slow_clock_is_shown_and_the_time_is_that_of_the_log(
         clock.now += 30
         assert shown(view) == {"SAP": "2"}
         assert view.status.clock_behind == 1
+
+
+def test_a_watch_says_what_has_expired(clock: Clock, queue: LastValueQueue[str], producer: Producer[str]) -> None:
+    producer.put("IBM", "1")
+    producer.put("SAP", "2", ttl=20)
+    with queue.view() as view, view.watch(dump=True) as watch:
+        assert [event.key for event in watch.drain() if isinstance(event, Entry)] == ["IBM", "SAP"]
+        clock.now += 11
+        assert watch.poll(10) == Deleted("IBM", expired=True)
+        producer.delete("SAP")
+        assert watch.poll(10) == Deleted("SAP")
+        clock.now += 20
+        producer.put("IBM", "3")
+        assert isinstance(event := watch.poll(10), Entry)
+        assert event.value == "3"
+        assert watch.drain() == []
+
+
+def test_g3_a_value_that_expires_before_its_turn_is_not_returned(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    with queue.view() as view, view.watch() as watch:
+        producer.put("IBM", "1")
+        view.barrier()
+        clock.now += 11
+        assert watch.drain() == [Deleted("IBM", expired=True)]
+
+
+def test_on_a_quiet_topic_the_reader_wakes_for_what_expires(queue: LastValueQueue[str], clock: Clock) -> None:
+    with queue.producer() as producer:
+        producer.put("IBM", "1")
+    with queue.view() as view, view.watch() as watch:
+        events: list[object] = []
+        view.on_change(events.append)
+        clock.now += 11
+        eventually(lambda: events == [Deleted("IBM", expired=True)])
+        assert watch.poll(10) == Deleted("IBM", expired=True)
+
+
+def test_s095_s106_a_browser_reports_expiry_once(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1", ttl=5)
+    producer.put("SAP", "2", ttl=20)
+    clock.now += 6
+    with queue.browser() as browser:
+        dump = browser.drain()
+        assert [event.key for event in dump if isinstance(event, Entry)] == ["SAP"]
+        (end,) = [event for event in dump if isinstance(event, EndOfDump)]
+        assert end.as_of == clock.now
+        clock.now += 20
+        assert browser.poll(10) == Deleted("SAP", expired=True)
+        assert browser.drain() == []
+
+
+def test_a_browser_reports_a_consumed_value_as_consumed_and_not_as_expired(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1")
+    with queue.browser(refresh=60) as browser:
+        assert len(browser.drain()) == 2
+        with queue.consumer() as consumer:
+            delivery = consumer.acquire(10)
+            assert delivery is not None
+            delivery.ack(wait=True)
+        assert browser.drain() == [Deleted("IBM", consumed=True)]
+        clock.now += 20
+        assert browser.drain() == []
