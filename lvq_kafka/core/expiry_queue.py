@@ -27,7 +27,7 @@ class Schedule(Protocol[T_contra]):
         """Return the time of an entry; None if it is gone, or does not count in this bucket."""
 
     def moved(self, entry: T_contra, bucket: int) -> None:
-        """Note that an entry counts in this bucket."""
+        """Note that an entry counts in this bucket; `UNSCHEDULED` if in none any longer."""
 
 
 class ExpiryQueue(Generic[T]):
@@ -87,7 +87,7 @@ class ExpiryQueue(Generic[T]):
         self._size += len(line) - before
 
     def pop_due(self, now: int, most: int) -> list[T]:
-        """Remove and return at most ``most`` entries that were due before ``now``."""
+        """Remove and return at most ``most`` entries that were due before ``now``, each once."""
         found: list[T] = []
         near, due_in = self._near, self._schedule.due
         while len(found) < most:
@@ -102,6 +102,7 @@ class ExpiryQueue(Generic[T]):
             if current is None:
                 continue
             if current <= -due:
+                self._schedule.moved(entry, UNSCHEDULED)  # it may be there more than once
                 found.append(entry)
             else:
                 self.add(entry, current)
