@@ -171,8 +171,12 @@ def selection_options(function: F) -> F:
 
     @wraps(function)
     def with_selection(*arguments: Any, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in ("keys", "prefix", "headers", "partitions")}
-        return function(*arguments, selection={name: value for name, value in given.items() if value}, **options)
+        given = {name: options.pop(name) for name in ("keys", "prefix", "headers", "selector", "partitions")}
+        return function(
+            *arguments,
+            selection={name: value for name, value in given.items() if value not in (None, (), {})},
+            **options,
+        )
 
     options = [
         click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable."),
@@ -185,6 +189,11 @@ def selection_options(function: F) -> F:
             multiple=True,
             callback=_header_filters,
             help="Only messages with this header. Repeatable; all must match.",
+        ),
+        click.option(
+            "--selector",
+            metavar="CONDITION",
+            help="Only messages that meet this condition, as in JMS: \"price > 100 AND exchange = 'NYSE'\".",
         ),
         click.option(
             "--partition",

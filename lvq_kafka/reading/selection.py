@@ -14,6 +14,7 @@ from lvq_kafka.core.records import Position, Record
 from lvq_kafka.core.validation import callables, chosen_keys, mapping
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import ConfigError, PredicateFailed
+from lvq_kafka.selectors.selector import Selector
 
 __all__ = ["Selection", "SelectionOptions"]
 
@@ -30,6 +31,8 @@ class SelectionOptions(TypedDict, Generic[V], total=False):
         keys: only these keys.
         prefix: only keys that begin with this text, or with one of several.
         headers: only values whose last header of each of these names has this value; None for any value.
+        selector: only values that meet this condition, in the syntax of JMS selectors, for example ``"price > 100 AND
+            exchange IN ('NYSE', 'LSE')"``. Needs the extra ``selectors``.
         where: only values for which this function returns something true. It is called with an `Entry`, by the thread
             that reads or iterates, without any lock. A value for which it raises an error, or which cannot be decoded,
             is not selected; it is counted in ``unjudged``, and the first one is logged (R31).
@@ -39,6 +42,7 @@ class SelectionOptions(TypedDict, Generic[V], total=False):
     keys: Iterable[Key] | None
     prefix: Key | Iterable[Key] | None
     headers: Mapping[str, HeaderValue | None] | None
+    selector: str | None
     where: Callable[[Entry[V]], object] | None
     partitions: Iterable[int] | None
 
@@ -52,12 +56,13 @@ class Selection(Generic[V]):
         topic: the topic, for positions.
         codec: decodes the values for ``where``.
         raw_on_error: whether ``where`` gets bytes that cannot be decoded.
-        judged: further conditions, for example a selector.
+        judged: further conditions.
 
     For the others see `SelectionOptions`.
 
     Raises:
         ConfigError: an argument is invalid.
+        MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Selection(Generic[V]):
         keys: Iterable[Key] | None = None,
         prefix: Key | Iterable[Key] | None = None,
         headers: Mapping[str, HeaderValue | None] | None = None,
+        selector: str | None = None,
         where: Callable[[Entry[V]], object] | None = None,
         partitions: Iterable[int] | None = None,
     ) -> None:
@@ -83,6 +89,8 @@ class Selection(Generic[V]):
         conditions = list(judged)
         if wanted:
             conditions.append(HeaderCondition({name: _header(value) for name, value in wanted.items()}))
+        if selector is not None:
+            conditions.append(Selector(selector, topic))
         if where is not None:
             callables(where=where)
             conditions.append(_Predicate(where, topic, codec, raw_on_error=raw_on_error))

@@ -56,6 +56,11 @@ class TestViews:
             ({"prefix": "a.", "keys": ["a.2", "b.1"]}, {"a.2": 200}),
             ({"headers": {"side": "buy"}}, {"a.1": 1, "b.1": 300}),
             ({"headers": {"side": None}, "prefix": "a"}, {"a.1": 1, "a.2": 200}),
+            ({"selector": "side = 'buy'"}, {"a.1": 1, "b.1": 300}),
+            ({"selector": "side = 'buy' AND lvq_key LIKE 'a%'"}, {"a.1": 1}),
+            ({"selector": "side = 'buy' OR ticker = 'a.2'", "where": dear}, {"a.2": 200, "b.1": 300}),
+            ({"selector": "JMSMessageID = 'prices/0/2'"}, {"a.2": 200}),
+            ({"selector": None}, None),
             ({"where": dear}, {"a.2": 200, "b.1": 300}),
             ({"where": dear, "headers": {"side": "buy"}}, {"b.1": 300}),
             ({"where": lambda entry: entry.key == "a.1", "partitions": [0]}, {"a.1": 1}),
@@ -72,6 +77,33 @@ class TestViews:
             assert [entry.key for entry in view.entries()] == list(view)
             assert len(view.snapshot()) == len(view)
             assert view.stats.added == len(view), "others are not even counted"
+
+    def test_a_selector_decides_by_the_newest_value(self, queue: LastValueQueue[Any]) -> None:
+        write(queue, ("a", 1), ("b", 2), side="buy")
+        with queue.view(selector="side = 'buy'") as view, view.watch() as watch:
+            write(queue, ("a", 3), side="sell")
+            write(queue, ("c", 4), side="buy")
+            view.barrier(30)
+            assert dict(view) == {"b": 2, "c": 4}
+            assert sorted(shown(watch.drain())) == ["-a left", "c=4"]
+        with queue.browser(selector="side = 'buy'") as browser:
+            assert shown(browser.drain(30)) == ["b=2", "c=4", "|"]
+            write(queue, ("b", 5), side="sell")
+            write(queue, ("a", 6), side="sell")
+            assert shown(browser.drain(30)) == ["-b left"]
+            write(queue, ("a", 7), side="buy")
+            write(queue, ("b", None))
+            assert shown(browser.drain(30)) == ["a=7"]
+
+    @pytest.mark.parametrize(("selector", "said"), [("side =", "at column 7"), ("", "empty"), (5, "not text")])
+    def test_a_selector_that_is_none_is_refused_by_every_reader(
+        self, queue: LastValueQueue[Any], selector: Any, said: str
+    ) -> None:
+        with queue.view() as view:
+            for reader in (queue.view, queue.browser, view.watch):
+                with pytest.raises(ConfigError, match=said) as caught:
+                    reader(selector=selector)
+                assert caught.value.options == ("selector",)
 
     def test_r7_a_value_that_is_not_selected_takes_its_key_away_and_none_before_it_comes_back(
         self, queue: LastValueQueue[Any]

@@ -103,6 +103,7 @@ def _alone(value: Any) -> Any:
         "lvq browse prices",
         "lvq browse prices --follow --key IBM --key MSFT",
         "lvq browse prices --replay 60 -H exchange=NYSE",
+        "lvq browse prices --selector \"price > 100 AND exchange IN ('NYSE', 'LSE')\"",
         "lvq browse prices | jq -r 'select(.event|not) | [.key, .value] | @tsv'",
     ],
 )
@@ -132,7 +133,7 @@ def browse(
 
     Prints the current values and, with --follow, updates. Each key appears once, with its newest value, in queue order.
     The line with the event "end-of-dump" says that the current values are complete, and up to which offsets. If a key's
-    value is removed, its event is "deleted" or "consumed"; or "left", if it has a new value that --header excludes.
+    value is removed, its event is "deleted" or "consumed"; or "left", if it has a new value that is not selected.
     """
     if updates_only and replay:
         raise click.UsageError("--updates-only skips the values that --replay selects.")

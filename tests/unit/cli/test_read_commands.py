@@ -132,6 +132,20 @@ def test_browse_filters_by_key_and_header(prices: Run) -> None:
     assert prices("browse", "prices", "-H", "=NYSE").code == 2
 
 
+def test_browse_export_and_watch_select_by_a_condition(prices: Run) -> None:
+    assert values(prices, "browse", "prices", "--selector", "exchange = 'NYSE' AND lvq_key LIKE 'I%'") == [
+        ("IBM", "118.50")
+    ]
+    header, row = prices("export", "prices", "--selector", "exchange IS NULL").rows
+    assert header["selection"] == {"selector": "exchange IS NULL"}
+    assert row["key"] == "MSFT"
+    for wrong, said in (("exchange >", "at column 11"), ("", "empty")):
+        for command in ("browse", "watch", "export"):
+            ran = prices(command, "prices", "--selector", wrong)
+            assert ran.code == 2
+            assert said in ran.stderr
+
+
 def test_browse_and_export_select_by_prefix_and_partition(prices: Run) -> None:
     assert values(prices, "browse", "prices", "--prefix", "M", "--prefix", "X") == [("MSFT", "402.10")]
     assert len(values(prices, "browse", "prices", "--partition", "0")) == 2
