@@ -153,7 +153,9 @@ class Consumer(Bound, Generic[V]):
         self.name = definition.name
         self.topic = definition.topic
         self._shared = SharedState(
-            definition, ConsumerLimits(max_in_work, lock_timeout, max_deliveries, durable_counts)
+            definition,
+            ConsumerLimits(max_in_work, lock_timeout, max_deliveries, durable_counts),
+            now=cluster.now,
         )
         monitor = GroupMonitor(cluster, definition, on_foreign_commits)
         self._dead_letters = DeadLetters(cluster, dead_letters, self._shared)

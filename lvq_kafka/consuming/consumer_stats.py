@@ -35,6 +35,8 @@ class ConsumerStats:
     """Values replaced by a newer one of their key while waiting."""
     deleted: int = 0
     """Values deleted while waiting."""
+    expired: int = 0
+    """Messages that expired before anyone received them (R10)."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries of messages that were, or may have been, delivered before."""
@@ -47,6 +49,14 @@ class ConsumerStats:
     """Deliveries whose partition was revoked or lost before they were settled."""
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
+    malformed: int = 0
+    """Messages whose TTL cannot be read; they count as having none of their own (R10)."""
+    clock_behind: float = 0.0
+    """Seconds by which the newest message read is ahead of this machine's clock.
+
+    At least so much is the clock slow, or a producer's fast. Messages expire by the later time of the two, unless the
+    message is ahead by more than an hour.
+    """
     commits: int = 0
     commit_text: int = 0
     """Characters of the longest commit text."""
@@ -69,7 +79,7 @@ class ConsumerStats:
     def of(cls, core: ConsumerCore[Any]) -> Self:
         """Build the stats from what a consumer knows."""
         ledger, commits = core.ledger, core.commits
-        assignment, stats = ledger.assignment, ledger.stats
+        assignment, stats, expiring = ledger.assignment, ledger.stats, ledger.expiring
         return cls(
             partitions=tuple(sorted(core.partitions)),
             catching_up=tuple(sorted(assignment.catching_up)),
@@ -79,6 +89,7 @@ class ConsumerStats:
             read=stats.read,
             replaced=stats.replaced,
             deleted=stats.deleted,
+            expired=stats.expired,
             delivered=stats.delivered,
             redelivered=stats.redelivered,
             acked=stats.acked,
@@ -87,6 +98,8 @@ class ConsumerStats:
             timed_out=stats.timed_out,
             lost=stats.lost,
             mismatched=core.mismatched,
+            malformed=0 if expiring is None else expiring.terms.malformed,
+            clock_behind=0.0 if expiring is None else expiring.time.behind / 1000,
             commits=commits.sent,
             commit_text=commits.longest,
             text_limit=ledger.capacity.limit,

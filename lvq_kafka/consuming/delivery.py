@@ -15,6 +15,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position, header_value
+from lvq_kafka.core.terms import NEVER
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.forking import Bound
@@ -114,6 +115,15 @@ class Delivery(Bound, Generic[V]):
     def timestamp(self) -> float:
         """Seconds since the epoch: the append time, or the producer's time if the topic says so."""
         return self._item.timestamp / 1000
+
+    @property
+    def expires(self) -> float | None:
+        """The time at which it expires, in seconds since the epoch; None if it never does (R10).
+
+        It can be settled after that, too. If it is released then, nobody gets it again.
+        """
+        expires = getattr(self._item, "expires", NEVER)
+        return None if expires == NEVER else expires / 1000
 
     @property
     def delivery_count(self) -> int:

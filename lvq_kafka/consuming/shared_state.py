@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from threading import Condition, RLock, Thread, current_thread
 
@@ -15,12 +16,14 @@ from lvq_kafka.core.commit_map import ANY_LENGTH
 from lvq_kafka.core.commits import Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.obstacles import Doing
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.transaction_phases import Step
 from lvq_kafka.errors import (
     AlreadySettled,
@@ -50,20 +53,30 @@ class SharedState:
 
     Args:
         clock: returns the seconds by which lock timeouts, delays and silence are judged.
+        now: returns the seconds since the epoch by which messages expire.
     """
 
     def __init__(
-        self, definition: QueueDefinition, limits: ConsumerLimits, clock: Callable[[], float] = uptime
+        self,
+        definition: QueueDefinition,
+        limits: ConsumerLimits,
+        clock: Callable[[], float] = uptime,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
-        self.core: ConsumerCore[Durable] = ConsumerCore(limits, definition.order, now=clock())
+        self.core: ConsumerCore[Durable] = ConsumerCore(
+            limits, definition.order, terms=Terms.of(definition.ttl), now=clock()
+        )
         self.thread: Thread | None = None
         """The I/O thread."""
         self.failed = False
         """True once the consumer has failed: no more messages will come."""
         self._definition = definition
+        self._now = now
+        self._expiring = self.core.ledger.expiring
+        self._prepares = self._expiring is not None  # whether `acquire` has to look whether messages may be taken
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
@@ -112,8 +125,8 @@ class SharedState:
             LVQError: the consumer has stopped because of this error, or of another one (`ReaderFailed`).
         """
         with self._lock:
-            if self._closed or self.failed:
-                self._check()
+            if self._prepares:
+                self._prepare()
             waiters = self._waiters
             taken, exhausted = self.core.hand_out.acquire(
                 most, self.clock(), wanted=waiters.wanted, comes_now=waiter is None, ahead=ahead
@@ -128,7 +141,21 @@ class SharedState:
     def hand_over(self, item: Item) -> bool:
         """See `HandOut.hand_over`."""
         with self._lock:
+            if self._expiring is not None:
+                self._expire(self._expiring)
             return self.core.hand_out.hand_over(item, self.clock())
+
+    def _prepare(self) -> None:
+        """Check that messages may come, and drop those that have expired."""
+        if self._closed or self.failed:
+            self._check()
+        if self._expiring is not None:
+            self._expire(self._expiring)
+
+    def _expire(self, expiring: Expiring) -> None:
+        clock = self._now()
+        if clock >= expiring.alarm:
+            self.core.expire(clock)
 
     def step_out(self, waiter: Waiter) -> None:
         """Remove a waiter that takes nothing more for now."""
@@ -207,6 +234,7 @@ class SharedState:
             self._stop()
 
     def _stop(self) -> None:
+        self._prepares = True
         self._changed.notify_all()
         self._waiters.wake_all()
 
@@ -255,6 +283,9 @@ class SharedState:
         if self.core.ledger.alarmed:  # otherwise there is no need to wait for the lock
             with self as core:
                 core.wake(now)
+        if self._expiring is not None:
+            with self:
+                self._expire(self._expiring)
         if silence:
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
         return silence > 0

@@ -34,11 +34,18 @@ class CatchUpBuffer:
         return bool(self._newest.entries)
 
     def keys_beside(self, others: Collection[bytes | int]) -> int:
-        """Count the keys here that are not in ``others``, which must not change before `drain`."""
+        """Count the keys here that are not in ``others``.
+
+        Call `recount` if others change before `drain`.
+        """
         keys = self._newest.entries
         if self._counted != len(keys):  # the same number of keys means the same keys
             self._beside, self._counted = sum(key not in others for key in keys), len(keys)
         return self._beside
+
+    def recount(self) -> None:
+        """Have `keys_beside` count again."""
+        self._beside = self._counted = 0
 
     def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
         """Return whether these records can be buffered, and whether that may save work.
@@ -67,5 +74,5 @@ class CatchUpBuffer:
 
     def drain(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
         """Empty the buffer: yield its records in offset order, with their keys, in parts."""
-        self._beside = self._counted = 0
+        self.recount()
         return self._newest.drain(_AT_A_TIME)

@@ -28,6 +28,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.transaction_phases import (
     ConsumerTransaction,
     Step,
@@ -73,11 +74,14 @@ class ConsumerCore(Generic[W]):
     Args:
         limits: how much to hand out, and for how long.
         order: see `Ledger`.
+        terms: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
-    def __init__(self, limits: ConsumerLimits, order: Order = "tail", *, now: float) -> None:
-        self.ledger = Ledger(order=order, count_deliveries=limits.durable_counts)
+    def __init__(
+        self, limits: ConsumerLimits, order: Order = "tail", *, terms: Terms | None = None, now: float
+    ) -> None:
+        self.ledger = Ledger(order=order, count_deliveries=limits.durable_counts, terms=terms)
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
         self.transaction = ConsumerTransaction()
@@ -181,6 +185,14 @@ class ConsumerCore(Generic[W]):
         if due is not None and due <= now:
             self.ledger.wake(now)
             self._wake += 1
+
+    def expire(self, clock: float) -> None:
+        """Drop what has expired. Call it before messages are handed out.
+
+        Args:
+            clock: the time of this machine, in seconds since the epoch.
+        """
+        self._wake += self.ledger.expire(clock)  # there may be room for others now
 
     def read(self, fetch: Fetch, keys: Sequence[bytes | None], mismatched: int) -> None:
         """Add what was read, under these keys."""

@@ -16,6 +16,7 @@ from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
@@ -24,6 +25,7 @@ from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import StateError
 
@@ -33,7 +35,7 @@ _Outcomes = Mapping[State, State]
 _ON_ACK, _ON_REJECT, _ON_RELEASE = TRANSITIONS[Event.ACK], TRANSITIONS[Event.REJECT], TRANSITIONS[Event.RELEASE]
 _ON_LEAVE, _ON_COMMIT, _ON_BURY = TRANSITIONS[Event.LEAVE], TRANSITIONS[Event.COMMIT], TRANSITIONS[Event.BURY]
 _ON_RETURN, _ON_EXTEND = TRANSITIONS[Event.RETURN], TRANSITIONS[Event.EXTEND]
-_ON_DUE, _ON_TIME_OUT = TRANSITIONS[Event.DUE], TRANSITIONS[Event.TIME_OUT]
+_ON_DUE, _ON_TIME_OUT, _ON_EXPIRE = TRANSITIONS[Event.DUE], TRANSITIONS[Event.TIME_OUT], TRANSITIONS[Event.EXPIRE]
 
 
 class Ledger:
@@ -49,6 +51,7 @@ class Ledger:
         limit: the maximum length of a commit map, in characters.
         count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
+        terms: when messages expire; None if they never do.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Ledger:
         limit: int = LONGEST_TEXT,
         count_deliveries: bool = False,
         bounded: bool = False,
+        terms: Terms | None = None,
     ) -> None:
         self.bounded = bounded
         """Limit hand-out to the room in the commit map.
@@ -74,6 +78,8 @@ class Ledger:
         """The number of messages held."""
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
+        self.expiring = None if terms is None else Expiring(terms)
+        """The messages that will expire; None if none does."""
         self._partitions: dict[int, PartitionLedger] = {}
         self.assignment = Assignment(self._partitions)
         """Queries on the partitions."""
@@ -115,6 +121,7 @@ class Ledger:
             line=self._line,
             slots=self._slots,
             stats=self.stats,
+            expiring=self.expiring,
             in_place=self._in_place,
             count_deliveries=self._count_deliveries,
         )
@@ -323,6 +330,30 @@ class Ledger:
                 self._give_back(item, _ON_TIME_OUT, None)
                 self.stats.timed_out += not item.reserved
 
+    def expire(self, clock: float) -> bool:
+        """Drop the waiting messages that have expired, and return whether there were any.
+
+        Call it before messages are handed out. Messages that are set aside are no longer handed over. Those that
+        holders have stay with them, and are dropped here if they come back.
+
+        Args:
+            clock: the time of this machine, in seconds since the epoch; see `LogTime.advance`.
+        """
+        if self.expiring is None:
+            return False
+        expired = self.expiring.pop_due(clock)
+        for item in expired:
+            one: Item | None = item
+            if item.reserved and item.state in _ON_RELEASE:
+                one = self._give_back(item, _ON_RELEASE, None)
+            if one is not None and one.state in _ON_EXPIRE:
+                self._partitions[one.partition].expire(one)
+        if self.expiring.is_overgrown:
+            parts = self._partitions.values()
+            alive = sum(part.pending.count for part in parts)
+            self.expiring.tidy(alive, (item for part in parts for item in part.pending))
+        return bool(expired)
+
     @property
     def alarmed(self) -> bool:
         """True while `wake` may have something to do eventually. Cheap, and safe to ask any time."""
@@ -338,9 +369,13 @@ class Ledger:
         self._partitions[item.partition].remove(item, after)
         self.in_work -= 1
 
-    def _give_back(self, item: Item, outcomes: _Outcomes, due: float | None) -> None:
+    def _give_back(self, item: Item, outcomes: _Outcomes, due: float | None) -> Item | None:
+        """Return a message to the queue. Returns its new handle if it waits again."""
         after = outcomes.get(item.state) or item.refuse()
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
             self._timers.set(twin, due)
+        if twin is not None and self.expiring is not None:
+            self.expiring.schedule_again(item, twin)
         self.in_work -= 1
+        return twin

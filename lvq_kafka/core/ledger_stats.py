@@ -17,6 +17,8 @@ class LedgerStats:
     """Waiting values replaced by a newer one of their key."""
     deleted: int = 0
     """Waiting values removed by a delete."""
+    expired: int = 0
+    """Messages that expired before anyone received them."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries that were not, or may not have been, the first of their message."""

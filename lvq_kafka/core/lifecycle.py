@@ -33,6 +33,8 @@ class State(StrEnum):
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
     """A newer value or a delete replaced it before it was settled."""
+    EXPIRED = "expired"
+    """Its time was over before it was settled."""
     LOST = "lost"
     """Its holder lost it: the partition was revoked, or the time to settle it ran out."""
 
@@ -61,6 +63,8 @@ class Event(StrEnum):
     """The holder did not settle it in time."""
     SUPERSEDE = "supersede"
     """A newer value or a delete of the same key was read."""
+    EXPIRE = "expire"
+    """Its time is over (R10). A message in work stays with its holder; if it comes back, it expires then."""
     REVOKE = "revoke"
     """Its partition was revoked."""
 
@@ -86,6 +90,7 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
             State.LEAVING: State.LEAVING_STALE,
             State.LEAVING_STALE: State.LEAVING_STALE,
         },
+        Event.EXPIRE: {State.AVAILABLE: State.EXPIRED, State.DELAYED: State.EXPIRED},
         Event.REVOKE: dict.fromkeys(
             (
                 State.AVAILABLE,

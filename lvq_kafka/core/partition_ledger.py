@@ -5,11 +5,12 @@ It carries out decisions of the ledger: which message is next, and whether a set
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
@@ -20,9 +21,10 @@ from lvq_kafka.errors import StateError
 
 __all__ = ["PartitionLedger"]
 
-_ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
+_ON_ACQUIRE, _ON_SUPERSEDE, _ON_EXPIRE, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
     TRANSITIONS[Event.SUPERSEDE],
+    TRANSITIONS[Event.EXPIRE],
     TRANSITIONS[Event.REVOKE],
 )
 _AVAILABLE = State.AVAILABLE
@@ -40,6 +42,7 @@ class PartitionLedger:
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
         slots: yields the next place in the queue.
+        expiring: the messages of all partitions that will expire; None if none does.
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class PartitionLedger:
         "_count_deliveries",
         "_counts",
         "_delivered",
+        "_expiring",
         "_generation",
         "_in_place",
         "_line",
@@ -79,6 +83,7 @@ class PartitionLedger:
         line: ReadyQueue[Item],
         slots: Iterator[int],
         stats: LedgerStats,
+        expiring: Expiring | None,
         in_place: bool,
         count_deliveries: bool,
     ) -> None:
@@ -87,6 +92,7 @@ class PartitionLedger:
         self._line = line
         self._slots = slots
         self._stats = stats
+        self._expiring = expiring
         self._in_place = in_place
         self._count_deliveries = count_deliveries
         self.pending = PendingList(loaded, start)
@@ -235,6 +241,8 @@ class PartitionLedger:
             self._stats.read += read
             self._stats.replaced += replaced
             self._stats.deleted += deleted
+            if self._expiring is not None:
+                self._schedule(self._expiring, batch)
 
     def _recall(self, item: Item) -> None:
         """Restore the committed delivery count of a message."""
@@ -243,9 +251,15 @@ class PartitionLedger:
         if item.deliveries and self._count_deliveries:
             self._attempted[item.offset] = item
 
-    def _discard(self, item: Item) -> None:
-        """Drop a waiting message that is superseded."""
-        item.state = _ON_SUPERSEDE[item.state]
+    def _schedule(self, expiring: Expiring, batch: RecordBatch) -> None:
+        """Schedule the expiry of what is left of a batch."""
+        first, _ = batch.ends
+        for item in expiring.schedule(self.pending, first, batch.timestamps):
+            self.expire(item)
+
+    def _discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
+        """Drop a waiting message that is superseded, or has expired."""
+        item.state = outcomes[item.state]
         del self.waiting[item.lane]
         self.pending.remove(item, acked=False)
         self._attempted.pop(item.offset, None)
@@ -394,6 +408,18 @@ class PartitionLedger:
         if lane in self.waiting:
             self.offer(self.waiting[lane])
         return twin
+
+    # ---------------------------------------------------------------- expiring
+
+    def expire(self, item: Item) -> None:
+        """Drop a waiting message that has expired.
+
+        Its key is gone: the values that it replaced do not return (R8).
+        """
+        self.changed = True
+        self._discard(item, _ON_EXPIRE)
+        self._buffer.recount()
+        self._stats.expired += 1
 
     # ---------------------------------------------------------------- revoking
 

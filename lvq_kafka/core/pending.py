@@ -32,6 +32,7 @@ class Item:
         "before",
         "deliveries",
         "due",
+        "expires",
         "generation",
         "headers",
         "key",
@@ -77,6 +78,8 @@ class Item:
         self.state = _AVAILABLE
         self.generation: int
         """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
+        self.expires: int
+        """The last moment at which it counts, in ms since the epoch. Only in a queue with a TTL."""
         self.before: Item | None
         self.after: Item | None
 

@@ -10,6 +10,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.terms import Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 from tests.unit.core.queues import Queue, facts
 
@@ -360,12 +361,13 @@ def test_nothing_is_left_of_what_is_done() -> None:
 
 def story(state: State) -> tuple[Ledger, Item]:
     """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
-    queue = Queue(("a", "a1"))
+    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)))
     ledger, item = queue.ledger, queue.take(50.0)
     match state:
-        case State.AVAILABLE | State.DELAYED:
-            ledger.release(item, None if state is State.AVAILABLE else 60.0)
+        case State.AVAILABLE | State.DELAYED | State.EXPIRED:
+            ledger.release(item, 60.0 if state is State.DELAYED else None)
             (item,) = ledger._partitions[0].waiting.values()
+            ledger.expire(80.0 if state is State.EXPIRED else 60.0)
         case State.LEAVING | State.LEAVING_STALE:
             ledger.leave(item)
         case State.LOST:
@@ -394,6 +396,7 @@ SETTLEMENTS = {
 HAPPENINGS = {
     (Event.DUE, Event.TIME_OUT): lambda ledger: ledger.wake(60.0),
     (Event.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
+    (Event.EXPIRE,): lambda ledger: ledger.expire(80.0),
     (Event.REVOKE,): lambda ledger: ledger.revoke([0]),
 }
 
@@ -427,6 +430,6 @@ def test_what_happens_to_messages_follows_the_transition_table(state: State, eve
 
 
 def test_the_table_leaves_no_way_out_of_an_end() -> None:
-    ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.LOST}
+    ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.EXPIRED, State.LOST}
     assert not ends & {state for rows in TRANSITIONS.values() for state in rows}
     assert {state for rows in TRANSITIONS.values() for state in rows} | ends == set(State)

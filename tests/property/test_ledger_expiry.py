@@ -1,0 +1,176 @@
+"""Expiry in the ledger against a naive model: a list of messages, with the rule applied to each at every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.errors import AlreadySettled, LockLost
+
+OPTIONS = [Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]
+KEYS = st.sampled_from([b"a", b"a", b"b", b"c", None])
+TTLS = st.sampled_from([None, None, b"0", b"1", b"255", b"256", b"800", b"60000", b"soon"])
+VALUES = st.sampled_from([b"v", b"v", b"v", None])
+RECORDS = st.lists(st.tuples(KEYS, VALUES, TTLS, st.integers(0, 300)), min_size=1, max_size=6)
+
+
+@dataclass
+class Message:
+    """A message of the model."""
+
+    record: Record
+    alive: bool  # the newest of its key, with a value that nobody has acked and that has not expired
+    expires: int
+    item: Item | None = None  # its holder's handle
+    aside: bool = False  # not received by the holder
+    delayed: bool = False
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
+
+    @property
+    def lane(self) -> bytes | int:
+        return self.record.offset if self.record.key is None else self.record.key
+
+
+class Expiry(RuleBasedStateMachine):
+    """One partition, read and consumed while time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[Message] = []
+        self.now = 1000  # ms
+
+    @initialize(ttl=st.sampled_from(OPTIONS), counted=st.booleans(), in_place=st.booleans())
+    def begin(self, ttl: Ttl, counted: bool, in_place: bool) -> None:
+        terms = Terms.of(ttl)
+        assert terms is not None
+        self.terms = terms
+        order = "in-place" if in_place else "tail"
+        self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "terms": Terms.of(ttl)}
+        self.ledger = Ledger(**self.options)
+        self.ledger.assign(0, CommitMap(0), 0)
+
+    # ---------------------------------------------------------------- the steps
+
+    @rule(records=RECORDS)
+    def read(self, records: list[tuple[bytes | None, bytes | None, bytes | None, int]]) -> None:
+        messages: list[Message] = []
+        for key, value, ttl, later in records:
+            self.now += later
+            headers = () if ttl is None else ((TTL_HEADER, ttl),)
+            record = Record(0, len(self.log), self.now, key, b"v" if key is None else value, headers)
+            message = Message(record, record.value is not None, self.terms.expiry(self.now, headers))
+            for older in self.log:
+                older.alive = older.alive and older.lane != message.lane
+            self.log.append(message)
+            messages.append(message)
+        self.add(messages)
+        self.judge()
+
+    def add(self, messages: list[Message]) -> None:
+        self.ledger.add(RecordBatch.of(message.record for message in messages))
+        self.ledger.advance({0: len(self.log)})
+
+    @rule(later=st.integers(0, 900))
+    def wait(self, later: int) -> None:
+        self.now += later
+        self.judge()
+
+    def judge(self) -> None:
+        """Let time have its effect on both: what waits or is set aside and has expired is gone."""
+        self.ledger.expire(self.now / 1000)
+        for message in self.log:
+            if message.expires < self.now and (message.item is None or message.aside):
+                message.alive, message.item, message.aside = False, None, False
+
+    @rule(aside=st.booleans())
+    def take(self, aside: bool) -> None:
+        held = {message.lane for message in self.log if message.item is not None}
+        free = [one for one in self.log if one.alive and not one.delayed and one.lane not in held]
+        item = self.ledger.reserve() if aside else self.ledger.acquire()
+        assert (item is None) == (not free)
+        if item is not None:
+            (message,) = [one for one in free if one.offset == item.offset]
+            assert message.expires >= self.now, "R10"
+            message.item, message.aside = item, aside
+
+    @rule(which=st.integers(0, 9))
+    def hand_over(self, which: int) -> None:
+        aside = [message for message in self.log if message.aside]
+        if aside:
+            message = aside[which % len(aside)]
+            assert message.item is not None
+            self.ledger.hand_over(message.item)
+            message.aside = False
+
+    @rule(which=st.integers(0, 9), how=st.sampled_from(["ack", "reject", "release", "delay", "commit", "abort"]))
+    def settle(self, which: int, how: str) -> None:
+        held = [message for message in self.log if message.item is not None and not message.aside]
+        if not held:
+            return
+        message = held[which % len(held)]
+        item, message.item = message.item, None
+        assert item is not None
+        if how in ("commit", "abort"):
+            self.ledger.leave(item)
+            self.judge()
+        if how in ("ack", "reject", "commit"):
+            {"ack": self.ledger.ack, "reject": self.ledger.reject, "commit": self.ledger.commit}[how](item)
+            message.alive = False
+        elif how == "abort":
+            self.ledger.give_back(item)
+        else:
+            self.ledger.release(item, 1e9 if how == "delay" else None)
+            message.delayed = how == "delay" and message.alive
+        self.judge()
+
+    @rule()
+    def delays_end(self) -> None:
+        self.ledger.wake(2e9)
+        for message in self.log:
+            message.delayed = False
+
+    @rule()
+    def start_over(self) -> None:
+        """Lose the partition, and get it back with what was committed last."""
+        loaded = self.ledger.assignment.claim(0)
+        self.ledger.revoke([0])
+        for message in self.log:
+            if message.item is not None:
+                with pytest.raises((LockLost, AlreadySettled)):
+                    self.ledger.ack(message.item)
+            message.item, message.aside, message.delayed = None, False, False
+        self.ledger = Ledger(**self.options)
+        self.ledger.assign(0, loaded, len(self.log))
+        self.add(self.log[loaded.base :])
+        self.judge()
+
+    # ---------------------------------------------------------------- what holds at any time
+
+    @invariant()
+    def is_as_the_rule_says(self) -> None:
+        if not hasattr(self, "ledger"):
+            return
+        alive = [message for message in self.log if message.alive]
+        waiting = [message for message in alive if message.item is None]
+        assert self.ledger.assignment.available == len(waiting)
+        assert self.ledger.assignment.outstanding == len(alive)
+        assert self.ledger.in_work == sum(message.item is not None for message in self.log)
+        claim = self.ledger.assignment.claim(0)
+        assert claim.base == min((message.offset for message in alive), default=len(self.log))
+        assert not [message for message in alive if claim.done(message.offset)], "I1"
+
+
+TestExpiry = Expiry.TestCase
+TestExpiry.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
