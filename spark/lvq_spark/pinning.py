@@ -15,13 +15,14 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.terms import Terms, Ttl
 from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 
-__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin"]
+__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin", "seconds"]
 
 Moment = datetime | float
 """A time: a datetime (local if it has no zone), or seconds since the epoch."""
@@ -49,6 +50,9 @@ class SnapshotSpec:
         pinned: when the cut was pinned, in seconds since the epoch; for a stream's batch, when the stream last caught
             up.
         epochs: the epochs of the partitions' leaders at that time.
+        ttl: how long messages live; None if none of them expires.
+        as_of: the time at which messages have expired or not, in seconds since the epoch; None if they are returned
+            either way.
     """
 
     topic: str
@@ -64,6 +68,8 @@ class SnapshotSpec:
     delete_retention: float = math.inf
     pinned: float | None = field(default=None, compare=False)
     epochs: Mapping[int, int] = field(default_factory=dict, compare=False)
+    ttl: Ttl | None = None
+    as_of: float | None = None
 
     @property
     def partitions(self) -> int:
@@ -111,8 +117,9 @@ def pin(
             stable offset: everything committed so far. ``blocked`` then names what an open transaction holds back, and
             a warning says so. A transaction is completed partition by partition: a cut taken meanwhile may include it
             in some partitions only; see ``at_rest``.
-        as_of: stop, in each partition, before the first record that is not older than this time, or than the time given
-            for that partition. Excludes ``end``.
+        as_of: the time of the cut, or of each partition; by default the current time. Messages that have expired by
+            then, by the latest of several times, are not shown (R10). Without ``end`` the cut also stops, in each
+            partition, before the first record that is not older.
         as_of_policy: the policy if the topic may have compacted away records of that time, since its
             ``min.compaction.lag.ms`` has passed.
         group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. For a group of
@@ -136,7 +143,7 @@ def pin(
         TransportError: the cluster cannot be reached, or refuses.
     """
     given = {"start": start, "end": end, "as_of": as_of, "group": group, "at_rest": at_rest}
-    for one, other in (("as_of", "end"), ("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
+    for one, other in (("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
         if given[one] is not None and given[other] is not None:
             raise ConfigError(f"{one} and {other} are both given.", options=[one, other])
     check_queue(queue)
@@ -146,7 +153,7 @@ def pin(
     _check_offsets("start", start)
     _check_offsets("end", end)
     definition, cluster = queue.definition, queue.cluster
-    topic, pinned = definition.topic, time.time()
+    topic, pinned, judged = definition.topic, time.time(), _judged(as_of, cluster.now())
     settings = TopicSettings.ask(cluster, topic, timeout)
     # Commits come first: records consumed while we ask must not appear to lie beyond the end.
     commits = {} if group is None else cluster.groups.committed(group, topic, timeout=timeout)
@@ -181,6 +188,7 @@ def pin(
         start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}
     start = {p: min(bounds.lowest[p], end[p]) for p in end} if start is None else start
     bounds.check_start(start, end)
+    expiring = Terms.of(definition.ttl) is not None
     if blocked:
         warnings.warn(f"The snapshot of {topic} ends early: {describe(blocked)}.", stacklevel=2)
     return SnapshotSpec(
@@ -197,6 +205,8 @@ def pin(
         delete_retention=settings.delete_retention,
         pinned=pinned,
         epochs=bounds.epochs,
+        ttl=definition.ttl if expiring else None,
+        as_of=judged if expiring else None,
     )
 
 
@@ -228,10 +238,16 @@ def _by_offset(commit: Commit) -> Commit:
 
 def _by_partition(as_of: Moment | Mapping[int, Moment], partitions: Mapping[int, int]) -> dict[int, float]:
     moments = as_of if isinstance(as_of, Mapping) else dict.fromkeys(partitions, as_of)
-    return {partition: _seconds(one) for partition, one in moments.items()}
+    return {partition: seconds("as_of", one) for partition, one in moments.items()}
 
 
-def _seconds(moment: Moment) -> float:
+def _judged(as_of: Moment | Mapping[int, Moment] | None, now: float) -> float:
+    """Return the time by which messages have expired or not, in whole milliseconds."""
+    moments = as_of.values() if isinstance(as_of, Mapping) else (now if as_of is None else as_of,)
+    return max((round(seconds("as_of", moment), 3) for moment in moments), default=now)
+
+
+def seconds(option: str, moment: object) -> float:
     """Convert a time to seconds since the epoch.
 
     A time in milliseconds would lie in the far future, and the cut would be the current one instead of a past one.
@@ -240,12 +256,12 @@ def _seconds(moment: Moment) -> float:
         ConfigError: it is not a time that a date can express.
     """
     try:
-        seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
-        datetime.fromtimestamp(seconds, UTC)
+        found = moment.timestamp() if isinstance(moment, datetime) else float(moment)  # type: ignore[arg-type]
+        datetime.fromtimestamp(found, UTC)
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise ConfigError(
-            f"as_of={moment!r} is not a time: {error}.",
-            options=["as_of"],
+            f"{option}={moment!r} is not a time: {error}.",
+            options=[option],
             hint="Give a datetime, or seconds since the epoch; divide milliseconds by 1000.",
         ) from None
-    return seconds
+    return found

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
+__all__ = ["EXPIRES", "SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
+
+EXPIRES = "expires"
+"""The column with the time after which a row no longer counts (R10); null if it never expires."""
 
 TYPES = {
     "key": "binary",
@@ -19,14 +22,15 @@ TYPES = {
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
     "deleted": "boolean",
+    EXPIRES: "timestamp_ltz",
 }
 """All columns that can be requested.
 
-Names, order and types are those of Spark's Kafka connector; ``deleted`` is ours.
+Names, order and types are those of Spark's Kafka connector; ``deleted`` and ``expires`` are ours.
 """
 
 SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""The columns of a snapshot."""
+"""The columns of a snapshot that asks for none; `EXPIRES` is there on request."""
 
 
 def ddl(columns: Iterable[str]) -> str:

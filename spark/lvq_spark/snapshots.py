@@ -17,7 +17,7 @@ from lvq_spark.connector.connector_engine import has_connector, read_with_connec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
+from lvq_spark.schema import EXPIRES, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.session import require_spark
 
@@ -67,6 +67,9 @@ def snapshot(
             cut = view.snapshot()
             lvq_spark.snapshot(spark, queue, end=cut.offsets)      # the rows of `cut`
 
+    In a queue with a TTL, a cut also has a time, ``as_of``: what has expired by then has no row (R10), and neither has
+    an older value of its key (R8).
+
     The columns have the names, order and types of Spark's Kafka connector, without ``timestampType``: ``key`` and
     ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp`` and ``headers`` (null when a message has
     none). Deleted keys have no row. A key in several partitions has one row, of the record that R14 chooses.
@@ -91,7 +94,8 @@ def snapshot(
         queue: the queue, on a Kafka cluster.
         columns: the columns of `SCHEMA` to read, in the order wanted. Omitted ones cost nothing: without ``headers``
             reading takes half the time if messages have any, and without ``value`` no values are sorted or kept on
-            disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks.
+            disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks. One more,
+            ``expires``, has the time after which a row no longer counts; null if it never expires.
         keys: read only these keys: text, bytes, integers or booleans (R2). The whole log is still read, but rows of
             other keys take no room in a task and never leave it.
         start: as for `pin`.
@@ -114,7 +118,7 @@ def snapshot(
     """
     choice("consistency", consistency, get_args(Consistency))
     choice("engine", engine, get_args(Engine))
-    columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
+    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES))
     wanted = chosen_keys(keys)
     config = client_config(queue)
     require_spark(spark)

@@ -62,10 +62,13 @@ from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
 from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.candidates import strays, to_candidates
-from lvq_spark.scan.arrow_columns import COLUMNS, to_arrow
+from lvq_kafka.core.terms import Terms, Ttl
+from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
+from lvq_spark.scan.expiring import as_deletes, expired
 
 records = [Record(0, 1, 2, b"k", b"v", (("h", b"1"),)), Record(0, 2, 2, None, None)]
-(rows,) = to_arrow(RecordBatch.of(records), "t", columns=list(COLUMNS))
+(rows,) = to_arrow(RecordBatch.of(records), Origin("t", terms=Terms(Ttl(default=1.0))), columns=list(COLUMNS))
+assert as_deletes(rows, expired(rows, 5.0))["value"].to_pylist() == [None, None]
 spec = SnapshotSpec("t", "id", {0: 0, 1: 0}, {0: 9, 1: 9}, done={0: CommitMap(2, ()), 1: CommitMap(0, ())})
 claims = to_candidates(nulls_for_empty_lists(rows), 0, spec)
 assert strays(claims) in (0, 1)

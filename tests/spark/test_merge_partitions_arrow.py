@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_spark.scan.arrow_columns import to_arrow
+from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
 from tests.contract import r14
 
@@ -23,7 +23,7 @@ KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
 
 
 def batches(records: Iterable[Record]) -> list[pa.RecordBatch]:
-    return list(to_arrow(RecordBatch.of(records), "t"))
+    return list(to_arrow(RecordBatch.of(records), Origin("t")))
 
 
 def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SCHEMA, SnapshotSpec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
-from lvq_spark.scan.arrow_columns import to_arrow
+from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import to_candidates
 from tests.contract.r14 import R14Contract
 from tests.contract.r14 import records as r14_records
@@ -35,7 +35,7 @@ def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[objec
     rows: list[tuple[object, ...]] = []
     for partition in range(PARTITIONS):
         mine = RecordBatch.of(record for record in records if record.partition == partition)
-        for batch in to_arrow(mine, "t", columns=candidate_columns()):
+        for batch in to_arrow(mine, Origin("t"), columns=candidate_columns()):
             found = to_candidates(batch, partition, spec)
             assert isinstance(found, pa.RecordBatch)
             rows += [tuple(row.values()) for row in found.to_pylist()]

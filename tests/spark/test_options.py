@@ -123,7 +123,7 @@ def test_a_name_that_is_nearly_right_is_told(name: str) -> None:
     assert error.value.hint == f"Did you mean {name}?"
 
 
-@pytest.mark.parametrize("name", ["lvq.topic", "lvq.engine", "engine", "lvq.pin", "asOf"])
+@pytest.mark.parametrize("name", ["lvq.topic", "lvq.engine", "engine", "lvq.pin"])
 def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(**{name: "1"})

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
+from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.entries import Entry
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -42,6 +43,10 @@ PARTITIONS = 3
 HEADER = "ticker"
 QUIET = {"segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.99", "delete.retention.ms": "86400000"}
 
+TTL_HEADERS: list[tuple[str, bytes | None]] = [
+    (TTL_HEADER, said) for said in (b"0", b"100", b"5000", b"20000", b"0060000", b"9" * 15, None, b"", b"soon", b"-1")
+]
+
 Rows = dict[bytes, Record]
 Collect = Callable[["DataFrame"], Rows]
 MakeQueue = Callable[..., LastValueQueue[bytes]]
@@ -50,10 +55,11 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 class History:
     """Random writes to a topic, as if by several independent programs."""
 
-    def __init__(self, servers: str, topic: str, seed: int, *, clock: bool) -> None:
+    def __init__(self, servers: str, topic: str, seed: int, *, clock: bool, ttls: bool = False) -> None:
         self._servers, self._topic = servers, topic
         self._random = random.Random(seed)
         self._clock = clock  # producers set timestamps, and wrong ones
+        self._ttls = TTL_HEADERS if ttls else []
         self._away = [b"away %d" % number for number in range(10)]  # never in their home partition
         self._transactions = 0
 
@@ -76,7 +82,7 @@ class History:
     def _headers(self, key: bytes) -> list[tuple[str, bytes | None]]:
         choose = self._random
         said = choose.choice([key, key, key, None, b"key %d" % choose.randrange(40)])
-        pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b""), (HEADER, said)]
+        pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b""), (HEADER, said), *self._ttls]
         return [choose.choice(pairs) for _ in range(choose.randrange(5))]
 
     @contextmanager
@@ -235,6 +241,49 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
     assert any(row.partition != home_partition(key, PARTITIONS) for key, row in rows.items())
     assert any(len({name for name, _ in row.headers}) < len(row.headers) for row in rows.values())
     assert sum(offsets.values()) > len(records), "compaction and transactions have left holes"
+
+
+def lives(record: Record, ttl: Ttl, as_of: float) -> bool:
+    """Return whether a record counts at a time, by the words of R10."""
+    said = [value for name, value in record.headers if name == TTL_HEADER]
+    seconds = ttl.maximum if ttl.default is None else ttl.default
+    if said and said[-1] is not None and said[-1].isdigit():
+        own = int(said[-1]) / 1000
+        seconds = min(max(own, ttl.minimum or 0.0), ttl.maximum or own)
+    return seconds is None or round(as_of * 1000) <= record.timestamp + round(seconds * 1000)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    seed: int,
+) -> None:
+    """Messages have TTLs of their own, some of them malformed; so have deletes and keys in several partitions."""
+    choose, servers, begun = random.Random(seed), lvq_broker.bootstrap_servers, time.time()
+    make_queue(PARTITIONS, config={**QUIET, "message.timestamp.type": "CreateTime"})
+    History(servers, lvq_topic, seed, clock=True, ttls=True).write(400)
+    end = lvq_cluster.logs.end_offsets(lvq_topic)
+    records = read_raw(servers, lvq_topic, end)
+    gone = 0
+    for ttl in (Ttl(), Ttl(default=30.0), Ttl(minimum=1.0, maximum=40.0), Ttl(default=3.0, maximum=10.0)):
+        queue = LastValueQueue(lvq_topic, key_header=None, ttl=ttl, cluster=lvq_cluster)
+        cut = {partition: choose.randint(offset // 2, offset) for partition, offset in end.items()}
+        as_of = round(begun - 60 + choose.random() * 120, choose.choice([0, 3]))
+        folded = fold_by_hand([record for record in records if record.offset < cut[record.partition]])
+        rows = {key: record for key, record in folded.items() if lives(record, ttl, as_of)}
+        gone += len(folded) - len(rows)
+        spec = pin(queue, end=cut, as_of=as_of)
+        for engine in ("python", "connector"):
+            assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
+            narrow = snapshot(spark, queue, spec=spec, engine=engine, columns=["expires", "offset"])  # type: ignore[arg-type]
+            assert narrow.count() == len(rows)
+            assert narrow.where(f"unix_millis(expires) < {round(as_of * 1000)}").isEmpty()
+    assert 20 < gone < 160
 
 
 @pytest.mark.parametrize("engine", ["python", "connector"])

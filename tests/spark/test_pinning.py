@@ -342,8 +342,6 @@ def test_r17_a_group_without_its_commits_is_an_error(
 
 
 def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -> None:
-    with pytest.raises(ConfigError, match="as_of and end are both given"):
-        pin(queue, as_of=0.0, end={0: 1, 1: 1})
     with pytest.raises(ConfigError, match="group and start are both given"):
         pin(queue, group="g", start={0: 1, 1: 1})
     with pytest.raises(ConfigError, match="at_rest and end are both given"):

@@ -26,7 +26,7 @@ from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
 from lvq_spark.connector import guarding
 from lvq_spark.merge_partitions_spark import candidate_columns
-from lvq_spark.scan.arrow_columns import COLUMNS, to_arrow
+from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.log_range import read_range
@@ -123,7 +123,7 @@ def guarded(
     monkeypatch.setattr(cluster, "close", lambda: None)
     batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
     columns = candidate_columns()
-    (found,) = to_arrow(batch, "t", columns=columns)
+    (found,) = to_arrow(batch, Origin("t"), columns=columns)
     numbered = found.append_column("number", pa.array(numbers, pa.int64()))
     guard = guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns, keys=keys)
     return sum(map(len, guard([numbered])))

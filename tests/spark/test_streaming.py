@@ -126,6 +126,44 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
     assert reader.getDefaultReadLimit() == everything()
 
 
+def test_r8_what_has_expired_when_a_batch_is_planned_is_deleted_by_it_also_after_a_restart(
+    make_queue: MakeQueue,
+    open_reader: Callable[..., LvqStreamReader],
+    lvq_broker: ProvidedBroker,
+    lvq_topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A value that expires between two batches brings no row."""
+    make_queue(config={"message.timestamp.type": "CreateTime"})
+    now = round(time.time())
+    monkeypatch.setattr("lvq_spark.source.streaming._now", lambda: now * 1000)
+    append_as_of(lvq_broker, lvq_topic, now - 20, ("late", "1"), ("renewed", "1"))
+    append_as_of(lvq_broker, lvq_topic, now, ("soon", "1"), ("renewed", "2"))
+    reader = open_reader(**{"lvq.defaultTtl": "10"})
+    start = reader.initialOffset()
+    assert "as of" not in start
+    first = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert first["as of"] == now * 1000
+    expected = {b"late": None, b"soon": b"1", b"renewed": b"2"}
+    assert rows(reader, start, first) == expected
+    now += 60
+    again = open_reader(**{"lvq.defaultTtl": "10"})
+    assert rows(again, start, first) == expected, "Spark plans a batch again by its offsets"
+    assert again.latestOffset(first, again.getDefaultReadLimit()) == first, "that something expires makes no batch"
+    append_as_of(lvq_broker, lvq_topic, now, ("new", "1"))
+    second = again.latestOffset(first, again.getDefaultReadLimit())
+    assert rows(again, first, second) == {b"new": b"1"}
+    now -= 100
+    assert again.latestOffset(first, again.getDefaultReadLimit())["as of"] == first["as of"], "time is not set back"
+    plain = open_reader()
+    assert "as of" not in plain.latestOffset(plain.initialOffset(), plain.getDefaultReadLimit())
+    dropping = open_reader(**{"lvq.defaultTtl": "10", "lvq.tombstones": "drop"})
+    assert rows(dropping, start, first).keys() == {b"soon", b"renewed"}
+    every = open_reader(**{"lvq.defaultTtl": "10", "lvq.dedupe": "none"})
+    (task,) = every.partitions(start, first)
+    assert [len(batch) for batch in every.read(task)] == [4], "records as the log has them"
+
+
 def test_keys_are_at_home_where_the_partitioner_that_is_named_puts_them(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_broker: ProvidedBroker, lvq_topic: str
 ) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin, register, snapshot
@@ -132,6 +132,32 @@ def test_the_tasks_of_a_snapshot_log_what_they_met_as_loud_as_the_driver_does(
         {"topic": lvq_topic, "partition": "0", **here},
         {"topic": lvq_topic, "partition": "1", **there},
     ]
+
+
+@pytest.mark.parametrize("engine", ["python", "connector"])
+def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    worker_logs: Callable[[], list[dict[str, str]]],
+    caplog: pytest.LogCaptureFixture,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    engine: Engine,
+) -> None:
+    make_queue(config={"message.timestamp.type": "CreateTime"})
+    producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
+    for key, ttl in ((b"a", b"1"), (b"b", b"soon"), (b"c", b""), (b"d", b"60000"), (b"d", b"60001")):
+        producer.produce(lvq_topic, b"1", key, timestamp=1_700_000_000_000, headers=[("lvq-ttl", ttl)])
+    assert producer.flush(20) == 0
+    queue = LastValueQueue(lvq_topic, key_header=None, ttl=Ttl(), cluster=lvq_cluster)
+    with caplog.at_level(logging.INFO, "lvq_spark"):
+        frame = snapshot(spark, queue, engine=engine, columns=["key"], end={0: 5}, as_of=1_700_000_060.001)
+    assert sorted(bytes(row.key) for row in frame.collect()) == [b"b", b"c", b"d"]
+    eventually(worker_logs)
+    (counts,) = worker_logs()
+    assert (counts["records"], counts["expired"], counts["malformed_ttls"]) == ("5", "1", "2")
+    logs = spark.tvf.python_worker_logs().where("level = 'WARNING'").collect()
+    assert any(row.msg.startswith(f"{lvq_topic}/0: the header lvq-ttl of 2 records is not") for row in logs)
 
 
 def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(

@@ -13,14 +13,16 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
+from lvq_spark.expiry import MALFORMED, expiry, unreadable
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions, slot
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
+from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, TYPES, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.task_failures import raised
 
@@ -127,7 +129,9 @@ def read_with_connector(
     """
     require_connector(spark)
     claimed = candidate_columns(columns)
-    looks_at_headers = "headers" in columns or spec.decisive_header is not None
+    needed = claimed if spec.as_of is None else tuple(dict.fromkeys((*claimed, EXPIRES)))
+    expiring = spec.ttl is not None and EXPIRES in needed
+    looks_at_headers = "headers" in columns or spec.decisive_header is not None or expiring
     options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
         from lvq_spark.connector.guarding import Guard
@@ -142,7 +146,7 @@ def read_with_connector(
     def newest(partitions: Sequence[int]) -> DataFrame:
         records = load(partitions)
         # One task for one partition, which saves Spark an exchange. Several have as many as the connector makes.
-        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed, keys)
+        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, needed, keys)
 
     check_rights(spec, config, timeout)
     check_plan(lambda: load(spec.ranges[:1]))
@@ -203,8 +207,9 @@ def _newest(
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # the higher bits are the task's
-    cells = {"key": _key(spec), "deleted": F.isnull("value")}
-    rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in columns), number.alias("number"))
+    cells = {"key": _key(spec), "deleted": F.isnull("value"), **(_expiry(spec.ttl) if EXPIRES in columns else {})}
+    names = dict.fromkeys((*columns, *cells))
+    rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in names), number.alias("number"))
     if wanted is not None:
         rows = rows.where(F.col("key").isin(*sorted(wanted)))
     newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
@@ -213,11 +218,21 @@ def _newest(
     return rows.where("place = 1").drop("slot", "place")
 
 
+def _expiry(ttl: Ttl | None) -> dict[str, Column]:
+    """Return the expiry of a record; and whether its TTL is malformed, for `Guard` to count."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if ttl is None:
+        return {EXPIRES: F.lit(None).cast(TYPES[EXPIRES])}
+    found = expiry(ttl)
+    return {EXPIRES: found.at, MALFORMED: found.malformed}
+
+
 def _key(spec: SnapshotSpec) -> Column:
     """Return a record's key (R16).
 
-    The last of the key headers counts; a header without a value says nothing. Java's client replaces invalid UTF-8 in a
-    header's name. Ours reads no header of such a record, and both must agree.
+    The last of the key headers counts; a header without a value says nothing. Our client reads no header of a record if
+    a name among them is not UTF-8, and both must agree.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -225,17 +240,17 @@ def _key(spec: SnapshotSpec) -> Column:
     if name is None:
         return key
     named = F.filter("headers", lambda header: header["key"].eqNullSafe(name))
-    unreadable = F.coalesce(F.exists("headers", lambda header: header["key"].contains("\ufffd")), F.lit(False))
-    said = F.when(~unreadable, F.try_element_at(named, F.lit(-1))["value"])
+    unknown = unreadable()
+    said = F.when(~unknown, F.try_element_at(named, F.lit(-1))["value"])
     if spec.key_mismatch == "header":
         return F.coalesce(said, key)
     position = F.concat(F.lit(f"{spec.topic}/"), F.col("partition"), F.lit("/"), F.col("offset"))
     complaint = F.concat(
         F.lit(raised(KeyMismatch, "The key of the record at ")),
         position,
-        F.when(unreadable, F.lit(" may disagree with its header, which cannot be read.")).otherwise(
+        F.when(unknown, F.lit(" may disagree with its header, which cannot be read.")).otherwise(
             F.lit(f" and its header {name!r} disagree.")
         ),
     )
-    disagree = unreadable | (said.isNotNull() & ~said.eqNullSafe(key))
+    disagree = unknown | (said.isNotNull() & ~said.eqNullSafe(key))
     return F.when(disagree, F.raise_error(complaint).cast("binary")).otherwise(key)

@@ -12,16 +12,20 @@ import pyarrow.compute as pc
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_spark.expiry import MALFORMED
 from lvq_spark.merge_partitions_spark import candidate_columns
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import integers
-from lvq_spark.scan.arrow_columns import ROWS, arrow_schema, to_arrow
+from lvq_spark.scan.arrow_columns import ROWS, Origin, arrow_schema, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.compaction_gap import first_without_gap
+from lvq_spark.scan.expiring import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
+from lvq_spark.schema import EXPIRES
 
 __all__ = ["Guard"]
 
@@ -36,7 +40,8 @@ class Guard:
 
     Args:
         partitions: partitions to check even if they have no row, since all of their records may be missing.
-        columns: the columns of the incoming records; see `candidate_columns`.
+        columns: the columns of the candidates; see `candidate_columns`. If records may expire, the incoming ones have
+            `EXPIRES` and `MALFORMED`, too.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
         keys: the only keys that arrive, if not all do. Then ``number`` does not count the records either.
     """
@@ -83,6 +88,10 @@ class Guard:
                 check.metrics.log(self.spec, partition)
 
     @property
+    def _incoming(self) -> list[str]:
+        return list(dict.fromkeys((*self.columns, *([] if self.spec.as_of is None else [EXPIRES]))))
+
+    @property
     def _counts(self) -> bool:
         return not self.split and self.keys is None
 
@@ -112,14 +121,21 @@ class Guard:
             raise vanished(spec, partition, check.behind)
         missing = list(check.behind.values())
         for at in range(0, len(missing), ROWS):
-            yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), spec.topic, columns=self.columns)
+            origin = Origin(spec.topic, terms=Terms.of(spec.ttl))
+            yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), origin, columns=self._incoming)
 
     def _candidates(self, rows: pa.RecordBatch, partition: int, metrics: TaskMetrics) -> pa.RecordBatch:
         # Spark changes irrelevant names on the way: the time zone of an instant, the element of a list.
-        rows = rows.select(self.columns).cast(arrow_schema(self.columns))
-        candidates = to_candidates(rows, partition, self.spec)
+        if MALFORMED in rows.schema.names:
+            metrics.malformed_ttls = (metrics.malformed_ttls or 0) + rows[MALFORMED].true_count
+        rows = rows.select(self._incoming).cast(arrow_schema(self._incoming))
         metrics.rows += len(rows)
         metrics.deletes += rows["deleted"].true_count
+        if self.spec.as_of is not None:
+            gone = expired(rows, self.spec.as_of)
+            metrics.expired = (metrics.expired or 0) + gone.true_count
+            rows = as_deletes(rows, gone).select(self.columns)
+        candidates = to_candidates(rows, partition, self.spec)
         metrics.keyless = (metrics.keyless or 0) + rows["key"].null_count
         metrics.strays = (metrics.strays or 0) + strays(candidates)
         return candidates

@@ -34,10 +34,10 @@ def repeated(text: str, times: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), times, [None, _ends([len(cell)] * times), pa.py_buffer(cell * times)])
 
 
-def integers(kind: pa.DataType, cells: npt.ArrayLike) -> pa.Array:
-    """Return an array of integers or timestamps of the type's width, without nulls."""
+def integers(kind: pa.DataType, cells: npt.ArrayLike, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return integers or timestamps of the type's width; null where they are not ``valid``."""
     numbers = np.array(cells, f"i{kind.bit_width // 8}")
-    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+    return pa.Array.from_buffers(kind, len(numbers), [None if valid is None else _bits(valid), pa.py_buffer(numbers)])
 
 
 def booleans(cells: Iterable[bool]) -> pa.Array:

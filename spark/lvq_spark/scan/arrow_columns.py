@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.terms import Terms
+from lvq_spark.expiry import LAST
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
-from lvq_spark.schema import SNAPSHOT_COLUMNS
+from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS
 
-__all__ = ["COLUMNS", "arrow_schema", "header_bytes", "parts", "to_arrow"]
+__all__ = ["COLUMNS", "Origin", "arrow_schema", "header_bytes", "moments", "parts", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
 """The most rows and bytes of one Arrow batch; a single value may be larger."""
@@ -30,22 +34,34 @@ COLUMNS = {
     "timestampType": pa.int32(),
     "headers": _HEADERS,
     "deleted": pa.bool_(),
+    EXPIRES: _TIMESTAMP,
 }
 """The possible columns: the Arrow types of `lvq_spark.schema.TYPES`."""
 
-_Cells = Callable[[RecordBatch, str, int], pa.Array]
 
-# Builds each column from a batch, the topic's name and its timestamp type.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The topic of records, its timestamp type, and the terms by which they expire, if any."""
+
+    topic: str
+    timestamp_type: int = -1
+    terms: Terms | None = None
+
+
+_Cells = Callable[[RecordBatch, Origin], pa.Array]
+
+# Builds each column from a batch and its origin.
 _CELLS: dict[str, _Cells] = {
-    "key": lambda batch, *_: binary(batch.keys),
-    "value": lambda batch, *_: binary(batch.values),
-    "topic": lambda batch, topic, _: repeated(topic, len(batch)),
-    "partition": lambda batch, *_: integers(pa.int32(), batch.partitions),
-    "offset": lambda batch, *_: integers(pa.int64(), batch.offsets),
-    "timestamp": lambda batch, *_: integers(_MILLISECONDS, batch.timestamps).cast(_TIMESTAMP),
-    "timestampType": lambda batch, _, kind: integers(pa.int32(), [kind] * len(batch)),
-    "headers": lambda batch, *_: _headers(batch.headers),
-    "deleted": lambda batch, *_: booleans(value is None for value in batch.values),
+    "key": lambda batch, _: binary(batch.keys),
+    "value": lambda batch, _: binary(batch.values),
+    "topic": lambda batch, origin: repeated(origin.topic, len(batch)),
+    "partition": lambda batch, _: integers(pa.int32(), batch.partitions),
+    "offset": lambda batch, _: integers(pa.int64(), batch.offsets),
+    "timestamp": lambda batch, _: moments(batch.timestamps),
+    "timestampType": lambda batch, origin: integers(pa.int32(), [origin.timestamp_type] * len(batch)),
+    "headers": lambda batch, _: _headers(batch.headers),
+    "deleted": lambda batch, _: booleans(value is None for value in batch.values),
+    EXPIRES: lambda batch, origin: _expires(batch, origin.terms),
 }
 
 
@@ -55,12 +71,7 @@ def arrow_schema(columns: Iterable[str] = SNAPSHOT_COLUMNS) -> pa.Schema:
 
 
 def to_arrow(
-    batch: RecordBatch,
-    topic: str,
-    *,
-    columns: Sequence[str] = SNAPSHOT_COLUMNS,
-    timestamp_type: int = -1,
-    most: int = BYTES,
+    batch: RecordBatch, origin: Origin, *, columns: Sequence[str] = SNAPSHOT_COLUMNS, most: int = BYTES
 ) -> Iterator[pa.RecordBatch]:
     """Convert records to Arrow batches with these columns, in their order.
 
@@ -74,7 +85,7 @@ def to_arrow(
 
     schema = arrow_schema(columns)
     for part in parts(batch, len(batch), most, size):
-        yield pa.RecordBatch.from_arrays([_CELLS[name](part, topic, timestamp_type) for name in columns], schema=schema)
+        yield pa.RecordBatch.from_arrays([_CELLS[name](part, origin) for name in columns], schema=schema)
 
 
 def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch], int]) -> Iterator[RecordBatch]:
@@ -98,6 +109,19 @@ def header_bytes(batch: RecordBatch) -> int:
     """
     last = batch.rows(max(0, len(batch) - 1), len(batch)).headers
     return len(batch) * sum(len(name) + len(value or b"") for cell in last for name, value in cell or ())
+
+
+def moments(times: Sequence[int]) -> pa.Array:
+    """Return timestamps from milliseconds since the epoch."""
+    return integers(_MILLISECONDS, times).cast(_TIMESTAMP)
+
+
+def _expires(batch: RecordBatch, terms: Terms | None) -> pa.Array:
+    if terms is None:
+        return pa.nulls(len(batch), _TIMESTAMP)
+    times = np.array(terms.expiries(batch.timestamps, batch.headers, plain=False), np.int64)
+    valid = times <= LAST
+    return integers(_MILLISECONDS, np.where(valid, times, 0), valid).cast(_TIMESTAMP)
 
 
 def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans
+from lvq_spark.scan.expiring import as_deletes
 from lvq_spark.scan.home_partition import home_partitions
 
 __all__ = ["strays", "to_candidates"]
@@ -22,10 +23,7 @@ def to_candidates(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> p
     older ones in other partitions (R7).
     """
     if spec.done is not None:
-        done = booleans(map(spec.done[partition].done, rows["offset"].to_pylist()))
-        rows = _with(rows, "deleted", pc.or_(rows["deleted"], done))
-        if "value" in rows.schema.names:  # nobody will see it
-            rows = _with(rows, "value", pc.if_else(done, pa.NULL, rows["value"]))
+        rows = as_deletes(rows, booleans(map(spec.done[partition].done, rows["offset"].to_pylist())))
     homes = home_partitions(rows["key"], spec.partitions)
     return rows.append_column("home", booleans(homes == partition))
 
@@ -33,7 +31,3 @@ def to_candidates(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> p
 def strays(candidates: pa.RecordBatch) -> int:
     """Count the keys that are not at home."""
     return pc.sum(pc.and_not(pc.is_valid(candidates["key"]), candidates["home"])).as_py() or 0
-
-
-def _with(rows: pa.RecordBatch, name: str, cells: pa.Array) -> pa.RecordBatch:
-    return rows.set_column(rows.schema.get_field_index(name), name, cells)

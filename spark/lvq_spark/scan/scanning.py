@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow.compute as pc
+
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, to_arrow
+from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
 from lvq_spark.scan.compaction_gap import first_without_gap
+from lvq_spark.scan.expiring import as_deletes, expired
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
 from lvq_spark.scan.log_range import (
@@ -32,6 +36,7 @@ from lvq_spark.scan.log_range import (
     read_range,
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
+from lvq_spark.schema import EXPIRES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +69,7 @@ class Scan:
         columns: the columns of `COLUMNS` to build. Reading is twice as fast if headers are not needed, and without
             ``value`` no values are written to a temporary file.
         consistency: see `Consistency`.
-        deletes: whether a deleted key has a row, with a null value.
+        deletes: whether a key that is deleted, or whose newest value has expired, has a row with a null value.
         keyless, strays: see `Keyless` and `Strays`.
         partitioner: the partitioner that decides where keys are at home, for ``strays``.
         conflate: whether to return one row for each key, its newest record; otherwise all records in the log, without a
@@ -117,12 +122,33 @@ class Scan:
         """Read as `read` does, over an existing connection."""
         metrics = TaskMetrics() if metrics is None else metrics
         read = self._newest if self.conflate else self._all
+        spec, terms, columns = self.spec, Terms.of(self.spec.ttl), self.columns
+        if spec.as_of is not None:
+            metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, "key", EXPIRES)))
+        origin = Origin(spec.topic, spec.timestamp_type, terms)
         for batch in read(cluster, partition, patience, metrics):
-            metrics.rows += len(batch)
-            yield from to_arrow(
-                batch, self.spec.topic, columns=self.columns, timestamp_type=self.spec.timestamp_type, most=self.bytes
-            )
-        metrics.log(self.spec, partition)
+            for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
+                shown = rows if spec.as_of is None else self._current(rows, spec.as_of, metrics)
+                metrics.rows += len(shown)
+                yield shown
+        if terms is not None and self._expiring:
+            metrics.malformed_ttls = terms.malformed
+        metrics.log(spec, partition)
+
+    def _current(self, rows: pa.RecordBatch, as_of: float, metrics: TaskMetrics) -> pa.RecordBatch:
+        """Treat rows that have expired at a time like deletes.
+
+        One without a key would delete nothing, and is left out.
+        """
+        gone = expired(rows, as_of)
+        metrics.expired = (metrics.expired or 0) + gone.true_count
+        if gone.true_count and self.deletes:
+            without_key = pc.and_(gone, pc.is_null(rows["key"]))
+            rows = as_deletes(rows, gone)
+            gone = without_key
+        if gone.true_count:
+            rows = rows.filter(pc.invert(gone))
+        return rows.select(self.columns)
 
     def _newest(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
         spec = self.spec
@@ -170,8 +196,13 @@ class Scan:
 
     @property
     def _how(self) -> dict[str, bool]:
-        looks_at_headers = "headers" in self.columns or self.spec.decisive_header is not None
+        looks_at_headers = "headers" in self.columns or self.spec.decisive_header is not None or self._expiring
         return {"headers": looks_at_headers, "late": self.conflate}
+
+    @property
+    def _expiring(self) -> bool:
+        """True if it matters when records expire, which their headers say."""
+        return self.spec.ttl is not None and (self.spec.as_of is not None or EXPIRES in self.columns)
 
     def _latest(self) -> Latest:
         return Latest(

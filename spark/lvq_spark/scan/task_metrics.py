@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 
+from lvq_kafka.core.terms import TTL_HEADER
 from lvq_spark.pinning import SnapshotSpec
 
 __all__ = ["TaskMetrics", "listen", "logger"]
@@ -32,6 +33,8 @@ class TaskMetrics:
         keyless: records without a key.
         mismatched: records whose key header differs from their record key, or cannot be read (R16).
         strays: keys outside their home partition (R14).
+        expired: newest records that have expired at the time of the cut (R10).
+        malformed_ttls: newest records with a TTL that cannot be read, which counts as none.
     """
 
     records: int | None = None
@@ -41,6 +44,8 @@ class TaskMetrics:
     keyless: int | None = None
     mismatched: int | None = None
     strays: int | None = None
+    expired: int | None = None
+    malformed_ttls: int | None = None
 
     def log(self, spec: SnapshotSpec, partition: int) -> None:
         """Log the counters as text, and by name in the record's ``context``.
@@ -58,6 +63,11 @@ class TaskMetrics:
             " ".join(f"{name}={count}" for name, count in counts.items()),
             extra={"context": {"topic": spec.topic, "partition": str(partition), **counts}},
         )
+        if self.malformed_ttls:
+            logger.warning(
+                "%s/%d: the header %s of %d records is not a number of milliseconds, and counts as none.",
+                *(spec.topic, partition, TTL_HEADER, self.malformed_ttls),
+            )
 
 
 def listen(level: int) -> None:

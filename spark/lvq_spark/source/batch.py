@@ -21,6 +21,7 @@ from lvq_spark.schema import TYPES, check_columns, ddl
 from lvq_spark.serialization import carried
 from lvq_spark.source.catalog import created_with, keeping, kept
 from lvq_spark.source.option_map import merged
+from lvq_spark.source.option_names import EXTRA
 from lvq_spark.source.planning import plan, ranges
 from lvq_spark.source.source_options import SourceOptions
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LvqDataSource", "LvqReader", "check_schema", "lvq_source", "rows"]
 
-_OPTIONAL = ("headers", "deleted")
+_OPTIONAL = ("headers", *EXTRA)
 
 _ONLY_STREAMS = "it is for streams. For a batch, set startingOffsets and endingOffsets."
 
@@ -64,7 +65,12 @@ class LvqDataSource(DataSource):
                                    ``minPartitions`` and ``maxRecordsPerPartition`` may split partitions among tasks
     lvq.key, lvq.keyMismatch       record, header:NAME; if both exist and differ: header, record, fail
     lvq.tombstones                 drop; keep: a delete is a row with a null value, which is also the default for
-                                   streams and with ``lvq.dedupe`` none
+                                   streams and with ``lvq.dedupe`` none. A key whose newest value has expired is
+                                   deleted, too (R8); with ``lvq.dedupe`` none every record is as the log has it
+    lvq.ttl                        false; true: messages may carry a TTL, as a declared queue's definition says for it.
+                                   ``lvq.defaultTtl``, ``lvq.minTtl``, ``lvq.maxTtl``: its limits, in seconds
+    lvq.asOf                       seconds since the epoch: what has expired by then. By default that is the end's time,
+                                   or else now; for a stream's batch, when it was planned
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
     lvq.strays                     fail if a key lies outside its home partition, since it may lie there, too; pass
     lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: the
@@ -77,7 +83,8 @@ class LvqDataSource(DataSource):
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.log_range.Consistency`
     lvq.batchRows, lvq.batchBytes  10000, 8m; limits of an Arrow batch
     lvq.memoryBytes                256m; records that a task holds in memory; the rest goes to a temporary file
-    lvq.extraColumns               deleted: whether the row is a delete
+    lvq.extraColumns               deleted: whether the row is a delete; expires: the time after which it no longer
+                                   counts, null if it never expires
     ============================== ===================================================================================
     """
 

@@ -5,7 +5,9 @@ Options of Spark's Kafka connector mean the same here.
 
 from __future__ import annotations
 
-__all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START"]
+from lvq_spark.schema import EXPIRES
+
+__all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START", "TTL"]
 
 QUEUE = ("queue", "lvq.queue")
 """Two names for the same option: a short one, and one that matches our other options."""
@@ -14,10 +16,13 @@ START = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 """Options that set the end, of which at most one is given; likewise for the start."""
 
+TTL = {"lvq.defaultTtl": "default", "lvq.minTtl": "minimum", "lvq.maxTtl": "maximum"}
+"""Options of a topic whose messages may expire, with the fields of `Ttl`; ``lvq.ttl`` alone sets no limit."""
+
 SPLITS = ("minPartitions", "maxRecordsPerPartition")
 """Options that split partitions among tasks."""
 
-EXTRA = ("deleted",)
+EXTRA = ("deleted", EXPIRES)
 """Columns that exist only if they are requested by name."""
 
 OPTIONS = (
@@ -25,7 +30,8 @@ OPTIONS = (
     *("includeHeaders", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", *SPLITS, "maxOffsetsPerTrigger"),
     *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays"),
     *("lvq.keys", "lvq.partitioner"),
-    *("lvq.group", "lvq.hideConsumed", "lvq.onForeignCommits", "lvq.consistency", "lvq.asOfPolicy"),
+    *("lvq.group", "lvq.hideConsumed", "lvq.onForeignCommits", "lvq.consistency", "lvq.asOfPolicy", "lvq.asOf"),
+    *("lvq.ttl", *TTL),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )
 """Every option name, except ``kafka.`` plus a client property."""

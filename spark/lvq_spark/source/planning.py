@@ -28,7 +28,11 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
         return LastValueQueue.open(options.queue, cluster=cluster)
     assert options.topic is not None
     return LastValueQueue(
-        options.topic, key_header=options.key_header, key_mismatch=options.key_mismatch, cluster=cluster
+        options.topic,
+        key_header=options.key_header,
+        key_mismatch=options.key_mismatch,
+        ttl=options.ttl,
+        cluster=cluster,
     )
 
 
@@ -70,6 +74,10 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
             group=_group(options, queue),
             on_foreign_commits=options.on_foreign_commits,
         )
+    if not options.conflate:
+        spec = replace(spec, as_of=None)
+    elif options.as_of is not None and spec.as_of is not None:
+        spec = replace(spec, as_of=options.as_of)
     read = _read(options, queue, spec.partitions)  # Partitions may have been added since.
     return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in spec.end})
 

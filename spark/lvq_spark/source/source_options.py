@@ -5,21 +5,22 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.offset_options import EARLIEST, Offsets, Point, Times
-from lvq_spark.pinning import AsOfPolicy
+from lvq_spark.pinning import AsOfPolicy, seconds
 from lvq_spark.scan.arrow_columns import BYTES, ROWS
 from lvq_spark.scan.home_partition import JAVA, Partitioner
 from lvq_spark.scan.log_range import PATIENCE, Consistency
 from lvq_spark.scan.scanning import Keyless, Strays
 from lvq_spark.source.option_map import OptionMap
-from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START
+from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START, TTL
 
 __all__ = ["SourceOptions"]
 
@@ -46,6 +47,8 @@ class SourceOptions:
         keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
         partitioner: the partitioner that every writer of the topic uses; None if not given. It decides which keys are
             ``strays``, and lets a read of ``keys`` skip all but their home partitions.
+        ttl: how long messages live; None if a declared ``queue`` says that, or if they do not expire.
+        as_of: the time at which they have expired or not, in seconds since the epoch; None if not given.
         group: show only what this group has not consumed; ``hide_consumed`` does the same with the queue's own group.
         min_partitions, max_records_per_partition: how many tasks to split the records among, if every record is read.
         max_offsets: the most offsets in a batch of a stream.
@@ -70,6 +73,8 @@ class SourceOptions:
     strays: Strays = "fail"
     keys: frozenset[bytes] | None = field(default=None, repr=False)
     partitioner: Partitioner | None = None
+    ttl: Ttl | None = None
+    as_of: float | None = None
     group: str | None = None
     hide_consumed: bool = False
     on_foreign_commits: OnForeignCommits = "refuse"
@@ -118,6 +123,8 @@ class SourceOptions:
             strays=given.choice("lvq.strays", get_args(Strays), "fail"),
             keys=_keys(given),
             partitioner=_partitioner(given),
+            ttl=_ttl(given),
+            as_of=round(seconds("lvq.asOf", given.text("lvq.asOf")), 3) if given.has("lvq.asOf") else None,
             group=given.text("lvq.group") or None,
             hide_consumed=given.boolean("lvq.hideConsumed", False),
             on_foreign_commits=given.choice("lvq.onForeignCommits", get_args(OnForeignCommits), "refuse"),
@@ -208,7 +215,7 @@ def _key_header(given: OptionMap) -> str | None:
 def _check_clashes(given: OptionMap, key_header: str | None) -> None:
     named = given.one_of(*QUEUE)
     if named is not None:
-        for name in ("lvq.key", "lvq.keyMismatch"):
+        for name in ("lvq.key", "lvq.keyMismatch", "lvq.ttl", *TTL):
             _clash(given, named, name, f"The queue's definition says what {name} is.")
     else:
         if given.boolean("lvq.hideConsumed", False):
@@ -235,6 +242,8 @@ def _check_clashes(given: OptionMap, key_header: str | None) -> None:
                     options=[name, "lvq.dedupe"],
                     hint="Leave it out, or read every record with lvq.dedupe=none.",
                 )
+    else:
+        _clash(given, "lvq.dedupe=none", "lvq.asOf", "Every record is returned, expired or not.")
 
 
 def _clash(given: OptionMap, one: str, other: str, why: str) -> None:
@@ -250,6 +259,27 @@ def _point(given: OptionMap, names: tuple[str, str, str]) -> Point | None:
         refused = EARLIEST if name == "endingOffsets" else None
         return Offsets.parse(name, given.text(name), refused=refused)
     return Times.parse(name, given.text(name))
+
+
+def _ttl(given: OptionMap) -> Ttl | None:
+    """Return how long the messages of a topic live, if the options say so."""
+    limits: dict[str, Any] = {}
+    for name, limit in TTL.items():
+        if given.has(name):
+            try:
+                limits[limit] = float(given.text(name))
+            except ValueError:
+                limits[limit] = given.text(name)
+            check_ttl(name, limits[limit])
+    if not given.boolean("lvq.ttl", bool(limits)):
+        for name in filter(given.has, TTL):
+            _clash(given, "lvq.ttl=false", name, "Without a TTL there is no limit to it.")
+        return None
+    try:
+        return Ttl(**limits)
+    except ConfigError as error:
+        names = [name for name, limit in TTL.items() if limit in error.options]
+        raise ConfigError(f"{' and '.join(names)} contradict each other: {error}", options=names) from None
 
 
 def _extra_columns(given: OptionMap) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Positions of a stream, as Spark keeps them in its checkpoint, and the limit of a batch.
 
-They are written as the Kafka connector writes them, with two additions under names that no topic can have: the topic's
-id, and when the stream last caught up::
+They are written as the Kafka connector writes them, with additions under names that no topic can have: the topic's id,
+when the stream last caught up and, if its messages expire, the time of the batch that ends there::
 
     {"prices": {"0": 23, "1": 42}, "topic id": "…", "caught up": 1767225600000}
 """
@@ -18,23 +18,28 @@ from lvq_spark.offset_options import TOPIC_ID
 
 __all__ = ["StreamOffset", "limited"]
 
-_CAUGHT_UP = "caught up"
+_CAUGHT_UP, _AS_OF = "caught up", "as of"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A stream's position: each partition's next offset, and when it last caught up (ms)."""
+    """A stream's position: each partition's next offset, and when it last caught up (ms).
+
+    ``as_of`` is the time by which the records before it have expired or not (ms); None if they never do.
+    """
 
     topic: str
     topic_id: str
     offsets: Mapping[int, int]
     caught_up: int
+    as_of: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the position as Spark keeps it."""
         # Spark compares the text: the same offset must always be written the same way.
         numbers = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
-        return {self.topic: numbers, TOPIC_ID: self.topic_id, _CAUGHT_UP: self.caught_up}
+        judged = {} if self.as_of is None else {_AS_OF: self.as_of}
+        return {self.topic: numbers, TOPIC_ID: self.topic_id, _CAUGHT_UP: self.caught_up, **judged}
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> StreamOffset:
@@ -44,16 +49,17 @@ class StreamOffset:
             ConfigError: it is the position of another source.
         """
         beside = {TOPIC_ID, _CAUGHT_UP}
-        if len(said) != 1 + len(beside) or not beside < said.keys():
+        topics = said.keys() - {*beside, _AS_OF}
+        if len(topics) != 1 or not beside < said.keys():
             raise ConfigError(
                 f"The checkpoint belongs to another source: {json.dumps(said)}.",
                 options=["checkpointLocation"],
                 hint="Give the query a checkpoint of its own. Offsets noted by Spark's Kafka connector can be its "
                 "startingOffsets.",
             )
-        [topic] = said.keys() - beside
+        [topic] = topics
         offsets = {int(partition): offset for partition, offset in said[topic].items()}
-        return cls(topic, said[TOPIC_ID], offsets, said[_CAUGHT_UP])
+        return cls(topic, said[TOPIC_ID], offsets, said[_CAUGHT_UP], said.get(_AS_OF))
 
     def check_topic(self, topic: str, topic_id: str) -> None:
         """Check that this is a position in this topic (R18).

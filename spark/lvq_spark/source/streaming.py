@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
@@ -39,6 +39,7 @@ _OPEN = "a stream takes what comes, while the group keeps consuming."
 _REFUSED = {
     **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "lvq.asOfPolicy"), _ENDLESS),
     **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what is left."),
+    "lvq.asOf": "each batch goes by the time at which it was planned.",
     "lvq.consistency": "records that compaction takes from a batch come with a later one, so no key is lost.",
 }
 
@@ -47,7 +48,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a queue in micro-batches, each between pinned offsets.
 
     A batch holds the newest record of each key among its offsets, so a key has a row in each batch in which it changes,
-    and the last of them is right. A delete is a row with a null value, unless the options say otherwise. Partitions
+    and the last of them is right. A delete is a row with a null value, unless the options say otherwise; so is a value
+    that had expired when the batch was planned. One that expires later brings no row: nobody writes one. Partitions
     that are added are read from their beginning. A stream that stays idle has a batch without a record now and then:
     its checkpoint then shows that it has missed nothing so far.
 
@@ -130,7 +132,9 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached = {**begun.offsets, **end}
         if reached == begun.offsets and not (caught_up and self._has_to_say_so(begun, asked)):
             return start
-        return replace(begun, offsets=reached, caught_up=asked if caught_up else begun.caught_up).to_json()
+        return StreamOffset(
+            topic, begun.topic_id, reached, asked if caught_up else begun.caught_up, self._as_of(begun, asked)
+        ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the end of the log, for the progress of the query.
@@ -153,6 +157,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
         definition, settings = self._definition_queue.definition, TopicSettings.ask(cluster, topic)
+        ttl = None if Terms.of(definition.ttl) is None else definition.ttl
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -165,6 +170,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             timestamp_type=settings.timestamp_type,
             delete_retention=settings.delete_retention if self._options.fail_on_data_loss else math.inf,
             pinned=begun.caught_up / 1000,
+            ttl=ttl,
+            as_of=None if ttl is None or not self._options.conflate else (reached.as_of or reached.caught_up) / 1000,
         )
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
@@ -225,6 +232,12 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     hint="Start over with another checkpoint, or skip the missing records with failOnDataLoss=false.",
                 )
         return starts
+
+    def _as_of(self, begun: StreamOffset, asked: int) -> int | None:
+        """Return the time of a batch, which a restart must not change; it is never set back."""
+        if Terms.of(self._definition_queue.definition.ttl) is None:
+            return None
+        return max(asked, begun.as_of or asked)
 
     def _has_to_say_so(self, begun: StreamOffset, asked: int) -> bool:
         """Return whether an idle stream has to note that it has caught up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -53,10 +53,13 @@ def log_rows(
 
 
 def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
-    """Return the scan that reads the newest record of each key in one partition of a cut."""
+    """Return the scan that reads the newest record of each key in one partition of a cut.
+
+    Expired ones are included: a version is judged when it is read, which is later.
+    """
     from lvq_spark.scan.scanning import Scan
 
-    return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
+    return Scan(replace(spec, as_of=None), config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
 
 
 def full(rows: DataFrame, spec: SnapshotSpec, horizon: int) -> DataFrame:

@@ -1,0 +1,57 @@
+"""The expiry of a row (R10), as an expression that Spark computes by itself.
+
+It agrees with `lvq_kafka.core.terms.Terms`, by which everything in Python goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lvq_kafka.core.terms import NEVER, TTL_HEADER, Ttl
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["LAST", "MALFORMED", "Expiry", "expiry", "unreadable"]
+
+LAST = 253_402_300_799_999
+"""The last millisecond of the year 9999, the last that a date can express. Nothing expires later."""
+
+
+MALFORMED = "malformed"
+"""A column that says whether the TTL of a record's own cannot be read."""
+
+
+class Expiry(NamedTuple):
+    """The expiry of a row.
+
+    ``at`` is the time after which it no longer counts, null for never, and ``malformed`` whether its TTL is unreadable.
+    """
+
+    at: Column
+    malformed: Column
+
+
+def expiry(ttl: Ttl) -> Expiry:
+    """Return the expiry of a row with the columns ``timestamp`` and ``headers``."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    limits = ttl.to_wire()
+    said = F.when(~unreadable(), F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER)))
+    text = F.try_element_at(said, F.lit(-1))["value"].cast("string")  # the last one counts
+    own = F.when(text.rlike(r"\A[0-9]{1,15}\z"), text.try_cast("bigint"))
+    malformed = F.coalesce(F.size(said) > 0, F.lit(False)) & own.isNull()
+    limited = F.least(F.greatest(own, F.lit(limits.get("minimum_ms", 0))), F.lit(limits.get("maximum_ms", NEVER)))
+    usual = F.lit(limits.get("default_ms", limits.get("maximum_ms"))).cast("bigint")
+    at = F.unix_millis("timestamp") + F.when(own.isNotNull(), limited).otherwise(usual)
+    return Expiry(F.when(at <= LAST, F.timestamp_millis(at)), malformed)
+
+
+def unreadable() -> Column:
+    """Return whether the headers of a row are unreadable (R16).
+
+    A name among them is not UTF-8 then; Java's client puts a replacement character into it.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.coalesce(F.exists("headers", lambda header: header["key"].contains("\ufffd")), F.lit(False))
