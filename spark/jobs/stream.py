@@ -53,7 +53,8 @@ def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.N
     assert isinstance(queue.cluster, KafkaCluster)
     reader = spark.readStream.format("lvq").option("subscribe" if options.bare else "queue", queue.name)
     # A key lies in several partitions if some were added, or if others use another partitioner; upsert handles that.
-    reader = reader.option("includeHeaders", "true").option("lvq.strays", "pass")
+    # Readers of the store leave out what has expired; until then it counts against records in other partitions.
+    reader = reader.option("includeHeaders", "true").option("lvq.strays", "pass").option("lvq.expired", "keep")
     for name, value in queue.cluster.config.properties.items():
         reader = reader.option(f"kafka.{name}", str(value))
     if options.max_offsets is not None:

@@ -12,11 +12,14 @@ from lvq_kafka.core.terms import NEVER, TTL_HEADER, Ttl
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["LAST", "MALFORMED", "Expiry", "expiry", "unreadable"]
+__all__ = ["DIGITS", "LAST", "MALFORMED", "Expiry", "expiry", "lives", "unreadable"]
 
 LAST = 253_402_300_799_999
 """The last millisecond of the year 9999, the last that a date can express. Nothing expires later."""
 
+
+DIGITS = r"\A[0-9]{1,15}\z"
+"""The pattern of a TTL in a header, as `lvq_kafka.core.terms.own_ttl` reads it."""
 
 MALFORMED = "malformed"
 """A column that says whether the TTL of a record's own cannot be read."""
@@ -39,12 +42,20 @@ def expiry(ttl: Ttl) -> Expiry:
     limits = ttl.to_wire()
     said = F.when(~unreadable(), F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER)))
     text = F.try_element_at(said, F.lit(-1))["value"].cast("string")  # the last one counts
-    own = F.when(text.rlike(r"\A[0-9]{1,15}\z"), text.try_cast("bigint"))
+    own = F.when(text.rlike(DIGITS), text.try_cast("bigint"))
     malformed = F.coalesce(F.size(said) > 0, F.lit(False)) & own.isNull()
     limited = F.least(F.greatest(own, F.lit(limits.get("minimum_ms", 0))), F.lit(limits.get("maximum_ms", NEVER)))
     usual = F.lit(limits.get("default_ms", limits.get("maximum_ms"))).cast("bigint")
     at = F.unix_millis("timestamp") + F.when(own.isNotNull(), limited).otherwise(usual)
     return Expiry(F.when(at <= LAST, F.timestamp_millis(at)), malformed)
+
+
+def lives(ttl: Ttl, as_of: float) -> Column:
+    """Return whether a row still counts at a time, in seconds since the epoch."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    at = expiry(ttl).at
+    return at.isNull() | (at >= F.timestamp_millis(F.lit(round(as_of * 1000))))
 
 
 def unreadable() -> Column:

@@ -22,7 +22,7 @@ from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_en
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 
-__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin", "seconds"]
+__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "lifetimes", "pin", "seconds", "zoned"]
 
 Moment = datetime | float
 """A time: a datetime (local if it has no zone), or seconds since the epoch."""
@@ -188,7 +188,7 @@ def pin(
         start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}
     start = {p: min(bounds.lowest[p], end[p]) for p in end} if start is None else start
     bounds.check_start(start, end)
-    expiring = Terms.of(definition.ttl) is not None
+    ttl = lifetimes(queue)
     if blocked:
         warnings.warn(f"The snapshot of {topic} ends early: {describe(blocked)}.", stacklevel=2)
     return SnapshotSpec(
@@ -205,9 +205,15 @@ def pin(
         delete_retention=settings.delete_retention,
         pinned=pinned,
         epochs=bounds.epochs,
-        ttl=definition.ttl if expiring else None,
-        as_of=judged if expiring else None,
+        ttl=ttl,
+        as_of=None if ttl is None else judged,
     )
+
+
+def lifetimes(queue: LastValueQueue[Any]) -> Ttl | None:
+    """Return how long a queue's messages live; None if none of them expires."""
+    ttl = queue.definition.ttl
+    return None if Terms.of(ttl) is None else ttl
 
 
 def check_queue(queue: object) -> None:
@@ -265,3 +271,17 @@ def seconds(option: str, moment: object) -> float:
             hint="Give a datetime, or seconds since the epoch; divide milliseconds by 1000.",
         ) from None
     return found
+
+
+def zoned(option: str, moment: datetime) -> datetime:
+    """Check that this is a time with a time zone, and return it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    instance(option, moment, datetime, "Give a time with a time zone.")
+    if moment.tzinfo is None:
+        raise ConfigError(
+            f"{option}={moment} has no time zone.", options=[option], hint="datetime.now(timezone.utc) has."
+        )
+    return moment

@@ -322,6 +322,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
         "subscribe": "prices",
         "includeHeaders": "true",
         "lvq.strays": "pass",
+        "lvq.expired": "keep",
         "kafka.bootstrap.servers": "broker:9092",
         "kafka.security.protocol": "SASL_SSL",
         **most,
@@ -345,6 +346,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
         ("--headers extra", {"headers": "extra"}),
         ("--newest at", {"newest": "at"}),
         ("--vanished delete", {"vanished": "delete"}),
+        ("--ttl life", {"ttl": "life"}),
     ],
 )
 def test_what_a_publication_is_told_goes_to_it(
@@ -354,7 +356,15 @@ def test_what_a_publication_is_told_goes_to_it(
     monkeypatch.setattr(module, "publish", MagicMock(return_value=Published()))
     told(module, spark, "--table", "gold.prices", *flags.split())
     spark.table.assert_called_once_with("gold.prices")
-    expected = {"key": "key", "value": "value", "headers": None, "newest": None, "vanished": "keep", **given}
+    expected = {
+        "key": "key",
+        "value": "value",
+        "headers": None,
+        "newest": None,
+        "ttl": None,
+        "vanished": "keep",
+        **given,
+    }
     module.publish.assert_called_once_with(spark.table.return_value, ANY, **expected)
 
 

@@ -65,10 +65,11 @@ class LvqDataSource(DataSource):
                                    ``minPartitions`` and ``maxRecordsPerPartition`` may split partitions among tasks
     lvq.key, lvq.keyMismatch       record, header:NAME; if both exist and differ: header, record, fail
     lvq.tombstones                 drop; keep: a delete is a row with a null value, which is also the default for
-                                   streams and with ``lvq.dedupe`` none. A key whose newest value has expired is
-                                   deleted, too (R8); with ``lvq.dedupe`` none every record is as the log has it
+                                   streams and with ``lvq.dedupe`` none
     lvq.ttl                        false; true: messages may carry a TTL, as a declared queue's definition says for it.
                                    ``lvq.defaultTtl``, ``lvq.minTtl``, ``lvq.maxTtl``: its limits, in seconds
+    lvq.expired                    delete: a key is deleted when its newest value has expired (R8); keep: that value
+                                   has a row like any other, which is so with ``lvq.dedupe`` none
     lvq.asOf                       seconds since the epoch: what has expired by then. By default that is the end's time,
                                    or else now; for a stream's batch, when it was planned
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail

@@ -30,8 +30,16 @@ OPTIONS = (
     *("includeHeaders", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", *SPLITS, "maxOffsetsPerTrigger"),
     *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays"),
     *("lvq.keys", "lvq.partitioner"),
-    *("lvq.group", "lvq.hideConsumed", "lvq.onForeignCommits", "lvq.consistency", "lvq.asOfPolicy", "lvq.asOf"),
-    *("lvq.ttl", *TTL),
+    *(
+        "lvq.group",
+        "lvq.hideConsumed",
+        "lvq.onForeignCommits",
+        "lvq.consistency",
+        "lvq.asOfPolicy",
+        "lvq.asOf",
+        "lvq.expired",
+    ),
+    *("lvq.asOf", "lvq.expired", "lvq.ttl", *TTL),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )
 """Every option name, except ``kafka.`` plus a client property."""

@@ -74,7 +74,7 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
             group=_group(options, queue),
             on_foreign_commits=options.on_foreign_commits,
         )
-    if not options.conflate:
+    if not options.conflate or options.keep_expired:
         spec = replace(spec, as_of=None)
     elif options.as_of is not None and spec.as_of is not None:
         spec = replace(spec, as_of=options.as_of)

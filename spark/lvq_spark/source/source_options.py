@@ -49,6 +49,7 @@ class SourceOptions:
             ``strays``, and lets a read of ``keys`` skip all but their home partitions.
         ttl: how long messages live; None if a declared ``queue`` says that, or if they do not expire.
         as_of: the time at which they have expired or not, in seconds since the epoch; None if not given.
+        keep_expired: whether a value that has expired has a row like any other.
         group: show only what this group has not consumed; ``hide_consumed`` does the same with the queue's own group.
         min_partitions, max_records_per_partition: how many tasks to split the records among, if every record is read.
         max_offsets: the most offsets in a batch of a stream.
@@ -75,6 +76,7 @@ class SourceOptions:
     partitioner: Partitioner | None = None
     ttl: Ttl | None = None
     as_of: float | None = None
+    keep_expired: bool = False
     group: str | None = None
     hide_consumed: bool = False
     on_foreign_commits: OnForeignCommits = "refuse"
@@ -125,6 +127,7 @@ class SourceOptions:
             partitioner=_partitioner(given),
             ttl=_ttl(given),
             as_of=round(seconds("lvq.asOf", given.text("lvq.asOf")), 3) if given.has("lvq.asOf") else None,
+            keep_expired=given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep",
             group=given.text("lvq.group") or None,
             hide_consumed=given.boolean("lvq.hideConsumed", False),
             on_foreign_commits=given.choice("lvq.onForeignCommits", get_args(OnForeignCommits), "refuse"),
@@ -243,7 +246,10 @@ def _check_clashes(given: OptionMap, key_header: str | None) -> None:
                     hint="Leave it out, or read every record with lvq.dedupe=none.",
                 )
     else:
-        _clash(given, "lvq.dedupe=none", "lvq.asOf", "Every record is returned, expired or not.")
+        for name in ("lvq.asOf", "lvq.expired"):
+            _clash(given, "lvq.dedupe=none", name, "Every record is returned, expired or not.")
+    if given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep":
+        _clash(given, "lvq.expired=keep", "lvq.asOf", "Values are returned, expired or not.")
 
 
 def _clash(given: OptionMap, one: str, other: str, why: str) -> None:

@@ -11,13 +11,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lvq_kafka.core.progress import Shortfall, describe
-from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import TopicSettings
 from lvq_spark.offset_options import EARLIEST, Offsets, resolve
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.pinning import SnapshotSpec, lifetimes
 from lvq_spark.scan.task_metrics import logger
 from lvq_spark.serialization import carried
 from lvq_spark.source.batch import rows
@@ -157,7 +156,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
         definition, settings = self._definition_queue.definition, TopicSettings.ask(cluster, topic)
-        ttl = None if Terms.of(definition.ttl) is None else definition.ttl
+        ttl, judged = lifetimes(self._definition_queue), self._options.conflate and not self._options.keep_expired
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -171,7 +170,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             delete_retention=settings.delete_retention if self._options.fail_on_data_loss else math.inf,
             pinned=begun.caught_up / 1000,
             ttl=ttl,
-            as_of=None if ttl is None or not self._options.conflate else (reached.as_of or reached.caught_up) / 1000,
+            as_of=(reached.as_of or reached.caught_up) / 1000 if ttl is not None and judged else None,
         )
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
@@ -235,7 +234,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _as_of(self, begun: StreamOffset, asked: int) -> int | None:
         """Return the time of a batch, which a restart must not change; it is never set back."""
-        if Terms.of(self._definition_queue.definition.ttl) is None:
+        if lifetimes(self._definition_queue) is None:
             return None
         return max(asked, begun.as_of or asked)
 

@@ -19,6 +19,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import TopicSettings
+from lvq_spark.pinning import lifetimes
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import Version
@@ -140,6 +141,7 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
             ("topic", base.topic, topic),
             ("key_header", base.key_header, definition.key_header),
             ("key_mismatch", base.key_mismatch, definition.key_mismatch),
+            ("ttl", base.ttl, lifetimes(queue)),
             ("columns", base.schema, STORED),
         )
         if stored != asked

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_spark.pinning import SnapshotSpec
 
@@ -65,6 +66,8 @@ class Version:
         places: of a merged table: a digest of the partitions, offsets and roles of its records, which shows when others
             have changed them. See `lvq_spark.store.contents`.
         data: the folder of the files written last; the others lie where earlier versions put them.
+        ttl: how long messages live; None if none of them expires. ``rows`` counts those that have expired since they
+            were written, too.
     """
 
     number: int
@@ -93,6 +96,7 @@ class Version:
     stream: tuple[str, int] | None = None
     epochs: Mapping[int, int] = field(default_factory=dict)
     places: int | None = None
+    ttl: Ttl | None = None
 
     @property
     def partitions(self) -> int:
@@ -130,6 +134,10 @@ def encode(version: Version) -> bytes:
             value = value.astimezone(UTC).isoformat()
         elif name == "files":
             value = [asdict(file) for file in value]
+        elif name == "ttl":
+            if value is None:
+                continue  # so that versions of a queue without a TTL can be read by libraries that know of none
+            value = value.to_wire()
         document[name] = value
     document["crc32"] = _crc32(document)
     return json.dumps(document, indent=1).encode()
@@ -171,10 +179,12 @@ def decode(content: bytes, where: str) -> Version:
         document["files"] = tuple(
             DataFile(file["name"], file["bytes"], file["overlay"], file.get("crc32")) for file in document["files"]
         )
+        if "ttl" in document:
+            document["ttl"] = Ttl.from_wire(document["ttl"])
         document["reasons"] = tuple(document["reasons"])
         document["stream"] = tuple(document["stream"]) if document["stream"] else None
         return Version(**document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise _unreadable(where) from error
 
 

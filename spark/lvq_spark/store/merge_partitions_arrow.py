@@ -24,6 +24,7 @@ ROLE = "lvq_role"
 - ``current``: the value of its key. This is what readers see.
 - ``delete``: the delete of a key that lies in no other partition. It counts against a record that another partition may
   bring later, and is kept for as long as the log itself has to keep it.
+- ``expired``: in a merged table of several partitions, the newest value of its key, which has expired.
 - ``rival``: a record or delete of a key that lies in several partitions, where another record or a delete counts now.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,8 @@ from pyspark.sql.types import StructType
 
 from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_spark.expiry import lives
+from lvq_spark.pinning import zoned
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.session import require_spark
 from lvq_spark.store.contents import Contents
@@ -263,16 +266,28 @@ def _statement(name: str, state: bytes | None, how: How) -> str:
     )
 
 
-def read_merged(spark: SparkSession, table: str) -> DataFrame:
+def read_merged(spark: SparkSession, table: str, *, as_of: datetime | None = None) -> DataFrame:
     """Return a queue's table as it is now, one row for each key.
 
     Its columns are those of `lvq_spark.snapshot`.
 
+    Args:
+        spark: the session, as for `merge`.
+        table: the table's name.
+        as_of: a moment with a time zone: leave out the values that have expired by then (R10). By default those are
+            missing that had expired when the table was last merged.
+
     Raises:
         AnalysisException: Spark finds no such table.
+        ConfigError: ``as_of`` is not a time with a time zone, or this is not a queue's table.
     """
     require_spark(spark)
-    return _as_it_is(spark, text("table", table)).where("lvq_role = 'current'").select(*SNAPSHOT_COLUMNS)
+    rows = _as_it_is(spark, text("table", table)).where("lvq_role = 'current'")
+    if as_of is not None:
+        state = MergedTable(spark, table).state()
+        at = zoned("as_of", as_of).timestamp()
+        rows = rows if state is None or state.ttl is None else rows.where(lives(state.ttl, at))
+    return rows.select(*SNAPSHOT_COLUMNS)
 
 
 def _as_it_is(spark: SparkSession, table: str) -> DataFrame:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.core.validation import delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.expiry import lives
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_spark
@@ -103,14 +104,18 @@ class Merger(IncrementalUpdate):
                 options=["end"],
                 hint="A table never goes back: omit end, or read an earlier version of it.",
             )
-        return base if base.cut == cut_id(spec) and not quiet(base, cut.log) else None
+        if base.cut != cut_id(spec) or quiet(base, cut.log):
+            return None
+        if cut.spec.ttl is not None and not self._expired(self._table.rows(), base, cut).isEmpty():
+            return None
+        return base
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
         rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency, deletes=True)
         counted = spark_delta.Counted(rows, spec)
         with task_errors():
-            news = self._merge_partitions(counted.rows, cut)
+            news = self._merge_partitions(counted.rows, base, cut)
             problem = overdue(log, "merge")
             if problem is not None:
                 raise problem
@@ -129,7 +134,7 @@ class Merger(IncrementalUpdate):
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()
             met = reached(known, cut.spec.start) if whole else self._met(known, base, delta, cut)
-            news = self._merge_partitions(delta.rows.unionByName(met.drop("lvq_role")), cut)
+            news = self._merge_partitions(delta.rows.unionByName(met.drop("lvq_role")), base, cut)
             problem = aged(base, cut.log, now())
             if problem is not None:
                 raise problem
@@ -142,19 +147,41 @@ class Merger(IncrementalUpdate):
             return self._table.commit(news, base, draft, "whole" if whole else "delta")
 
     def _met(self, known: DataFrame, base: Version, delta: spark_delta.Delta, cut: Cut) -> DataFrame:
-        """Return the table's rows of the delta's keys, and of keys with expired deletes."""
+        """Return the table's rows of the delta's keys, and of any that may have to go.
+
+        They are those with expired deletes and with values that have expired.
+        """
         keys = delta.rows.select("key")
         if base.kept:
             old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {horizon(cut.log)}")
             keys = keys.union(old.select("key"))
-        return known.join(hinted(keys.distinct(), delta.upserts + base.kept), "key", "left_semi")
+        number = delta.upserts + base.kept
+        if cut.spec.ttl is not None:
+            expired = self._expired(known, base, cut).select("key")
+            keys, number = keys.union(expired), number + expired.count()
+        return known.join(hinted(keys.distinct(), number), "key", "left_semi")
 
-    def _merge_partitions(self, rows: DataFrame, cut: Cut) -> DataFrame:
-        """Resolve whole keys (R14), and mark the deletes that need not be kept.
+    def _expired(self, known: DataFrame, base: Version, cut: Cut) -> DataFrame:
+        """Return the rows that have expired since the last merge."""
+        return known.where("lvq_role = 'current'").where(self._gone(base, cut))
+
+    @staticmethod
+    def _gone(base: Version | None, cut: Cut) -> Column:
+        """Return whether a row has expired at the time of a merge, which is never set back."""
+        from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+        ttl, as_of = cut.spec.ttl, cut.spec.as_of
+        if ttl is None or as_of is None:
+            return F.lit(False)
+        return ~lives(ttl, max(as_of, 0.0 if base is None else base.pinned.timestamp()))
+
+    def _merge_partitions(self, rows: DataFrame, base: Version | None, cut: Cut) -> DataFrame:
+        """Resolve whole keys (R14), and mark what need not be kept: deletes and expired values.
 
         The rows are computed here and checkpointed. So nothing is read again after its age was judged, and rows that
         come from the table do not get in the way of the merge into it.
         """
+        from pyspark.sql import functions as F  # noqa: N812
         from pyspark.storagelevel import StorageLevel
 
         spec = cut.spec
@@ -162,5 +189,9 @@ class Merger(IncrementalUpdate):
         # With one partition, there is no other record that a delete could count against.
         old = f"unix_millis(timestamp) < {horizon(cut.log)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)
-        news = settled.selectExpr("*", f"lvq_role = 'delete' AND {old} AS lvq_forget")
+        if spec.ttl is not None:
+            gone = (F.col("lvq_role") == "current") & self._gone(base, cut)
+            settled = settled.withColumn("lvq_role", F.when(gone, "expired").otherwise(F.col("lvq_role")))
+        beaten = "false" if spec.partitions > 1 else "lvq_role = 'expired'"
+        news = settled.selectExpr("*", f"lvq_role = 'delete' AND {old} OR {beaten} AS lvq_forget")
         return news.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)

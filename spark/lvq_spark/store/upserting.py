@@ -63,6 +63,8 @@ def upsert(
       partitioner of their own.
     - Do not set ``lvq.tombstones=drop``, and do not filter the stream: a missing delete leaves its key in the store,
       and nothing can detect that.
+    - With the source ``lvq``, and a queue with a TTL, set ``lvq.expired`` to ``keep``: a value that has expired still
+      counts against others of its key (R14), and `read_version` leaves it out.
     - With the connector, set ``kafka.isolation.level`` to ``read_committed``.
 
     The store knows its offsets, and only offsets count. Batch numbers do not: they are reused when a checkpoint is
@@ -280,4 +282,5 @@ class _Upsert:
             end=end,
             key_header=base.key_header,
             key_mismatch=base.key_mismatch,
+            ttl=base.ttl,
         )

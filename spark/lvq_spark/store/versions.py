@@ -16,8 +16,9 @@ from os import PathLike
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lvq_kafka.core.validation import at_least_one, instance
+from lvq_kafka.core.validation import at_least_one
 from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_spark.pinning import zoned
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
 from lvq_spark.task_failures import REBUILT, task_errors
@@ -205,25 +206,22 @@ def read_version(
         spark: the session.
         path: the store's directory.
         version: its number; by default the newest.
-        as_of: a moment with a time zone: read the newest version whose cut had been pinned by then.
+        as_of: a moment with a time zone; by default the current time. Values that have expired by then are left out
+            (R10). Without ``version``, read the newest whose cut had been pinned by then.
 
     Raises:
-        ConfigError: there is no such version; its manifest is newer than this library; or both ``version`` and
-            ``as_of`` are given.
+        ConfigError: there is no such version; its manifest is newer than this library; or ``version`` was pinned after
+            ``as_of``.
         DataLoss: the version is being pruned, or one of its files is not what was written. This call verifies up to 64
             MB; the rest is verified while it is read.
     """
     from lvq_spark.store.layout.layers import visible
 
     store = Store(open_storage(spark, path))
-    if version is not None and as_of is not None:
-        raise ConfigError("version and as_of are both given.", options=["version", "as_of"])
     if version is not None:
         at_least_one(version=version)
     if as_of is not None:
-        instance("as_of", as_of, datetime, "Give a time with a time zone.")
-    if as_of is not None and as_of.tzinfo is None:
-        raise ConfigError(f"as_of={as_of} has no time zone.", options=["as_of"], hint="datetime.now(timezone.utc) has.")
+        zoned("as_of", as_of)
     if version is not None:
         found = store.get(version)
     elif as_of is not None:
@@ -241,5 +239,11 @@ def read_version(
         )
     if changed := store.changed(found, READ):
         raise DataLoss(f"Version {found.number} is damaged: {changed}.", hint=REBUILT)
+    if as_of is not None and found.pinned > as_of:
+        raise ConfigError(
+            f"Version {found.number} was pinned at {found.pinned}, after {as_of}.",
+            options=["version", "as_of"],
+            hint="Read it as of that time or later.",
+        )
     with task_errors():
-        return visible(spark, store, found)
+        return visible(spark, store, found, (as_of or datetime.now(UTC)).timestamp())

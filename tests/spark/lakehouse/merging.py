@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Ttl
+from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -106,6 +107,61 @@ def test_the_job_goes_on_with_a_table_when_it_is_submitted(
     rows = collect(read_merged(spark, table))
     assert rows == collect(snapshot(spark, queue))
     assert (values(rows)["k7"], "k8" in values(rows)) == ("2", False)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+) -> None:
+    from confluent_kafka import Producer
+
+    plain = make_queue(partitions, config={**DAY, "message.timestamp.type": "CreateTime"})
+    queue = LastValueQueue(plain.topic, key_header=None, ttl=Ttl(default=100.0), cluster=plain.cluster)
+    begun = round(time.time())
+    now = begun
+    monkeypatch.setattr(type(queue.cluster), "now", lambda _: now)
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+
+    def write(*records: tuple[str, str | None, int, int]) -> None:
+        for key, value, age, ttl in records:
+            home = home_partition(key.encode(), partitions)
+            headers = [("lvq-ttl", b"%d" % (1000 * ttl))]
+            foreign.produce(queue.topic, value, key, home, headers=headers, timestamp=1000 * (begun - age))
+        assert foreign.flush(30) == 0
+
+    def merged() -> dict[str, str]:
+        done = merge(spark, queue, table)
+        rows = collect(read_merged(spark, table))
+        assert rows == collect(snapshot(spark, queue, end=done.end, as_of=now))
+        return values(rows)
+
+    write(("gone", "1", 50, 10), ("short", "1", 0, 10), ("long", "1", 0, 50), ("hidden", "1", 9, 90))
+    assert merged() == {"short": "1", "long": "1", "hidden": "1"}
+    now += 20
+    write(("hidden", "2", 0, 10), ("new", "1", 0, 90))
+    assert merged() == {"long": "1", "new": "1"}, "some expired, and one was replaced by a value that has expired"
+    now += 40
+    at = datetime.fromtimestamp(now, UTC)
+    assert values(collect(read_merged(spark, table))) == {"long": "1", "new": "1"}
+    assert values(collect(read_merged(spark, table, as_of=at))) == {"new": "1"}
+    before = merge(spark, queue, table).number
+    assert before == 3, "nothing was written, but something has expired"
+    assert merged() == {"new": "1"}
+    assert merge(spark, queue, table).number == before
+    now -= 40
+    write(("short", None, 0, 10), ("gone", "2", 0, 99))
+    assert values(collect(read_merged(spark, table))) == {"new": "1"}
+    merge(spark, queue, table)
+    assert values(collect(read_merged(spark, table))) == {"new": "1", "gone": "2"}, "time is not set back"
+    kept = roles(spark, table)
+    assert kept.pop("state") == 1
+    assert kept == ({"current": 2} if partitions == 1 else {"current": 2, "expired": 2, "delete": 1})
 
 
 def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(

@@ -52,7 +52,7 @@ class Builder:
         news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with task_errors():
-            version = self._written(draft, spark_delta.full(news.rows, spec, horizon(log)))
+            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log)))
         upserts, deletes = news.read
         version = replace(version, upserts=upserts, deletes=deletes)
         problem = overdue(log, "refresh")
@@ -116,7 +116,7 @@ class Builder:
     def _anew(self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState) -> Version:
         """Write a version that consists of new files only."""
         with self._spread(delta) as spread:
-            rows = spark_delta.merged(self.spark, self.store, base, spread, draft.start, horizon(log))
+            rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log))
             return self._written(draft, rows)
 
     def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
@@ -197,6 +197,7 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
         data="",
         files=(),
         epochs=epochs_of(queue, log, spec.end),
+        ttl=spec.ttl,
     )
 
 

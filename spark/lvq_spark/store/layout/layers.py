@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.errors import StateError
+from lvq_spark.expiry import lives
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
@@ -48,11 +49,12 @@ _STRICT = {
 _CHECKSUMS = {"parquet.page.write-checksum.enabled": "true"}
 
 
-def visible(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    """Return the rows of a version that readers see."""
+def visible(spark: SparkSession, store: Store, version: Version, as_of: float) -> DataFrame:
+    """Return the rows of a version that readers see at a time, in seconds since the epoch."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    return stored(spark, store, version).where(F.col("lvq_role") == "current").drop("lvq_role")
+    rows = stored(spark, store, version).where(F.col("lvq_role") == "current")
+    return (rows if version.ttl is None else rows.where(lives(version.ttl, as_of))).drop("lvq_role")
 
 
 def stored(spark: SparkSession, store: Store, version: Version) -> DataFrame:

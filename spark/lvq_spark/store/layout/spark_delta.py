@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.kafka import ClientConfig
+from lvq_spark.expiry import lives
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS
@@ -62,11 +63,19 @@ def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, 
     return Scan(replace(spec, as_of=None), config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
 
 
-def full(rows: DataFrame, spec: SnapshotSpec, horizon: int) -> DataFrame:
+def full(rows: DataFrame, version: Version, horizon: int) -> DataFrame:
     """Return the rows that a full version stores, from the log's rows."""
-    if spec.partitions == 1:
-        return _current(rows)
-    return _merge_partitions(rows, spec.topic, spec.partitions, horizon)
+    if version.partitions == 1:
+        return _lasting(_current(rows), version)
+    return _merge_partitions(rows, version.topic, version.partitions, horizon)
+
+
+def _lasting(rows: DataFrame, version: Version) -> DataFrame:
+    """Leave out the rows that have expired before a version: nobody will see them.
+
+    In several partitions they stay, as in the log, since they count against others (R14).
+    """
+    return rows if version.ttl is None else rows.where(lives(version.ttl, version.pinned.timestamp()))
 
 
 class Counted:
@@ -171,9 +180,7 @@ def meet(spark: SparkSession, store: Store, base: Version, delta: Delta) -> Met:
     return Met(*counted)
 
 
-def merged(
-    spark: SparkSession, store: Store, base: Version, delta: Delta, start: Mapping[int, int], horizon: int
-) -> DataFrame:
+def merged(spark: SparkSession, store: Store, base: Version, delta: Delta, version: Version, horizon: int) -> DataFrame:
     """Return all rows of a version that is a base with a delta worked in.
 
     Only the base's rows of the delta's keys are examined again; all others pass through. Rows below the current log
@@ -182,8 +189,8 @@ def merged(
     from pyspark.sql import functions as F  # noqa: N812
 
     known = stored(spark, store, base)
-    if dict(start) != dict(base.start):
-        known = reached(known, start)
+    if dict(version.start) != dict(base.start):
+        known = reached(known, version.start)
         if base.partitions > 1 and base.kept:
             # A record that lost a contest to one that was removed may win it now.
             rows = delta.rows.unionByName(known.drop("lvq_role"))
@@ -192,7 +199,7 @@ def merged(
     others = beside(known, keys, delta.upserts)
     if base.partitions == 1:
         # There is no other partition with records that a delete would count against.
-        others = others.where(F.col("lvq_role") == "current")
+        others = _lasting(others.where(F.col("lvq_role") == "current"), version)
         news = _current(delta.rows) if delta.distinct else _merge_partitions(delta.rows, base.topic, 1, FORGET_ALL)
     else:
         forgotten = (F.col("lvq_role") == "delete") & (F.unix_millis("timestamp") < horizon)
