@@ -33,6 +33,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         value=options.value,
         headers=options.headers,
         newest=options.newest,
+        ttl=options.ttl,
         vanished=options.vanished,
     )
     return {"topic": queue.topic, **asdict(published)}
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--newest", metavar="COLUMN", help="of several rows with a key, publish the one with the largest value"
     )
+    options.add_argument("--ttl", metavar="COLUMN", help="seconds after which the value expires; null for no TTL")
     options.add_argument(
         "--vanished",
         choices=["keep", "delete"],

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 from pyspark.sql import DataFrame, Row
 
 from lvq_kafka.core import quoting
+from lvq_kafka.core.headers import reserved_header
+from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
@@ -17,7 +19,7 @@ from lvq_spark.pinning import pin
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame, require_spark
 from lvq_spark.snapshots import client_config, snapshot
-from lvq_spark.writing.checks import check_deletes, check_rows
+from lvq_spark.writing.checks import check_deletes, check_rows, check_ttls
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
@@ -62,6 +64,7 @@ def publish(
     value: str = "value",
     headers: str | None = None,
     newest: str | None = None,
+    ttl: str | None = None,
     vanished: Vanished = "keep",
     timeout: float = 10.0,
 ) -> Published:
@@ -91,6 +94,8 @@ def publish(
         headers: a column of headers, as in a snapshot: an array of structs of ``key`` and ``value``.
         newest: a column that decides between several rows of a key: the one with the largest value in it is written. By
             default several rows of a key are an error, and so is a tie.
+        ttl: a column of numbers: the seconds after which a value expires (R10). Null leaves it to the queue's own TTL,
+            and a delete has none.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
             publishing starts, before the frame is written. A key that others have written since that cut is spared
             (R25). Messages without a key (R1) stay. An empty frame is refused: it would delete everything.
@@ -98,7 +103,8 @@ def publish(
 
     Raises:
         ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
-            a header has no name or a reserved one (R22); or the frame is empty and ``vanished`` is ``"delete"``.
+            a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; or the
+            frame is empty and ``vanished`` is ``"delete"``.
         MissingKey: a row has no key.
         MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
             written. The error names the key of the largest.
@@ -110,7 +116,9 @@ def publish(
     require_frame(df)
     require_spark(df.sparkSession)
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
-    rows = newest_rows(df, key, value, headers, newest)
+    if ttl is not None and queue.definition.ttl is None:
+        raise reserved_header(TTL_HEADER, topic)
+    rows = newest_rows(df, key, value, headers, newest, ttl)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # Report a missing right, or a missing topic, before anything runs.
     cluster.topics.check_may("Write", topic, timeout=timeout)
@@ -122,6 +130,8 @@ def publish(
         count = check_rows(
             checked.withColumn("suspect", may_be_too_large), queue.definition, limits, key=key, newest=newest
         )
+        if queue.definition.ttl is not None:
+            check_ttls(checked)
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -138,7 +148,7 @@ def publish(
                     deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
-        write = Write(topic, queue.key_header, config)
+        write = Write(topic, queue.key_header, queue.definition.ttl, config)
         writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()

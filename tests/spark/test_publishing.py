@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import confluent_kafka
 import pytest
 from pyspark.sql.functions import col
 
-from lvq_kafka import LastValueQueue, Message
+from lvq_kafka import LastValueQueue, Message, Ttl
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
@@ -227,6 +228,76 @@ def test_r22_a_reserved_header_is_an_error_and_nothing_is_written(frame: Frame, 
         publish(frame(*rows, schema=schema), queue, headers="headers")
     assert error.value.options == ("lvq-ttl",)
     assert written(queue) == 0
+
+
+def with_ttl(queue: LastValueQueue[bytes], ttl: Ttl) -> LastValueQueue[bytes]:
+    return LastValueQueue(queue.topic, key_header=None, ttl=ttl, cluster=queue.cluster)
+
+
+def test_r10_a_column_says_after_how_many_seconds_a_value_expires(
+    spark: SparkSession, frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = with_ttl(make_queue(), Ttl(default=3600.0))
+    schema = "key string, value string, life double, headers array<struct<key: string, value: string>>"
+    rows = [
+        ("a", "1", 90.0, [("x", "y")]),
+        ("b", "1", None, None),
+        ("c", "1", 0.0015, None),
+        ("d", None, 90.0, None),
+        ("e", "1", None, [("lvq-ttl", "5000")]),
+    ]
+    publish(frame(*rows, schema=schema), queue, headers="headers", ttl="life")
+    with queue.view() as view:
+        assert {key: entry.headers for key in view if (entry := view.entry(key))} == {
+            "a": (("x", b"y"), ("lvq-ttl", b"90000")),
+            "b": (),
+            "e": (("lvq-ttl", b"5000"),),
+        }
+    copied = snapshot(spark, queue, columns=["key", "value", "headers"])
+    assert publish(copied, queue, headers="headers").written == 3, "a snapshot can be published as it is"
+    lives = frame(("a", "2", Decimal(7)), schema="key string, value string, life decimal(5, 1)")
+    publish(lives, queue, ttl="life")
+    with queue.view() as view:
+        assert view.entry("a").headers == (("lvq-ttl", b"7000"),)
+
+
+LIFE = "key string, value string, life double, headers array<struct<key: string, value: string>>"
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "said"),
+    [
+        (("b", "1", 0.0, None), ("ttl",), "ttl=0.0 is not a number of seconds from 0.001"),
+        (("b", "1", -1.0, None), ("ttl",), "It is the one of b'b'"),
+        (("b", "1", float("nan"), None), ("ttl",), "ttl=nan is not"),
+        (("b", "1", 1e12, None), ("ttl",), "is not a number of seconds"),
+        (("b", "1", 5.0, [("lvq-ttl", "5")]), ("ttl", "lvq-ttl"), "the row of b'b' and ttl are both given"),
+        (("b", "1", None, [("lvq-ttl", "soon")]), ("lvq-ttl",), "the row of b'b' is not a number of milliseconds"),
+        (("b", "1", None, [("lvq-ttl", None)]), ("lvq-ttl",), "is not a number of milliseconds"),
+    ],
+)
+def test_r22_a_ttl_that_is_none_is_an_error_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue, row: tuple[Any, ...], options: tuple[str, ...], said: str
+) -> None:
+    queue = with_ttl(make_queue(), Ttl())
+    with pytest.raises(ConfigError, match=said) as error:
+        publish(frame(("a", "1", 5.0, None), row, schema=LIFE), queue, headers="headers", ttl="life")
+    assert error.value.options == options
+    assert written(queue) == 0
+
+
+def test_r22_a_ttl_is_refused_where_the_queue_has_none_and_a_column_that_is_none(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue()
+    rows = frame(("a", "1", 5.0, None), schema=LIFE)
+    with pytest.raises(ConfigError, match="'lvq-ttl' is reserved") as error:
+        publish(rows, queue, ttl="life")
+    assert error.value.options == ("lvq-ttl",)
+    for column in ("value", "lifetime"):
+        with pytest.raises(ConfigError) as error:
+            publish(rows, with_ttl(queue, Ttl()), ttl=column)
+        assert error.value.options == ("ttl",)
 
 
 HEADED = "key string, value binary, headers array<struct<key: string, value: string>>"

@@ -7,11 +7,13 @@ from pyspark.sql import Column, DataFrame
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, reserved_header
+from lvq_kafka.core.terms import TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
-from lvq_spark.writing.rows import HEADERS_WANTED, unkeyed
+from lvq_spark.expiry import DIGITS
+from lvq_spark.writing.rows import HEADERS_WANTED, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 
-__all__ = ["check_deletes", "check_rows"]
+__all__ = ["check_deletes", "check_rows", "check_ttls"]
 
 
 def check_rows(
@@ -34,7 +36,8 @@ def check_rows(
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
     nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
-    reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(RESERVED))))
+    names = RESERVED if definition.ttl is None else RESERVED - {TTL_HEADER}
+    reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(names))))
     refused = unkeyed() if definition.keyless == "refuse" else F.lit(False)
     keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
         F.count(F.lit(1)).alias("n"),
@@ -88,6 +91,33 @@ def check_rows(
     if found.suspect:
         _check_sizes(rows, limits, key_header, "row is", "rows are")
     return int(found.keys)
+
+
+def check_ttls(rows: DataFrame) -> None:
+    """Check the TTLs of rows for a queue that has them.
+
+    Raises:
+        ConfigError: as described for `lvq_spark.publish`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    said = F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER))
+    unreadable = F.exists(said, lambda header: ~F.coalesce(header["value"].cast("string").rlike(DIGITS), F.lit(False)))
+    given = F.col("ttl") if "ttl" in rows.columns else F.lit(None).cast("double")
+    twice = given.isNotNull() & F.col("value").isNotNull() & (F.size(said) > 1)
+    faults = F.when(~is_ttl(given), "ttl").when(twice, "twice").when(unreadable, "header")
+    found = rows.select("key", faults.alias("fault"), given.alias("ttl")).where("fault is not null").first()
+    if found is None:
+        return
+    key = quoting.quoted(bytes(found.key))
+    if found.fault == "ttl":
+        check_ttl("ttl", found.ttl, f"It is the one of {key}. Leave it null for a value that lives on.")
+    what = "is not a number of milliseconds" if found.fault == "header" else "and ttl are both given"
+    raise ConfigError(
+        f"The header {TTL_HEADER} of the row of {key} {what}.",
+        options=[TTL_HEADER] if found.fault == "header" else ["ttl", TTL_HEADER],
+        hint="Name a column of seconds with ttl=..., and omit the header.",
+    )
 
 
 def check_deletes(rows: DataFrame, limits: SizeLimits, key_header: str | None) -> int:

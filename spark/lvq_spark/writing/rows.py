@@ -7,21 +7,27 @@ import difflib
 from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.schema import quoted
 
-__all__ = ["HEADERS_WANTED", "missing", "newest_rows", "unkeyed"]
+__all__ = ["HEADERS_WANTED", "is_ttl", "missing", "newest_rows", "unkeyed"]
 
 HEADERS_WANTED = "Give headers as an array of structs of key (text) and value (text or bytes)."
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 _KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
 _VALUE_TYPES = ("binary", "string")
+_TTL_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
 
 
-def newest_rows(df: DataFrame, key: str, value: str, headers: str | None, newest: str | None) -> DataFrame:
+def newest_rows(
+    df: DataFrame, key: str, value: str, headers: str | None, newest: str | None, ttl: str | None = None
+) -> DataFrame:
     """Return a frame as key, value and headers, in bytes, with the newest row of each key.
+
+    If rows have a TTL, the headers hold it, and a column ``ttl`` has it as it was given, in seconds.
 
     Raises:
         ConfigError: a column is missing, or has a type that cannot be written.
@@ -34,13 +40,31 @@ def newest_rows(df: DataFrame, key: str, value: str, headers: str | None, newest
         keys = keys.cast("string").cast("binary")  # the same bytes as from `encode_key`
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
     pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
-    columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.cast(_HEADERS).alias("headers")]
+    pairs, more = pairs.cast(_HEADERS), []
+    if ttl is not None:
+        seconds = _column(df, "ttl", ttl, _TTL_TYPES, "Give seconds, as numbers.").cast("double")
+        pairs, more = _with_ttl(pairs, F.when(values.isNotNull(), seconds)), [seconds.alias("ttl")]
+    columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.alias("headers"), *more]
     if newest is None:
         return df.select(columns)
     # A rank, not a row number: rows that tie for the newest all stay, and the check reports them.
     rank = F.rank().over(Window.partitionBy("key").orderBy(F.desc_nulls_last("newest")))
     ranked = df.select(*columns, _column(df, "newest", newest).alias("newest")).withColumn("rank", rank)
     return ranked.where("rank = 1").drop("newest", "rank")
+
+
+def _with_ttl(pairs: Column, seconds: Column) -> Column:
+    """Add the header of a TTL, if it is one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = F.bround(seconds * 1000).cast("bigint").cast("string").cast("binary")
+    header = F.array(F.struct(F.lit(TTL_HEADER).alias("key"), text.alias("value"))).cast(_HEADERS)
+    return F.when(is_ttl(seconds), F.concat(F.coalesce(pairs, F.array().cast(_HEADERS)), header)).otherwise(pairs)
+
+
+def is_ttl(seconds: Column) -> Column:
+    """Return whether a number of seconds can be a TTL; null if it is null."""
+    return seconds.between(0.001, LONGEST_TTL)
 
 
 def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
@@ -71,6 +95,6 @@ def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), 
             hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
         )
     found = df.schema[name].dataType.simpleString()
-    if types and found not in types:
+    if types and found not in types and found.partition("(")[0] not in types:
         raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)
     return df[quoted(name)]

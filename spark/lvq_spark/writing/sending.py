@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 
@@ -39,13 +40,14 @@ class Ends(dict[int, int]):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Writes rows of key, value and headers to a topic.
+    """Writes rows of key, value and headers to a topic, whose messages may have a TTL.
 
     ``config`` holds the secrets; its repr hides them.
     """
 
     topic: str
     key_header: str | None
+    ttl: Ttl | None
     config: ClientConfig
 
     REPORT = "partition int, end bigint, written bigint, deleted bigint"
@@ -55,7 +57,7 @@ class Write:
         ends, written, deleted = Ends(), 0, 0
         with (
             closing(KafkaCluster(self.config)) as cluster,
-            Producer(cluster, self.topic, key_header=self.key_header) as producer,
+            Producer(cluster, self.topic, key_header=self.key_header, ttl=self.ttl) as producer,
         ):
             for batch in batches:
                 columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers"))
