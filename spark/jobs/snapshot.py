@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
-from lvq_spark.schema import SNAPSHOT_COLUMNS, check_columns
+from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, check_columns
 from lvq_spark.submitting import add_consistency_option, job_parser, main
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _exists(spark: SparkSession, path: str) -> bool:
 
 def _columns(said: str) -> Sequence[str]:
     try:
-        return check_columns("--columns", [name.strip() for name in said.split(",")], SNAPSHOT_COLUMNS)
+        return check_columns("--columns", [name.strip() for name in said.split(",")], (*SNAPSHOT_COLUMNS, EXPIRES))
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -112,9 +112,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         type=_columns,
         default=SNAPSHOT_COLUMNS,
-        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: the others cost nothing",
+        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: the others cost nothing; {EXPIRES} can be added",
     )
-    options.add_argument("--as-of", metavar="TIME", type=datetime.fromisoformat, help="a past time")
+    options.add_argument(
+        "--as-of",
+        metavar="TIME",
+        type=datetime.fromisoformat,
+        help="a past time; values that had expired by then are missing",
+    )
     options.add_argument(
         "--as-of-policy",
         choices=["fail", "warn"],

@@ -61,11 +61,11 @@ def snapshot(
     """Return the current values of a queue as a DataFrame, one row for each key.
 
     The cut through the log is fixed here, on the driver, before anything is read. Every action on the DataFrame, every
-    retry and every new plan reads that cut, and its rows are those of a view at the same offsets (G8)::
+    retry and every new plan reads that cut, and its rows are those of a view at the same cut (G8)::
 
         with queue.view() as view:
             cut = view.snapshot()
-            lvq_spark.snapshot(spark, queue, end=cut.offsets)      # the rows of `cut`
+            lvq_spark.snapshot(spark, queue, end=cut.offsets, as_of=cut.as_of)      # the rows of `cut`
 
     In a queue with a TTL, a cut also has a time, ``as_of``: what has expired by then has no row (R10), and neither has
     an older value of its key (R8).

@@ -165,7 +165,13 @@ def of_view(queue: LastValueQueue[bytes]) -> tuple[Rows, dict[int, int]]:
 
 
 def of_export(servers: str, topic: str) -> tuple[Rows, dict[int, int]]:
-    command = [sys.executable, "-m", "lvq_kafka", "-b", servers, "export", topic, "--bare", "--key-header", HEADER]
+    rows, head = exported(servers, topic, "--bare", "--key-header", HEADER)
+    return rows, {int(partition): offset for partition, offset in head["offsets"].items()}
+
+
+def exported(servers: str, *options: str) -> tuple[Rows, dict[str, Any]]:
+    """Return the rows of ``lvq export``, and its first line."""
+    command = [sys.executable, "-m", "lvq_kafka", "-b", servers, "export", *options]
     run = subprocess.run(command, check=True, capture_output=True, timeout=90)
     head, *lines = map(json.loads, run.stdout.splitlines())
     rows = {}
@@ -175,7 +181,7 @@ def of_export(servers: str, topic: str) -> tuple[Rows, dict[int, int]]:
         headers = tuple((name, None if value is None else plain(value)) for name, value in pairs)
         key, stamp = plain(line["key"]), round(line["timestamp"] * 1000)
         rows[key] = Record(int(partition), int(offset), stamp, key, plain(line["value"]), headers)
-    return rows, {int(partition): offset for partition, offset in head["offsets"].items()}
+    return rows, head
 
 
 def plain(cell: str | dict[str, str]) -> bytes:
@@ -278,12 +284,29 @@ def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
         rows = {key: record for key, record in folded.items() if lives(record, ttl, as_of)}
         gone += len(folded) - len(rows)
         spec = pin(queue, end=cut, as_of=as_of)
+        assert (spec.end, spec.as_of) == (cut, as_of)
         for engine in ("python", "connector"):
             assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
             narrow = snapshot(spark, queue, spec=spec, engine=engine, columns=["expires", "offset"])  # type: ignore[arg-type]
             assert narrow.count() == len(rows)
             assert narrow.where(f"unix_millis(expires) < {round(as_of * 1000)}").isEmpty()
+        with queue.view() as view:
+            shown = view.snapshot()
+        rows = {key: record for key, record in fold_by_hand(records).items() if lives(record, ttl, shown.as_of)}
+        assert {entry.key.encode("utf-8", "surrogateescape"): entry.value for entry in shown.entries()} == {
+            key: record.value for key, record in rows.items()
+        }
+        assert collect(snapshot(spark, queue, end=shown.offsets, as_of=shown.as_of)) == rows
     assert 20 < gone < 160
+    declare = LastValueQueue.declare
+    queue = declare(
+        lvq_topic, key_header=HEADER, ttl=ttl, on_mismatch="warn", non_destructive=True, cluster=lvq_cluster
+    )
+    rows, head = exported(servers, lvq_topic)
+    folded = fold_by_hand(records)
+    assert rows == {key: record for key, record in folded.items() if lives(record, ttl, head["as_of"])}
+    assert collect(snapshot(spark, queue, end=end, as_of=head["as_of"])) == rows
+    queue.drop()
 
 
 @pytest.mark.parametrize("engine", ["python", "connector"])
