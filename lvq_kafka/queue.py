@@ -13,6 +13,8 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
+from lvq_kafka.consuming.selecting_options import refuse_selecting
+from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key
@@ -36,6 +38,7 @@ from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
+from lvq_kafka.selectors.of_queues import check_selectors
 from lvq_kafka.topics import OnMismatch
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
@@ -194,6 +197,8 @@ class LastValueQueue(Bound, Generic[V]):
         key_mismatch: KeyMismatchPolicy = "record",
         non_destructive: bool = False,
         ttl: Ttl | None = None,
+        selector: str | None = None,
+        default_filters: DefaultFilters | Mapping[str, Any] | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -218,9 +223,15 @@ class LastValueQueue(Bound, Generic[V]):
             key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
             non_destructive: whether the queue can only be read, never consumed.
             ttl: how long its messages live; None if none of them expires.
+            selector: the condition that a message must meet to be in this queue, in the syntax of JMS selectors, for
+                example ``"exchange = 'NYSE'"``. Others are done for this queue, and replace the value of their key
+                (R26). Needs the extra ``selectors``.
+            default_filters: what a browser of this queue selects if its caller says nothing: ``"replay_period"`` and
+                ``"selector"``, as for `browser`.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3).
+            MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
             QueueMismatch: the queue is declared with other properties, or its topic is used with another key header.
             TopicMismatch: the topic exists and is not compacted.
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
@@ -235,7 +246,10 @@ class LastValueQueue(Bound, Generic[V]):
             key_mismatch=key_mismatch,
             non_destructive=non_destructive,
             ttl=ttl,
+            selector=selector,
+            default_filters=DefaultFilters.of(default_filters),
         )
+        check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
         choice("start", start, get_args(Start))
         if spec is not None:
@@ -372,6 +386,7 @@ class LastValueQueue(Bound, Generic[V]):
         *,
         dump: bool = True,
         replay_period: float | None = None,
+        default_filters: bool = True,
         hide_consumed: bool = True,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
@@ -384,12 +399,19 @@ class LastValueQueue(Bound, Generic[V]):
         """Return a non-destructive reader: dump, end of dump, updates; see `Browser`.
 
         Args:
+            default_filters: use the queue's default filters for ``replay_period`` and ``selector`` where they are not
+                given (R28).
             hide_consumed: leave out messages that this queue's consumers have consumed (G2).
             on_foreign_commits: what to do if something else has committed with the queue's group, so that it is unknown
                 which messages were consumed: ``"refuse"`` raises `CommitMapRefused`, ``"ignore"`` relies on the offsets
                 alone.
             selection: what to return; see `SelectionOptions`.
         """
+        if default_filters and (filters := self.definition.default_filters) is not None:
+            if replay_period is None and dump:
+                replay_period = filters.replay_period
+            if selection.get("selector") is None:
+                selection["selector"] = filters.selector
         consumable = self._declared and not self.definition.non_destructive
         return Browser(
             self.cluster,
@@ -413,9 +435,11 @@ class LastValueQueue(Bound, Generic[V]):
         See `ConsumerOptions` for the options, and `Consumer` for the errors it raises.
 
         Raises:
-            ConfigError: the queue was declared ``non_destructive`` (R13).
+            ConfigError: the queue was declared ``non_destructive`` (R13), or an option is one of a reader's selection
+                (R27).
             QueueNotDeclared: this is a bare topic without a declared queue, so consumption has nowhere to be recorded.
         """
+        refuse_selecting(options)
         return Consumer(self.cluster, self._consumed("consumed"), self.value_codec, **options)
 
     async def consumer_async(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:

@@ -36,6 +36,7 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["SharedState"]
 
@@ -66,8 +67,13 @@ class SharedState:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
+        selector = queue_selector(definition)
         self.core: ConsumerCore[Durable] = ConsumerCore(
-            limits, definition.order, terms=Terms.of(definition.ttl), now=clock()
+            limits,
+            definition.order,
+            terms=Terms.of(definition.ttl),
+            selects=None if selector is None else selector.matches,
+            now=clock(),
         )
         self.thread: Thread | None = None
         """The I/O thread."""

@@ -28,6 +28,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.selecting import Selects
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.transaction_phases import (
     ConsumerTransaction,
@@ -75,13 +76,20 @@ class ConsumerCore(Generic[W]):
         limits: how much to hand out, and for how long.
         order: see `Ledger`.
         terms: see `Ledger`.
+        selects: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
     def __init__(
-        self, limits: ConsumerLimits, order: Order = "tail", *, terms: Terms | None = None, now: float
+        self,
+        limits: ConsumerLimits,
+        order: Order = "tail",
+        *,
+        terms: Terms | None = None,
+        selects: Selects | None = None,
+        now: float,
     ) -> None:
-        self.ledger = Ledger(order=order, count_deliveries=limits.durable_counts, terms=terms)
+        self.ledger = Ledger(order=order, count_deliveries=limits.durable_counts, terms=terms, selects=selects)
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
         self.transaction = ConsumerTransaction()

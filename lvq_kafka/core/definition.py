@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
+from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
@@ -27,8 +29,12 @@ REGISTRY_TOPIC = "_lvq_queues"
 _PLAIN, _WITH_OPTIONS = 1, 2
 """Versions of the format. The second has options that older clients do not know, and so must refuse."""
 
-_OPTIONS: Mapping[str, Callable[[Any], Any]] = {"ttl": Ttl.from_wire}
-"""The fields of version 2, each with the parser of what its ``to_wire`` returns. None means that it is not used."""
+_OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
+    "ttl": (Ttl.to_wire, Ttl.from_wire),
+    "selector": (str, check_selector),
+    "default_filters": (DefaultFilters.to_wire, DefaultFilters.from_wire),
+}
+"""The fields of version 2, each with the writer and the parser of its JSON. None means that it is not used."""
 
 KeylessPolicy = Literal["pass", "refuse"]
 
@@ -57,6 +63,7 @@ _TTL_OPTIONS: dict[str, tuple[str, float, tuple[float, ...]]] = {
     "maximumMessageTtl": ("maximum", 1, (0, -1)),
 }
 _TTL_SWITCHES = ("ttl", "no-expiry")
+_SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
     "qpid.priorities": "priority levels",
@@ -84,6 +91,8 @@ class QueueDefinition:
         key_mismatch: which one counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
+        selector: the condition that a message must meet to be in the queue, in the syntax of JMS; None for all (R26).
+        default_filters: what a browser selects when its caller says nothing.
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), or a choice is
@@ -98,6 +107,8 @@ class QueueDefinition:
     key_mismatch: KeyMismatchPolicy = "record"
     non_destructive: bool = False
     ttl: Ttl | None = None
+    selector: str | None = None
+    default_filters: DefaultFilters | None = None
 
     __repr__ = abridged
 
@@ -127,6 +138,10 @@ class QueueDefinition:
             )
         if self.ttl is not None:
             instance("ttl", self.ttl, Ttl, "For example ttl=Ttl(default=3600.0).")
+        if self.selector is not None:
+            check_selector(self.selector)
+        if self.default_filters is not None:
+            instance("default_filters", self.default_filters, DefaultFilters, "DefaultFilters.of(...) makes them.")
 
     def check_declarable(self) -> None:
         """Check that this queue may be declared.
@@ -157,7 +172,7 @@ class QueueDefinition:
     def as_row(self) -> dict[str, Any]:
         """Return the fields as values of JSON. Options that are not used are None."""
         row = {field.name: getattr(self, field.name) for field in fields(self)}
-        return row | {name: row[name].to_wire() for name in _OPTIONS if row[name] is not None}
+        return row | {name: write(row[name]) for name, (write, _) in _OPTIONS.items() if row[name] is not None}
 
     def to_json(self) -> bytes:
         """Return the form stored in the registry topic: UTF-8 JSON with sorted names.
@@ -190,7 +205,7 @@ class QueueDefinition:
             what = f"unknown fields {listed(unknown)}" if unknown else f"version {quoted(version)}"
             raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it: upgrade.")
         try:
-            options = {option: parse(content[option]) for option, parse in _OPTIONS.items() if option in content}
+            options = {option: parse(content[option]) for option, (_, parse) in _OPTIONS.items() if option in content}
             definition = cls(**{**content, **options})
             definition.check_declarable()
         except (TypeError, ConfigError) as error:
@@ -242,6 +257,8 @@ class QueueDefinition:
             if option in given:
                 chosen[field] = given.pop(option)
         chosen["ttl"] = _pop_ttl(given)
+        chosen["selector"] = given.pop("selector", None)
+        chosen["default_filters"] = _pop_default_filters(given)
         if given:
             raise _unknown_option(next(iter(given)))
         if key_header is None or key_header[1] is None:
@@ -334,6 +351,15 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
     return Ttl(**limits) if limits or switches.get("ttl") else None
 
 
+def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
+    filters: dict[str, object] = {}
+    if "default-replay-period" in given:
+        filters["replay_period"] = _number("default-replay-period", given.pop("default-replay-period"))
+    if "default-selector" in given:
+        filters["selector"] = given.pop("default-selector")
+    return DefaultFilters.of(filters)
+
+
 def _number(option: str, value: object) -> float:
     try:
         return float(str(value))
@@ -358,6 +384,7 @@ def _unknown_option(option: str) -> ConfigError:
         *_CHOICE_OPTIONS,
         *_TTL_OPTIONS,
         *_TTL_SWITCHES,
+        *_SELECTING_OPTIONS,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."

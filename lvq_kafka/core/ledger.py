@@ -25,6 +25,7 @@ from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
+from lvq_kafka.core.selecting import Selects
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import StateError
@@ -52,6 +53,7 @@ class Ledger:
         count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
         terms: when messages expire; None if they never do.
+        selects: the queue's selector; None if all messages of the topic are in the queue.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Ledger:
         count_deliveries: bool = False,
         bounded: bool = False,
         terms: Terms | None = None,
+        selects: Selects | None = None,
     ) -> None:
         self.bounded = bounded
         """Limit hand-out to the room in the commit map.
@@ -84,6 +87,7 @@ class Ledger:
         self.assignment = Assignment(self._partitions)
         """Queries on the partitions."""
         self._in_place = order == "in-place"
+        self._selects = selects
         self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
         self._count_deliveries = count_deliveries
         self._gated: set[int] = set()  # partitions that have, or had, messages without room in the map
@@ -123,6 +127,7 @@ class Ledger:
             stats=self.stats,
             expiring=self.expiring,
             in_place=self._in_place,
+            selects=self._selects,
             count_deliveries=self._count_deliveries,
         )
         return generation

@@ -16,7 +16,7 @@ class LedgerStats:
     replaced: int = 0
     """Waiting values replaced by a newer one of their key."""
     deleted: int = 0
-    """Waiting values removed by a delete."""
+    """Waiting values removed by a delete, or by a value that is not in the queue (R26)."""
     expired: int = 0
     """Messages that expired before anyone received them."""
     delivered: int = 0

@@ -17,6 +17,7 @@ from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.ready_queue import ReadyQueue
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.errors import StateError
 
 __all__ = ["PartitionLedger"]
@@ -43,6 +44,7 @@ class PartitionLedger:
         line: the ready queue, shared by all partitions.
         slots: yields the next place in the queue.
         expiring: the messages of all partitions that will expire; None if none does.
+        selects: the queue's selector, if it has one.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class PartitionLedger:
         "_most_deliveries",
         "_number",
         "_reach",
+        "_selects",
         "_slots",
         "_stats",
         "_withheld",
@@ -85,6 +88,7 @@ class PartitionLedger:
         stats: LedgerStats,
         expiring: Expiring | None,
         in_place: bool,
+        selects: Selects | None,
         count_deliveries: bool,
     ) -> None:
         self._number = number
@@ -94,6 +98,7 @@ class PartitionLedger:
         self._stats = stats
         self._expiring = expiring
         self._in_place = in_place
+        self._selects = selects
         self._count_deliveries = count_deliveries
         self.pending = PendingList(loaded, start)
         """All messages that a commit must not pass.
@@ -183,6 +188,8 @@ class PartitionLedger:
             self.pending.position = position
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
+            batch = only_selected(batch, keys, self._selects)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, gated = self._number, self.open, self._in_place, self.gated
         delivered, position, next_done = self._delivered, pending.position, pending.next_done

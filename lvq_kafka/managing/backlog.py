@@ -17,10 +17,12 @@ from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.selecting import only_selected
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
 from lvq_kafka.reading_to_end import read_to_end
+from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"]
 
@@ -239,6 +241,7 @@ def _read(
     definition = snapshot.definition
     # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
+    selector = queue_selector(definition)
     ledger = Ledger(order=definition.order, limit=ANY_LENGTH)
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
@@ -253,6 +256,8 @@ def _read(
         nonlocal done_before
         batch = fetch.batch
         keys, _ = choose_keys(batch, definition.topic, definition.key_header, mismatch)
+        if selector is not None:  # before the headers go that it needs
+            batch = only_selected(batch, keys, selector.matches)
         for row, (key, value) in enumerate(zip(keys, batch.values)):
             if value is None:
                 continue

@@ -20,6 +20,7 @@ from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
 from lvq_kafka.reading.selection import Selection, SelectionOptions
+from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["QueueReader"]
 
@@ -59,7 +60,9 @@ class QueueReader(Bound, Generic[V]):
         self._order = definition.order
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
-        self._selection = Selection(self._topic, codec, raw_on_error=self._raw_on_error, **selection)
+        selector = queue_selector(definition)
+        judged = () if selector is None else (selector,)
+        self._selection = Selection(self._topic, codec, *judged, raw_on_error=self._raw_on_error, **selection)
         self._hiding = UndecodableScreen(definition.topic, codec)
         by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(

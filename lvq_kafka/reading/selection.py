@@ -56,7 +56,7 @@ class Selection(Generic[V]):
         topic: the topic, for positions.
         codec: decodes the values for ``where``.
         raw_on_error: whether ``where`` gets bytes that cannot be decoded.
-        judged: further conditions.
+        judged: further conditions, such as the queue's selector.
 
     For the others see `SelectionOptions`.
 

@@ -7,14 +7,11 @@ from typing import Any
 
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Record
+from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.sql_logic import Clause
-from lvq_kafka.errors import ConfigError
 from lvq_kafka.extras import needing
 
-__all__ = ["LONGEST_SELECTOR", "Selector"]
-
-LONGEST_SELECTOR = 65_536
-"""Characters of a selector."""
+__all__ = ["Selector"]
 
 
 class Selector:
@@ -35,7 +32,7 @@ class Selector:
     __slots__ = ("_clause", "text", "topic")
 
     def __init__(self, text: str, topic: str, *, option: str = "selector") -> None:
-        self.text = _checked(text, option)
+        self.text = check_selector(text, option)
         self.topic = topic
         self._clause = _compiled(text, topic, option)
 
@@ -54,24 +51,6 @@ class Selector:
 
     def __repr__(self) -> str:
         return f"Selector({quoted(self.text)})"
-
-
-def _checked(text: object, option: str) -> str:
-    if not isinstance(text, str):
-        raise ConfigError(
-            f"{option}={quoted(text)} is not text.", options=[option], hint="For example \"exchange = 'NYSE'\"."
-        )
-    if not text.strip():
-        raise ConfigError(
-            f"{option}={quoted(text)} is empty.", options=[option], hint="Omit it to select all messages."
-        )
-    if len(text) > LONGEST_SELECTOR:
-        raise ConfigError(
-            f"The {option} has {len(text):,} characters; {LONGEST_SELECTOR:,} are allowed.",
-            options=[option],
-            hint="Select by a header that says in fewer words which messages are meant.",
-        )
-    return text
 
 
 @lru_cache(maxsize=64)

@@ -69,10 +69,10 @@ S108   test_management.py
 S109   test_management.py       R7: a message is identified by its key
 S111   test_management.py
 S113   test_consuming.py
-S139   test_selecting.py        G6: queues have no default filter; only browsers select
+S139   test_selecting.py        R28: default filters are for browsers; R27: no consumer selects
 S140   test_selecting.py        R15
 S143   test_selecting.py        R15: the period ends when the browser opens; updates always come
-S144   test_selecting.py        R15: refused when the browser is created
+S144   test_selecting.py        R15, R28: refused when the browser is created, or the queue declared
 S145   test_selecting.py        a key and its header select the same
 S146   test_selecting.py
 S148   test_selecting.py

@@ -294,10 +294,12 @@ class Taking:
 
 
 def text(event: Entry[str] | Deleted | EndOfDump) -> str:
-    """Return the text of an event: its value, or the deleted key."""
+    """Return the text of an event: its value, or the key that was deleted or has left."""
     if isinstance(event, Entry):
         return event.value
-    return f"{event.key} deleted" if isinstance(event, Deleted) else "end of dump"
+    if isinstance(event, Deleted):
+        return f"{event.key} {'left' if event.left else 'deleted'}"
+    return "end of dump"
 
 
 def _send(producer: Producer[str], messages: tuple[str, ...], headers: Mapping[str, str]) -> list[Position]:

@@ -10,8 +10,9 @@ import threading
 import pytest
 
 from lvq_kafka.core.records import UNREADABLE, Record
+from lvq_kafka.core.selector_text import LONGEST_SELECTOR
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.selectors.selector import LONGEST_SELECTOR, Selector
+from lvq_kafka.selectors.selector import Selector
 from tests.pages import block
 
 HEADERS = (

@@ -44,6 +44,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare prices -o qpid.last_value_queue_key=ticker -o ensureNondestructiveConsumers=true",
         "lvq declare users --record-key --topic app.users --on-mismatch warn",
         "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
+        "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
 @click.argument("name")
@@ -70,6 +71,9 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @_seconds_option("--default-ttl", "The TTL of messages without their own.")
 @_seconds_option("--min-ttl", "The least TTL that a message may have.")
 @_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
+@click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
+@click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
+@_seconds_option("--default-replay-period", "The replay period for browsers that name none.")
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),
@@ -115,6 +119,9 @@ def declare(
     default_ttl: float | None,
     min_ttl: float | None,
     max_ttl: float | None,
+    selector: str | None,
+    default_selector: str | None,
+    default_replay_period: float | None,
     start: Start,
     on_mismatch: OnMismatch,
     partitions: int | None,
@@ -137,6 +144,9 @@ def declare(
         "default-ttl": default_ttl,
         "min-ttl": min_ttl,
         "max-ttl": max_ttl,
+        "selector": selector,
+        "default-selector": default_selector,
+        "default-replay-period": default_replay_period,
     }
     definition = _definition(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
     chosen = {field.name: getattr(definition, field.name) for field in fields(definition) if field.name != "name"}
@@ -235,7 +245,7 @@ def queues(invocation: Invocation) -> None:
     invocation.out.note_left_out(left_out)
 
 
-_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TTL", "TOPIC", "KEY")
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "TTL", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
@@ -247,6 +257,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "ORDER": definition.order,
         "WITHOUT KEY": definition.keyless,
         "CONSUMED": "never" if definition.non_destructive else "yes",
+        "SELECTOR": brief(definition.selector or ""),
         "TTL": "" if definition.ttl is None else in_words(definition.ttl),
     }
 

@@ -114,6 +114,7 @@ def _alone(value: Any) -> Any:
     "--replay", type=click.FloatRange(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS."
 )
 @selection_options
+@click.option("--no-default-filters", is_flag=True, help="Ignore the filters that the queue declares for browsers.")
 @click.option("--all", "everything", is_flag=True, help="Include messages that consumers have consumed.")
 @format_option
 @read_timeout
@@ -125,6 +126,7 @@ def browse(
     updates_only: bool,
     replay: float | None,
     selection: SelectionOptions[Any],
+    no_default_filters: bool,
     everything: bool,
     form: Format,
     timeout: float,
@@ -143,6 +145,7 @@ def browse(
         queue,
         dump=not updates_only,
         replay_period=replay,
+        default_filters=not no_default_filters,
         hide_consumed=not everything,
         follow=following,
         catch_up_timeout=timeout,

@@ -47,7 +47,9 @@ def watch(
     """
     out = invocation.out
     queue = invocation.open(choice, form)
-    with invocation.browser(queue, hide_consumed=False, catch_up_timeout=timeout, **selection) as browser:
+    with invocation.browser(
+        queue, default_filters=False, hide_consumed=False, catch_up_timeout=timeout, **selection
+    ) as browser:
         if out.person and out.console.is_dumb_terminal:  # it cannot redraw
             write_events(out, browser, form, queue.key_header, following=True)
             return

@@ -6,7 +6,8 @@ import pytest
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
-DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, "ttl": None}
+NO_OPTIONS = {"ttl": None, "selector": None, "default_filters": None}
+DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 
 
 def test_declare_says_what_it_created_and_next_time_that_all_is_there(run: Run) -> None:
@@ -51,6 +52,38 @@ def test_declare_takes_the_options_of_time(run: Run, memory_cluster: MemoryClust
     refused = run("declare", "q2", "-k", "id", "--min-ttl", "5", "--max-ttl", "4")
     assert refused.code == 2
     assert "minimum=5.0 exceeds maximum=4.0" in refused.stderr
+
+
+def test_declare_takes_what_selects(run: Run) -> None:
+    selecting = ["--selector", "exchange = 'NYSE'", "--default-selector", "price > 5", "--default-replay-period", "60"]
+    row = run("declare", "q", "-k", "id", *selecting).row
+    assert row["selector"] == "exchange = 'NYSE'"
+    assert row["default_filters"] == {"replay_period_ms": 60_000, "selector": "price > 5"}
+    assert run("declare", "q", "-k", "id", "-o", "selector=exchange = 'NYSE'").code == 4, "it differs"
+    assert run("declare", "p", "--record-key", *selecting).row["selector"] == "exchange = 'NYSE'"
+    assert "exchange = 'NYSE'" in run("queues", person=True).text
+    sent = [("a", "NYSE", "6"), ("b", "NYSE", "4"), ("c", "LSE", "9")]
+    for key, exchange, price in sent:
+        run("put", "q", key, "1", "-H", f"exchange={exchange}", "-H", f"price={price}")
+    assert [row["key"] for row in run("browse", "q").rows[:-1]] == ["a"]
+    assert [row["key"] for row in run("browse", "q", "--no-default-filters").rows[:-1]] == ["a", "b"]
+    assert [row["key"] for row in run("export", "q").rows[1:]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--selector", "exchange =", "The selector is wrong at column 11"),
+        ("--selector", "", "selector='' is empty"),
+        ("--default-selector", "exchange =", "The default_filters is wrong at column 11"),
+        ("--default-replay-period", "-5", "not -5.0"),
+    ],
+)
+def test_declare_refuses_what_cannot_select(run: Run, option: str, value: str, said: str) -> None:
+    ran = run("declare", "q", "-k", "id", option, value)
+    assert ran.code == 2
+    assert said in ran.stderr
+    assert run("queues").rows == []
 
 
 def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:

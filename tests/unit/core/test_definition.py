@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.terms import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
@@ -47,6 +48,9 @@ def test_with_a_ttl_the_stored_form_is_version_2_which_older_clients_refuse() ->
         {"ttl": Ttl(never=True)},
         {"ttl": Ttl(default=0.001, minimum=0.001, maximum=LONGEST_TTL)},
         {"ttl": Ttl(default=1 / 3)},
+        {"selector": "price > 5", "default_filters": DefaultFilters(replay_period=0.5, selector="price > 7")},
+        {"default_filters": DefaultFilters(replay_period=1 / 3)},
+        {"default_filters": DefaultFilters(replay_period=0)},
     ],
 )
 def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
@@ -107,6 +111,13 @@ def test_a_ttl_is_a_ttl(ttl: Any) -> None:
         ({"version": 2, "ttl": {"default_ms": "5"}}, "default_ms='5' is not a whole number"),
         ({"version": 2, "ttl": {"default_ms": -5}}, "default=-0.005 is not a number of seconds"),
         ({"version": 2, "ttl": {"never": 1}}, "never=1 is neither True nor False"),
+        ({"selector": "price > 5"}, "unknown fields selector"),
+        ({"version": 2, "selector": ""}, "malformed: selector='' is empty"),
+        ({"version": 2, "selector": 5}, "selector=5 is not text"),
+        ({"version": 2, "default_filters": 5}, "default_filters has 5"),
+        ({"version": 2, "default_filters": {"x": 5}}, "default_filters has {'x': 5}"),
+        ({"version": 2, "default_filters": {"replay_period_ms": "5"}}, "replay_period_ms='5' is not a whole number"),
+        ({"version": 2, "default_filters": {"replay_period_ms": -5}}, "replay_period must be a non-negative"),
         ({"name": "other"}, "names another queue"),
         ({"order": "random"}, "not a valid order"),
     ],
