@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic
+from typing import Any, Generic
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
@@ -13,7 +13,7 @@ from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import abridged
 from lvq_kafka.core.records import Headers, Position, Record, header_value
 
-__all__ = ["Deleted", "EndOfDump", "Entry", "Event"]
+__all__ = ["Deleted", "EndOfDump", "Entry", "Event", "Replacement"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,10 +35,27 @@ class Entry(Generic[V]):
     If they cannot be read, only ``lvq-unreadable`` (R16).
     """
 
+    @property
+    def previous(self) -> Entry[V] | None:
+        """The value that this one replaces, from a watch with ``previous=True``.
+
+        None if there was none, if it cannot be decoded, or without that option.
+        """
+        return None
+
     def header(self, name: str) -> str | None:
         """Return the text of the last header with that name, or None."""
         value = header_value(self.headers, name)
         return None if value is None else value.decode("utf-8", "replace")
+
+    __repr__ = abridged
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Replacement(Entry[V], Generic[V]):
+    """An entry with its ``previous`` one, for which a plain entry has no room."""
+
+    previous: Entry[V] | None = None
 
     __repr__ = abridged
 
@@ -57,6 +74,8 @@ class Deleted:
     """True if its newest value is not selected. Only keys that were selected can leave."""
     expired: bool = False
     """True if its newest value has expired (R10)."""
+    previous: Entry[Any] | None = None
+    """The value that is gone, from a watch with ``previous=True``; see `Entry`."""
 
     __repr__ = abridged
 

@@ -21,6 +21,7 @@ __all__ = [
     "pair",
     "queue_argument",
     "selection_options",
+    "stream_options",
     "timeout_option",
 ]
 
@@ -205,6 +206,26 @@ def selection_options(function: F) -> F:
         ),
     ]
     return _decorated(cast(F, with_selection), options)
+
+
+def stream_options(function: F) -> F:
+    """Add the options of a stream of changes, passed on as ``stream``: those of a browser."""
+
+    @wraps(function)
+    def with_stream(*arguments: Any, **options: Any) -> Any:
+        stream = {name: options.pop(name) for name in ("every", "previous")}
+        return function(*arguments, stream={name: value for name, value in stream.items() if value}, **options)
+
+    options = [
+        click.option(
+            "--every",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Write changes at most every SECONDS: the newest values of the keys that have changed.",
+        ),
+        click.option("--previous", is_flag=True, help="Write each value with the one that it replaces."),
+    ]
+    return _decorated(cast(F, with_stream), options)
 
 
 format_option = click.option(

@@ -12,6 +12,7 @@ A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``
 - ``position`` is its place in the log, ``topic/partition/offset``; ``timestamp`` is in seconds since the epoch.
 - ``headers`` holds the last header of each name, the one that counts. ``all_headers`` is present when a name repeats,
   and holds all headers in order, as pairs.
+- ``previous`` is present with ``--previous``, and is the line of the value that was replaced, or null.
 - ``delivery_count`` is present, from ``consume``, for a redelivered message.
 - Characters that could control a terminal, such as control characters and direction changes, are escaped (``\\u009b``).
 
@@ -46,7 +47,7 @@ from lvq_kafka.core.json_text import MOST_NESTED, read_json
 from lvq_kafka.core.keys import encode_header, encode_key
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.entries import Deleted, EndOfDump, Event, Replacement
 from lvq_kafka.errors import DecodeError, EncodeError
 
 __all__ = [
@@ -124,6 +125,10 @@ def is_unread(value: object, form: Format) -> bool:
 
 def value_line(item: Valued, form: Format) -> bytes:
     """Return the line for a value."""
+    return _line(_value_text(item, form))
+
+
+def _value_text(item: Valued, form: Format) -> str:
     # Built by hand: for a million values, a dict for each and json's handling of it took half of an export.
     value, name = item.value, "value"
     if isinstance(value, bytes):
@@ -140,7 +145,9 @@ def value_line(item: Valued, form: Format) -> bytes:
         text += f', "all_headers": {_encode(pairs)}'
     if isinstance(item, Delivery) and item.redelivered:
         text += f', "delivery_count": {item.delivery_count}'
-    return _line(text + "}")
+    if isinstance(item, Replacement):
+        text += f', "previous": {"null" if item.previous is None else _value_text(item.previous, form)}'
+    return text + "}"
 
 
 def how_gone(event: Deleted) -> str:
@@ -151,7 +158,10 @@ def how_gone(event: Deleted) -> str:
 def event_line(event: Event[Any], form: Format) -> bytes:
     """Return the line for an event of a browser or a watch."""
     if isinstance(event, Deleted):
-        return to_line({"event": how_gone(event), "key": shown(encode_key(event.key))})
+        text = _encode({"event": how_gone(event), "key": shown(encode_key(event.key))})
+        if event.previous is not None:
+            text = f'{text[:-1]}, "previous": {_value_text(event.previous, form)}}}'
+        return _line(text)
     if isinstance(event, EndOfDump):
         offsets = {str(partition): offset for partition, offset in event.offsets.items()}
         blocked = blocked_rows(event.blocked)

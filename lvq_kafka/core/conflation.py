@@ -15,7 +15,8 @@ class ConflatedKeys:
     """Keys that wait for one slow reader, in memory bounded by the number of keys (G3).
 
     First come the keys of the dump, in order. One that changes before its turn keeps its turn: the reader gets the
-    newest value when it gets there. Then come updates; a key that changes again moves to the tail.
+    newest value when it gets there. Then come updates; a key that changes again moves to the tail. In batches, it keeps
+    its turn there, too: so one that changes all the time is in each batch.
 
     Every operation takes constant time. Nothing is ever removed from the front of a dict, which would walk over all
     earlier removals. Instead, keys stand in a line that does not change, and the keys changed since are noted beside
@@ -25,13 +26,21 @@ class ConflatedKeys:
         dump: its keys, in order. They are neither copied nor looked at before their turn, so many readers can share
             them.
         selects: returns whether a key concerns the reader; None if all do.
+        batches: whether updates come in batches, with a pause at each `at_pause`.
     """
 
-    __slots__ = ("__weakref__", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
+    __slots__ = ("__weakref__", "_batches", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
 
-    def __init__(self, dump: Sequence[bytes] = (), selects: Callable[[bytes], bool] | None = None) -> None:
+    def __init__(
+        self,
+        dump: Sequence[bytes] = (),
+        selects: Callable[[bytes], bool] | None = None,
+        *,
+        batches: bool = False,
+    ) -> None:
         self.in_dump = bool(dump)
         """True while keys of the dump are waiting."""
+        self._batches = batches
         self._selects = selects
         self._causes: dict[bytes, Cause] = {}  # of waiting keys without a value
         self._line = dump
@@ -54,6 +63,11 @@ class ConflatedKeys:
             elif causes:
                 causes.pop(key, None)
 
+    @property
+    def at_pause(self) -> bool:
+        """True if keys wait, and the next one begins a batch of updates."""
+        return self._turn == len(self._line) and bool(self._changed)
+
     def pop_cause(self, key: bytes) -> Cause | None:
         """Return, once, why a key that `pop` returned has no value; None if it was deleted."""
         return self._causes.pop(key, None)
@@ -69,7 +83,7 @@ class ConflatedKeys:
                 changed = self._changed
             key = self._line[self._turn]
             self._turn += 1
-            if self.in_dump:
+            if self.in_dump or self._batches:
                 changed.pop(key, None)
                 if self._turn == len(self._line):
                     self.in_dump, self._line, self._turn = False, (), 0

@@ -16,7 +16,7 @@ from lvq_kafka.core.conflation import Cause
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
-from lvq_kafka.core.validation import choice, delays
+from lvq_kafka.core.validation import choice, delays, durations
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
@@ -76,6 +76,9 @@ class Browser(QueueReader[V], Generic[V]):
             value that was returned and is consumed later is reported as `Deleted` with ``consumed`` set. Values that a
             reset makes pending again are returned again. The browser fails when it is no longer known what was consumed
             (R17).
+        previous: have each event carry the value that it replaces, as ``previous``: the last one that the browser
+            returned for its key.
+        every: return events in batches, at most one in so many seconds; see `Watch`.
         follow: False ends the iteration at the end of the dump.
         undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for no limit.
@@ -95,6 +98,8 @@ class Browser(QueueReader[V], Generic[V]):
         group: str | None = None,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
+        previous: bool = False,
+        every: float | None = None,
         follow: bool = True,
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
@@ -103,6 +108,8 @@ class Browser(QueueReader[V], Generic[V]):
     ) -> None:
         self._replay = ReplayPeriod(replay_period, dump=dump)
         delays(refresh=refresh)
+        if every is not None:
+            durations("Leave it out for events as they come.", every=every)
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         self._refresh = refresh
         super().__init__(
@@ -120,6 +127,7 @@ class Browser(QueueReader[V], Generic[V]):
         if group is not None:
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
         self._follow = follow
+        self._previous, self._every = previous, every
         self._first: Mapping[int, int] = {}  # offsets below which nothing is selected
         self._since: Mapping[int, int] = {}  # offsets where reading starts
         self._given: dict[bytes, Record] = {}  # returned, and not known to be consumed
@@ -165,6 +173,8 @@ class Browser(QueueReader[V], Generic[V]):
             selection=self._selection,
             dump=self._dump_keys,
             to_event=self._to_event,
+            previous=self._previous,
+            every=self._every,
             raw_on_error=self._raw_on_error,
         )
         self._watch.subscribe()

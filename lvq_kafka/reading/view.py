@@ -186,12 +186,22 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
         return await in_thread(self.snapshot)
 
-    def watch(self, *, dump: bool = False, **selection: Unpack[SelectionOptions[V]]) -> Watch[V]:
+    def watch(
+        self,
+        *,
+        dump: bool = False,
+        previous: bool = False,
+        every: float | None = None,
+        **selection: Unpack[SelectionOptions[V]],
+    ) -> Watch[V]:
         """Return an iterator over changes from now on, for ``for`` or ``async for``; see `Watch`.
 
         Args:
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
+            previous: have each event carry the value that it replaces, as ``previous``. This needs memory for a second
+                table, and making the watch takes a copy of it.
+            every: return events in batches, at most one in so many seconds.
             selection: what to report, among what the view holds; see `SelectionOptions`.
         """
         self._shared.catch_up.check()
@@ -202,11 +212,18 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             self._codec,
             dump=partial(_dump_keys, order=order, keys=chosen.keys) if dump else None,
             selection=chosen,
+            previous=previous,
+            every=every,
             raw_on_error=self._raw_on_error,
         )
 
     def on_change(
-        self, callback: Callable[[Event[V]], object], **selection: Unpack[SelectionOptions[V]]
+        self,
+        callback: Callable[[Event[V]], object],
+        *,
+        previous: bool = False,
+        every: float | None = None,
+        **selection: Unpack[SelectionOptions[V]],
     ) -> Callable[[], None]:
         """Call back with every change, conflated, in a new thread. Return a function that ends it.
 
@@ -214,10 +231,12 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
         Args:
             callback: called with each event.
+            previous: as for `watch`.
+            every: as for `watch`.
             selection: what to report, as for `watch`.
         """
         callables(callback=callback)
-        watch = self.watch(**selection)
+        watch = self.watch(previous=previous, every=every, **selection)
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Self
 
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.conflation import Cause, ConflatedKeys
+from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.pace import Pace
 from lvq_kafka.core.records import Record
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.validation import durations, waiting
 from lvq_kafka.core.value_store import NewestRecords
-from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
-from lvq_kafka.errors import Closed, LVQError
+from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
+from lvq_kafka.errors import Closed, DecodeError, LVQError
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.known_values import KnownValues
 from lvq_kafka.reading.membership import Membership
 from lvq_kafka.reading.selection import Selection
 
@@ -39,6 +44,14 @@ class Watch(Bound, Generic[V]):
     changes before its turn, its newest value is returned at its turn. The dump reflects the moment when its first event
     is requested.
 
+    With ``every`` seconds, events come in batches, at most one in each such period, the first one at once. A batch has
+    the keys that changed since the last one, in the order of their last change, with their newest values. A dump is a
+    batch. `drain` returns what is left of one.
+
+    With ``previous``, an `Entry` or `Deleted` has the value that it replaces: the last one that this watch returned for
+    its key. Before the watch has returned one, it is the value of the moment when the watch was made, if that is
+    selected, or with a dump none. It needs memory for the values of all these keys.
+
     Iterate with ``for`` or ``async for``; `poll` waits with a limit. While events are ready, ``async for`` lets other
     tasks run every millisecond. Iteration ends when the watch, or the reader that it watches, is closed, and raises
     `ReaderFailed` if that reader has failed.
@@ -55,8 +68,12 @@ class Watch(Bound, Generic[V]):
         selection: Selection[V],
         dump: Callable[[NewestRecords], Sequence[bytes]] | None = None,
         to_event: ToEvent | None = None,
+        previous: bool = False,
+        every: float | None = None,
         raw_on_error: bool = False,
     ) -> None:
+        if every is not None:
+            durations("Leave it out for events as they come.", every=every)
         self._follower = follower  # which is closed when no one refers to it
         self._shared = follower.shared
         self._topic = follower.topic
@@ -72,6 +89,9 @@ class Watch(Bound, Generic[V]):
         self._end_of_dump: EndOfDump | None = None
         self._given: set[bytes] = set()  # in a dump whose end is still unknown
         self._pending: ConflatedKeys | None = None
+        self._pace = None if every is None else Pace(every, self._shared.clock)
+        self._previous = previous
+        self._known: KnownValues | None = None
         self._share = Share()
         if not self._in_dump:
             self.subscribe()
@@ -86,7 +106,11 @@ class Watch(Bound, Generic[V]):
         if self._pending is None:
             catch_up = self._shared.catch_up
             dump = () if self._dump is None else self._dump(catch_up.values.table)
-            self._pending = ConflatedKeys(dump, self._selects)
+            self._pending = ConflatedKeys(dump, self._selects, batches=self._pace is not None)
+            if self._previous:
+                self._known = KnownValues(None if self._in_dump else catch_up.values.table.copy())
+            if self._pace is not None and self._in_dump:
+                self._pace.begin()
             self._shared.notifier.subscribe(self._pending)
             if self._in_dump and catch_up.replay.complete:
                 self._end_of_dump = self._cut()
@@ -168,9 +192,15 @@ class Watch(Bound, Generic[V]):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            self._shared.notifier.changed.wait(left)
+            self._shared.notifier.changed.wait(self._until_batch(left))
             found = self._next()
         return found
+
+    def _until_batch(self, left: float | None) -> float | None:
+        """Return the seconds to wait for a change, or for the time of a batch. The lock is held."""
+        if self._pace is None or self._pending is None or not self._pending.at_pause:
+            return left
+        return self._pace.left if left is None else min(left, self._pace.left)
 
     def drain(self) -> list[Event[V]]:
         """Return all events that are ready."""
@@ -196,6 +226,8 @@ class Watch(Bound, Generic[V]):
                     self._in_dump = False
                     self._given.clear()
                     return self._end_of_dump
+            if self._pace is not None and pending.at_pause and not self._pace.begin():
+                return None
             key = pending.pop()
             if key is None:
                 return None
@@ -229,9 +261,31 @@ class Watch(Bound, Generic[V]):
         return given
 
     def _decode(self, found: Record | Deleted | EndOfDump) -> Event[V]:
+        if self._known is not None and not isinstance(found, EndOfDump):
+            return self._decode_with_previous(found, self._known)
         if isinstance(found, Record):
-            return to_entry(found, self._topic, self._codec, raw_on_error=self._raw_on_error)
+            return self._entry(found)
         return found
+
+    def _entry(self, record: Record) -> Entry[V]:
+        return to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
+
+    def _decode_with_previous(self, found: Record | Deleted, known: KnownValues) -> Event[V]:
+        if isinstance(found, Deleted):
+            return replace(found, previous=self._old(*known.replace(encode_key(found.key), None)))
+        assert found.key is not None
+        previous = self._old(*known.replace(found.key, found))
+        entry = self._entry(found)
+        return Replacement(entry.key, entry.value, entry.position, entry.timestamp, entry.headers, previous)
+
+    def _old(self, record: Record | None, given: bool) -> Entry[V] | None:
+        """Return the entry of an old record, if that was selected and can be decoded."""
+        if record is None or not (given or self._matches is None or self._matches(record)):
+            return None
+        try:
+            return self._entry(record)
+        except DecodeError:
+            return None
 
     def _ended(self) -> bool:
         if self._closed:
@@ -271,7 +325,13 @@ class Watch(Bound, Generic[V]):
                     found = self._next()
                     if found is None and self._ended():
                         raise StopAsyncIteration
+                    pause = self._until_batch(None)
                 if found is not None:
                     return found
-                await woken.wait()
+                timer = None if pause is None else asyncio.get_running_loop().call_later(pause, woken.set)
+                try:
+                    await woken.wait()
+                finally:
+                    if timer is not None:
+                        timer.cancel()
                 woken.clear()

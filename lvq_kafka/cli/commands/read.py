@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options, timeout_option
+from lvq_kafka.cli.common_options import (
+    command,
+    format_option,
+    queue_argument,
+    selection_options,
+    stream_options,
+    timeout_option,
+)
 from lvq_kafka.cli.exit_codes import BAD_DATA, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
@@ -115,6 +122,7 @@ def _alone(value: Any) -> Any:
 )
 @selection_options
 @click.option("--no-default-filters", is_flag=True, help="Ignore the filters that the queue declares for browsers.")
+@stream_options
 @click.option("--all", "everything", is_flag=True, help="Include messages that consumers have consumed.")
 @format_option
 @read_timeout
@@ -127,6 +135,7 @@ def browse(
     replay: float | None,
     selection: SelectionOptions[Any],
     no_default_filters: bool,
+    stream: dict[str, Any],
     everything: bool,
     form: Format,
     timeout: float,
@@ -150,6 +159,7 @@ def browse(
         follow=following,
         catch_up_timeout=timeout,
         **selection,
+        **stream,
     ) as browser:
         unread = write_events(invocation.out, browser, form, queue.key_header, following=following)
     complain_of_unread(unread, form)

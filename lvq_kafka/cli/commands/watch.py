@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.commands.read import write_events
-from lvq_kafka.cli.common_options import command, format_option, queue_argument, selection_options, timeout_option
+from lvq_kafka.cli.common_options import (
+    command,
+    format_option,
+    queue_argument,
+    selection_options,
+    stream_options,
+    timeout_option,
+)
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
 from lvq_kafka.reading.selection import SelectionOptions
@@ -21,6 +28,7 @@ __all__ = ["watch"]
 )
 @queue_argument
 @selection_options
+@stream_options
 @click.option(
     "--sort",
     type=click.Choice(["key", "recent"]),
@@ -35,6 +43,7 @@ def watch(
     choice: QueueChoice,
     *,
     selection: SelectionOptions[Any],
+    stream: dict[str, Any],
     sort: str,
     form: Format,
     timeout: float,
@@ -48,7 +57,7 @@ def watch(
     out = invocation.out
     queue = invocation.open(choice, form)
     with invocation.browser(
-        queue, default_filters=False, hide_consumed=False, catch_up_timeout=timeout, **selection
+        queue, default_filters=False, hide_consumed=False, catch_up_timeout=timeout, **selection, **stream
     ) as browser:
         if out.person and out.console.is_dumb_terminal:  # it cannot redraw
             write_events(out, browser, form, queue.key_header, following=True)

@@ -8,7 +8,7 @@ import pytest
 from lvq_kafka.cli.json_lines import Format, event_line, parse_line, parse_value, to_line, value_line
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
-from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.entries import Deleted, EndOfDump, Entry, Replacement
 from lvq_kafka.errors import DecodeError, EncodeError
 
 BINARY = b"\xff\x00"
@@ -59,6 +59,18 @@ def test_what_is_no_value_has_an_event() -> None:
         "as_of": 1732205001.5,
         "blocked": [{"partition": 1, "open_since": 5, "target": 9}],
     }
+
+
+def test_a_value_and_a_deletion_are_lines_with_the_value_before() -> None:
+    before, now = entry(value=b"1"), entry(value=b"2")
+    changed = Replacement(now.key, now.value, now.position, now.timestamp, now.headers, before)
+    assert json.loads(event_line(changed, "bytes")) == json.loads(value_line(now, "bytes")) | {
+        "previous": json.loads(value_line(before, "bytes"))
+    }
+    first = Replacement(now.key, now.value, now.position, now.timestamp)
+    assert json.loads(event_line(first, "bytes"))["previous"] is None
+    gone = json.loads(event_line(Deleted("IBM", previous=before), "bytes"))
+    assert gone == {"event": "deleted", "key": "IBM", "previous": json.loads(value_line(before, "bytes"))}
 
 
 @pytest.mark.parametrize(

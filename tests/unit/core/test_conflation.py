@@ -69,6 +69,17 @@ def test_only_keys_that_concern_the_reader_wait() -> None:
     assert b"b1" not in keys._causes
 
 
+def test_in_batches_a_key_that_changes_again_keeps_its_turn() -> None:
+    keys = ConflatedKeys([b"1"], batches=True)
+    keys.changed([b"2", b"3"])
+    assert (keys.pop(), keys.at_pause) == (b"1", True)
+    assert (keys.pop(), keys.at_pause) == (b"2", False)
+    keys.changed([b"3", b"2"])
+    assert (keys.pop(), keys.at_pause) == (b"3", True)
+    assert (keys.pop(), keys.at_pause) == (b"2", False)
+    assert keys.pop() is None
+
+
 class Counted(Sequence[bytes]):
     """Keys of a dump that count how often one is read."""
 

@@ -1,0 +1,219 @@
+"""Watches that return previous values, or events in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
+from lvq_kafka.errors import ConfigError, DecodeError
+from lvq_kafka.testing import MemoryCluster
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    memory_cluster.topics.create("prices", partitions=1, config={"cleanup.policy": "compact"})
+    return LastValueQueue("prices", key_header=None, cluster=memory_cluster, value=TEXT)
+
+
+class Changing:
+    """A view, and writes that it has seen when they return."""
+
+    def __init__(self, cluster: MemoryCluster, view: View[str]) -> None:
+        self._cluster = cluster
+        self.view = view
+
+    def write(self, *changes: tuple[str, bytes | str | None]) -> None:
+        for key, value in changes:
+            data = value.encode() if isinstance(value, str) else value
+            self._cluster.write("prices", key.encode(), data)
+        self.view.barrier()
+
+
+@pytest.fixture
+def changing(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> Iterator[Changing]:
+    for key in "abc":
+        memory_cluster.write("prices", key.encode(), b"%s0" % key.encode())
+    with queue.view() as view:
+        yield Changing(memory_cluster, view)
+
+
+def with_previous(events: Iterable[Any]) -> list[str]:
+    """Shorten events: ``previous>value``, ``previous>-key`` for a delete; ``|`` for EndOfDump."""
+    found = []
+    for event in events:
+        if isinstance(event, EndOfDump):
+            found.append("|")
+            continue
+        before = "" if event.previous is None else event.previous.value
+        found.append(f"{before}>{event.value if isinstance(event, Entry) else '-' + event.key}")
+    return found
+
+
+def values(events: Iterable[Any]) -> list[str]:
+    return [event.value for event in events if isinstance(event, Entry)]
+
+
+class TestPrevious:
+    def test_the_previous_value_is_the_last_one_that_this_watch_returned(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True, previous=True)
+        assert with_previous(watch.drain()) == [">a0", ">b0", ">c0", "|"]
+        changing.write(("a", "a1"), ("a", "a2"), ("b", None), ("d", "d1"))
+        assert with_previous(watch.drain()) == ["a0>a2", "b0>-b", ">d1"], "a1 was never returned"
+        changing.write(("a", "a3"), ("b", "b1"), ("d", None), ("d", "d2"))
+        assert with_previous(watch.drain()) == ["a2>a3", ">b1", "d1>d2"]
+
+    def test_before_the_first_it_is_the_value_that_was_there_when_the_watch_began(self, changing: Changing) -> None:
+        changing.write(("a", "a1"))
+        watch = changing.view.watch(previous=True)
+        changing.write(("a", "a2"), ("a", "a3"), ("b", None), ("d", "d1"))
+        assert with_previous(watch.drain()) == ["a1>a3", "b0>-b", ">d1"]
+        changing.write(("b", "b1"), ("b", None), ("d", None), ("a", None))
+        assert with_previous(watch.drain()) == [">-b", "d1>-d", "a3>-a"]
+        changing.write(("b", "b2"), ("a", "a4"))
+        assert with_previous(watch.drain()) == [">b2", ">a4"]
+
+    def test_a_previous_value_was_selected_too(self, changing: Changing) -> None:
+        changing.write(("a", "in 1"), ("b", "out 1"))
+        watch = changing.view.watch(previous=True, where=lambda entry: entry.value.startswith("in"))
+        changing.write(("a", "in 2"), ("b", "in 3"))
+        assert with_previous(watch.drain()) == ["in 1>in 2", ">in 3"]
+        changing.write(("a", "out 2"), ("b", None))
+        assert with_previous(watch.drain()) == ["in 2>-a", "in 3>-b"]
+        changing.write(("a", "in 4"))
+        assert with_previous(watch.drain()) == [">in 4"], "it entered"
+
+    def test_a_previous_value_that_cannot_be_decoded_is_none(self, changing: Changing) -> None:
+        changing.write(("a", b"\xff"))
+        watch = changing.view.watch(previous=True)
+        changing.write(("a", "a2"))
+        assert with_previous(watch.drain()) == [">a2"]
+        changing.write(("a", b"\xff"))
+        with pytest.raises(DecodeError):
+            watch.poll(10)
+        changing.write(("a", "a3"))
+        assert with_previous(watch.drain()) == [">a3"]
+
+    def test_browsers_callbacks_and_async_loops_have_it_too(
+        self, queue: LastValueQueue[str], changing: Changing
+    ) -> None:
+        seen: list[Any] = []
+        changing.view.on_change(seen.append, previous=True)
+
+        async def listen() -> list[Any]:
+            found: list[Any] = []
+            async for event in changing.view.watch(dump=True, previous=True):
+                found.append(event)
+                if isinstance(event, EndOfDump):
+                    changing.write(("a", "a1"))
+                if len(found) == 5:
+                    return found
+            return []
+
+        with queue.browser(previous=True, dump=False) as browser:
+            assert with_previous(asyncio.run(asyncio.wait_for(listen(), 10)))[-1] == "a0>a1"
+            eventually(lambda: with_previous(seen) == ["a0>a1"])
+            changing.write(("a", "a2"))
+            assert with_previous(browser.drain()) == ["|", ">a2"]
+            changing.write(("a", "a3"))
+            assert with_previous(browser.drain()) == ["a2>a3"]
+
+    def test_it_costs_nothing_where_it_is_not_asked_for(self, changing: Changing) -> None:
+        watch = changing.view.watch(dump=True)
+        (entry, *_) = watch.drain()
+        assert type(entry) is Entry
+        assert entry.previous is None
+        assert watch._known is None
+
+
+class TestEvery:
+    @pytest.fixture
+    def clock(self, changing: Changing) -> list[float]:
+        """Return the time of the view, to be set."""
+        now = [changing.view._shared.clock()]
+        changing.view._shared.clock = lambda: now[0]
+        return now
+
+    def test_a_batch_has_the_newest_values_in_the_order_of_their_last_change(
+        self, changing: Changing, clock: list[float]
+    ) -> None:
+        watch = changing.view.watch(every=10)
+        changing.write(("b", "b1"))
+        assert values(watch.drain()) == ["b1"], "the first one comes at once"
+        changing.write(("a", "a1"), ("b", "b2"), ("a", "a2"), ("c", "c1"), ("b", "b3"))
+        assert watch.drain() == []
+        clock[0] += 9.9
+        assert watch.drain() == []
+        clock[0] += 0.1
+        assert values(watch.drain()) == ["a2", "c1", "b3"]
+        assert watch.drain() == []
+        clock[0] += 100
+        assert watch.drain() == [], "nothing has changed"
+        changing.write(("d", "d1"), ("a", None))
+        assert watch.drain()[1:] == [Deleted("a")]
+
+    def test_a_key_that_changes_during_a_batch_keeps_its_turn_in_it(
+        self, changing: Changing, clock: list[float]
+    ) -> None:
+        watch = changing.view.watch(every=10)
+        changing.write(("a", "a1"), ("b", "b1"))
+        first = watch.poll(0)
+        changing.write(("b", "b2"), ("a", "a2"))
+        assert values([first, *watch.drain()]) == ["a1", "b2"]
+        clock[0] += 10
+        assert values(watch.drain()) == ["a2"], "b2 was returned"
+
+    def test_the_dump_is_a_batch(self, changing: Changing, clock: list[float]) -> None:
+        watch = changing.view.watch(dump=True, every=10)
+        assert len(watch.drain()) == 4
+        changing.write(("a", "a1"))
+        assert watch.drain() == []
+        clock[0] += 10
+        assert values(watch.drain()) == ["a1"]
+
+    def test_who_waits_is_woken_when_it_is_time_though_nothing_changes_then(self, changing: Changing) -> None:
+        watch = changing.view.watch(every=0.05)
+        for value in ("a1", "a2"):
+            changing.write(("a", value))
+            assert values([watch.poll(10)]) == [value]
+        changing.write(("a", "a3"))
+        assert values([next(watch)]) == ["a3"]
+
+        async def listen(watch: Watch[str]) -> list[str]:
+            found = []
+            async for event in watch:
+                found.append(event)
+                if len(found) == 3:
+                    break
+                changing.write(("a", f"a{len(found)}"))
+            return values(found)
+
+        watch = changing.view.watch(every=0.05)
+        changing.write(("a", "a0"))
+        assert asyncio.run(asyncio.wait_for(listen(watch), 10)) == ["a0", "a1", "a2"]
+
+    def test_a_poll_ends_before_the_batch(self, changing: Changing) -> None:
+        watch = changing.view.watch(every=3600)
+        changing.write(("a", "a1"))
+        assert values(watch.drain()) == ["a1"]
+        changing.write(("a", "a2"))
+        assert watch.poll(0.01) is None
+        watch.close()
+        assert list(watch) == []
+
+    def test_browsers_come_in_batches_too(self, queue: LastValueQueue[str], changing: Changing) -> None:
+        with queue.browser(every=3600) as browser:
+            assert len(browser.drain()) == 4
+            changing.write(("a", "a1"))
+            assert browser.drain() == []
+
+    @pytest.mark.parametrize("every", [0, -1, "1", float("nan")])
+    def test_a_wrong_period_is_refused(self, queue: LastValueQueue[str], changing: Changing, every: Any) -> None:
+        for opened in (queue.browser, changing.view.watch):
+            with pytest.raises(ConfigError) as refused:
+                opened(every=every)
+            assert refused.value.options == ("every",)
