@@ -92,6 +92,8 @@ class EndOfDump:
     offsets: Mapping[int, int] = field(default_factory=dict)
     blocked: tuple[Shortfall, ...] = ()
     as_of: float = field(default=0.0, compare=False)
+    topic_id: str = field(default="", compare=False)
+    """Distinguishes the topic from another one of the same name."""
 
 
 _new_position = partial(tuple.__new__, Position)  # twice as fast as the constructor

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lvq_kafka.reading.queue_reader import QueueReader
     from lvq_kafka.reading.selection import SelectionOptions
     from lvq_kafka.reading.view import View
+    from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Invocation", "QueueChoice", "events_of"]
 
@@ -138,8 +139,8 @@ class Invocation:
         self._opened.close()
 
 
-def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:
-    """Yield all events of a browser.
+def events_of(browser: Browser[Any] | Watch[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:
+    """Yield all events of a browser or watch.
 
     ``before_waiting`` is called before each wait, to flush the output so far.
     """

@@ -23,9 +23,10 @@ Everything that is not a value has an ``event``:
   from here on. It is still the current value of the key for ``get``, ``watch`` and ``export``.
 - ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its newest value is not selected.
 - ``{"event": "expired", "key": "IBM"}``: its newest value has expired.
-- ``{"event": "end-of-dump", "offsets": {"0": 42}, "as_of": 1732205001.5, "blocked": []}``: all current values have
-  been written. ``offsets`` is the next offset of each partition, and ``as_of`` the time, in seconds since the epoch, by
-  which others had expired; ``blocked`` lists the partitions that an open transaction holds up.
+- ``{"event": "end-of-dump", "offsets": {"0": 42}, "as_of": 1732205001.5, "blocked": [], "topic_id": "…"}``: all current
+  values have been written. ``offsets`` is the next offset of each partition, and ``as_of`` the time, in seconds since
+  the epoch, by which others had expired; ``blocked`` lists the partitions that an open transaction holds up.
+  ``lvq watch --since`` takes this line.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
 ``deleted`` deletes the key; other fields and events are ignored. So the output of one queue is valid input for another.
@@ -165,7 +166,8 @@ def event_line(event: Event[Any], form: Format) -> bytes:
     if isinstance(event, EndOfDump):
         offsets = {str(partition): offset for partition, offset in event.offsets.items()}
         blocked = blocked_rows(event.blocked)
-        return to_line({"event": "end-of-dump", "offsets": offsets, "as_of": event.as_of, "blocked": blocked})
+        row = {"event": "end-of-dump", "offsets": offsets, "as_of": event.as_of, "blocked": blocked}
+        return to_line(row | {"topic_id": event.topic_id})
     return value_line(event, form)
 
 

@@ -63,6 +63,13 @@ class ConflatedKeys:
             elif causes:
                 causes.pop(key, None)
 
+    def precede(self, dump: Sequence[bytes], left: Iterable[bytes] = ()) -> None:
+        """Put these keys first, as a dump; some have left. No key was returned yet."""
+        self._line, self._turn, self.in_dump = dump, 0, bool(dump)
+        for key in left:
+            if key not in self._changed:
+                self._causes[key] = "left"
+
     @property
     def at_pause(self) -> bool:
         """True if keys wait, and the next one begins a batch of updates."""

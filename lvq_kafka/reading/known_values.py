@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.value_store import NewestRecords
 
@@ -18,6 +20,10 @@ class KnownValues:
     def __init__(self, before: NewestRecords | None) -> None:
         self._before = before
         self._given: dict[bytes, Record | None] = {}
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Forget the values of these keys."""
+        self._given.update(dict.fromkeys(keys))
 
     def replace(self, key: bytes, record: Record | None) -> tuple[Record | None, bool]:
         """Note a key's new record, or None; return the old one, and whether it was given."""

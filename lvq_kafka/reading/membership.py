@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from lvq_kafka.core.conflation import Cause
@@ -41,6 +42,11 @@ class Membership:
             return None
         left = record is not None or cause == "left"
         return Deleted(key_text(key), left=left, expired=not left and cause == "expired")
+
+    def remember(self, keys: Iterable[bytes]) -> None:
+        """Consider these keys given. Only tracked if values select."""
+        if self._given is not None:
+            self._given.update(keys)
 
     def forget(self, key: bytes) -> bool:
         """Forget that a key was given; return whether it was. Only tracked if values select."""

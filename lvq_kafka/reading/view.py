@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Thread
-from typing import Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
@@ -21,6 +22,7 @@ from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.queue_reader import QueueReader
+from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
@@ -78,6 +80,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             selection=selection,
             by_value=True,
         )
+        self._definition = definition
         self._source = self._shared
         self._callbacks: list[Watch[V]] = []
 
@@ -190,6 +193,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         self,
         *,
         dump: bool = False,
+        since: Resumable | None = None,
         previous: bool = False,
         every: float | None = None,
         **selection: Unpack[SelectionOptions[V]],
@@ -199,15 +203,34 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         Args:
             dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
                 with no gap before the updates (G4).
+            since: resume where an earlier watch, of this process or another, had got to: an `EndOfDump`, a snapshot, or
+                the next offset of each partition. Instead of a dump, the watch begins with the keys that have changed
+                since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A key
+                that came and went meanwhile, or that is not selected, may be reported as `Deleted` although the earlier
+                watch had never returned it.
             previous: have each event carry the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
             every: return events in batches, at most one in so many seconds.
             selection: what to report, among what the view holds; see `SelectionOptions`.
+
+        Raises:
+            ConfigError: an argument is invalid, or two contradict each other; or ``since`` is beyond the end of the
+                log, or messages of this queue expire, of which the log has no record.
+            DataLoss: deletes since then may be gone (R34).
+            TopicRecreated: ``since`` belongs to another topic of this name.
+            CatchUpTimeout, TransportError: the topic could not be read since then.
         """
         self._shared.catch_up.check()
+        if since is not None and dump:
+            raise ConfigError(
+                "dump=True returns all values, and since= only those that have changed.",
+                options=["dump", "since"],
+                hint="Give one of them.",
+            )
+        point = None if since is None else self._resume_point(since)
         order = self._order
         chosen = Selection(self._topic, self._codec, raw_on_error=self._raw_on_error, **selection).of_what_is_read()
-        return Watch(
+        watch = Watch(
             self._follower,
             self._codec,
             dump=partial(_dump_keys, order=order, keys=chosen.keys) if dump else None,
@@ -216,6 +239,41 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             every=every,
             raw_on_error=self._raw_on_error,
         )
+        if point is not None:
+            try:
+                watch.resume(partial(self._changed_since, point))
+            except BaseException:
+                watch.close()
+                raise
+        return watch
+
+    async def watch_async(self, **options: Any) -> Watch[V]:
+        """Like `watch`, for asyncio, with the same options: ``since`` waits for the cluster."""
+        return await in_thread(partial(self.watch, **options), undo=Watch.close)
+
+    def _resume_point(self, since: Resumable) -> ResumePoint:
+        if self._shared.catch_up.time is not None:
+            raise ConfigError(
+                f"Messages in {self._topic} expire, and nothing in its log says which have since.",
+                options=["since", "ttl"],
+                hint="Begin with a dump.",
+            )
+        point, limit = ResumePoint.of(since), Limit(self._catch_up_timeout)
+        self._follower.waiter.caught_up(limit)
+        point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
+        self._follower.waiter.reached(point.offsets, limit)
+        return point
+
+    def _changed_since(self, point: ResumePoint, until: Mapping[int, int], topic_id: str) -> Mapping[bytes, bool]:
+        """Return the keys of this view that have changed from a point to these positions."""
+        timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
+        changed = changed_since(self._cluster, self._definition, point, until, topic_id=topic_id, timeout=timeout)
+        if set(until) - set(point.offsets):  # with partitions that are new, keys have other homes (R14)
+            with self._shared.lock:
+                split = self._shared.catch_up.values.split_keys
+            changed |= {key: changed.get(key, False) for key in split}
+        keys = self._selection.keys
+        return {key: deleted for key, deleted in changed.items() if key in keys} if keys else changed
 
     def on_change(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Self
@@ -82,12 +82,14 @@ class Watch(Bound, Generic[V]):
         self._selection = selection
         self._selects = selection.keys.__contains__ if selection.keys else None
         self._matches = selection.matches if selection.conditions else None
-        self._to_event = to_event or Membership.of(selection).to_event
+        self._membership = Membership.of(selection)
+        self._to_event = to_event or self._membership.to_event
         self._closed = False
         self._dump = dump
         self._in_dump = dump is not None
         self._end_of_dump: EndOfDump | None = None
         self._given: set[bytes] = set()  # in a dump whose end is still unknown
+        self._resumed = False
         self._pending: ConflatedKeys | None = None
         self._pace = None if every is None else Pace(every, self._shared.clock)
         self._previous = previous
@@ -122,7 +124,35 @@ class Watch(Bound, Generic[V]):
         replay = catch_up.replay
         missing = replay.hidden if replay.caught_up else replay.shortfalls(replay.targets)
         offsets = dict(sorted(catch_up.values.progress.positions.items()))
-        return EndOfDump(offsets, tuple(missing), self._shared.as_of)
+        return EndOfDump(offsets, tuple(missing), self._shared.as_of, catch_up.topic_id)
+
+    def resume(self, changed_since: Callable[[Mapping[int, int], str], Mapping[bytes, bool]]) -> None:
+        """Begin with the keys that have changed since an earlier watch, and `EndOfDump`.
+
+        Args:
+            changed_since: returns the keys that have changed up to some positions in the topic with an id, and whether
+                their last record there is a delete.
+        """
+        shared = self._shared
+        with shared.lock:
+            pending, end, table = self._subscribe(), self._cut(), shared.catch_up.values.table.copy()
+        changed = changed_since(end.offsets, end.topic_id)
+        if self._selects is not None:
+            changed = {key: deleted for key, deleted in changed.items() if self._selects(key)}
+        self._membership.remember(changed)
+        if self._matches is not None:  # all that an earlier watch may have returned can leave
+            matches = self._matches
+            self._membership.remember(r.key for r in table.records("in-place") if r.key is not None and matches(r))
+        if self._known is not None:
+            self._known.forget(changed)
+        with shared.lock:
+            there = shared.catch_up.values.table
+            left = [key for key, deleted in changed.items() if not deleted and key not in there]
+            pending.precede(tuple(changed), left)
+            self._in_dump = self._resumed = True
+            self._end_of_dump = end
+            if self._pace is not None:
+                self._pace.begin()
 
     def report(self, keys: Sequence[bytes]) -> None:
         """Report these keys again, although the log has not changed. The lock is held."""
@@ -252,6 +282,8 @@ class Watch(Bound, Generic[V]):
 
         Values do; deletions do only while that end is unknown, for keys that were returned.
         """
+        if self._resumed:
+            return True
         if isinstance(event, Record):
             if self._end_of_dump is None:
                 self._given.add(key)

@@ -22,6 +22,7 @@ from lvq_kafka.core.quoting import brief, printable
 from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
+from lvq_kafka.reading.watch import Watch
 
 __all__ = ["browse", "get", "read_timeout", "write_events"]
 
@@ -165,8 +166,10 @@ def browse(
     complain_of_unread(unread, form)
 
 
-def write_events(out: Output, browser: Browser[Any], form: Format, key_header: str | None, *, following: bool) -> int:
-    """Write all events of a browser; return the number of values that could not be decoded."""
+def write_events(
+    out: Output, browser: Browser[Any] | Watch[Any], form: Format, key_header: str | None, *, following: bool
+) -> int:
+    """Write all events; return the number of values that could not be decoded."""
     table = out.table(key_header=key_header) if out.person else None
 
     def show() -> None:

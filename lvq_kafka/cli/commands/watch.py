@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,18 +19,47 @@ from lvq_kafka.cli.common_options import (
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
+from lvq_kafka.entries import EndOfDump
 from lvq_kafka.reading.selection import SelectionOptions
 
 __all__ = ["watch"]
 
 
+def _resume_point(ctx: click.Context, param: click.Parameter, given: str | None) -> EndOfDump | None:
+    """Parse the line of an end of a dump, the first line of an export, or only their offsets."""
+    if given is None:
+        return None
+    try:
+        row = json.loads(Path(given[1:]).read_text() if given.startswith("@") else given)
+        offsets = row.get("offsets", row)
+        return EndOfDump(
+            {int(partition): int(offset) for partition, offset in offsets.items()},
+            topic_id=str(row.get("topic_id", "")),
+            as_of=float(row.get("as_of", 0.0)),
+        )
+    except (ValueError, TypeError, AttributeError):
+        raise click.BadParameter('It is not JSON like {"0": 42}, or a line with such offsets.', ctx, param) from None
+
+
 @command(
     "watch",
-    examples=["lvq watch prices", "lvq watch orders --format json --sort recent", "lvq watch prices | jq -c ."],
+    examples=[
+        "lvq watch prices",
+        "lvq watch prices --every 1",
+        "lvq watch orders --format json --sort recent",
+        "lvq watch prices | jq -c .",
+    ],
 )
 @queue_argument
 @selection_options
 @stream_options
+@click.option(
+    "--since",
+    metavar="JSON",
+    callback=_resume_point,
+    help="Write only what has changed since these offsets: an end-of-dump line, the first line of an export, or "
+    '{"0": 42}; @FILE reads it from a file.',
+)
 @click.option(
     "--sort",
     type=click.Choice(["key", "recent"]),
@@ -44,6 +75,7 @@ def watch(
     *,
     selection: SelectionOptions[Any],
     stream: dict[str, Any],
+    since: EndOfDump | None,
     sort: str,
     form: Format,
     timeout: float,
@@ -53,9 +85,16 @@ def watch(
     Runs until Ctrl-C. On a terminal it shows a board, where changes flash; JSON objects (--format json) get a column
     for each field. A terminal that can only write line by line (TERM=dumb) gets rows, as from browse --follow. Piped,
     it writes the current values, end-of-dump, and every change. Consumed values are still shown.
+
+    With --since it writes what has changed since an earlier end-of-dump, deletes included, and no board. It refuses to
+    if some deletes may be gone from the log.
     """
     out = invocation.out
     queue = invocation.open(choice, form)
+    if since is not None:
+        with invocation.view(queue, timeout, **selection) as view, view.watch(since=since, **stream) as changes:
+            write_events(out, changes, form, queue.key_header, following=True)
+        return
     with invocation.browser(
         queue, default_filters=False, hide_consumed=False, catch_up_timeout=timeout, **selection, **stream
     ) as browser:

@@ -52,12 +52,13 @@ def test_what_is_no_value_has_an_event() -> None:
     consumed = event_line(Deleted("IBM", consumed=True), "bytes")
     assert json.loads(consumed) == {"event": "consumed", "key": "IBM"}
     assert json.loads(event_line(Deleted("IBM", left=True), "bytes")) == {"event": "left", "key": "IBM"}
-    end = EndOfDump({0: 42}, (Shortfall(1, 5, 9, 5),), as_of=1732205001.5)
+    end = EndOfDump({0: 42}, (Shortfall(1, 5, 9, 5),), as_of=1732205001.5, topic_id="N1JB")
     assert json.loads(event_line(end, "bytes")) == {
         "event": "end-of-dump",
         "offsets": {"0": 42},
         "as_of": 1732205001.5,
         "blocked": [{"partition": 1, "open_since": 5, "target": 9}],
+        "topic_id": "N1JB",
     }
 
 

@@ -1,0 +1,172 @@
+"""Resumption of a watch: the keys that have changed since an earlier one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.conditions import keys_of
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.policy import DELETE_RETENTION, delete_retention
+from lvq_kafka.core.progress import Progress, Shortfall, describe
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.entries import EndOfDump
+from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
+from lvq_kafka.reading.snapshot import Snapshot
+from lvq_kafka.reading_to_end import read_to_end
+
+__all__ = ["Resumable", "ResumePoint", "changed_since"]
+
+Resumable = Mapping[int, int] | EndOfDump | Snapshot[Any]
+"""The next offset of each partition, or an object that has them."""
+
+_TRUSTED = 0.8  # of the retention; the rest allows for clocks that differ, and for the time that reading takes
+_POLL = 0.1  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The next offset of each partition that an earlier reader had reached.
+
+    The topic's id, and the time in seconds since the epoch, are empty and 0.0 if unknown.
+    """
+
+    offsets: Mapping[int, int]
+    topic_id: str = ""
+    as_of: float = 0.0
+
+    @classmethod
+    def of(cls, since: Resumable) -> ResumePoint:
+        """Check where to resume.
+
+        Raises:
+            ConfigError: it is none of a `Resumable`.
+        """
+        offsets: Any = since.offsets if isinstance(since, EndOfDump | Snapshot) else since
+        if not isinstance(offsets, Mapping) or not offsets or not all(map(_whole, [*offsets, *offsets.values()])):
+            raise ConfigError(
+                f"since={quoted(since)} has no offsets by partition.",
+                options=["since"],
+                hint="Give an EndOfDump, a snapshot, or their offsets.",
+            )
+        if isinstance(since, EndOfDump | Snapshot):
+            return cls(dict(offsets), since.topic_id, since.as_of)
+        return cls(dict(offsets))
+
+    def check(self, cluster: Cluster, topic: str, topic_id: str) -> None:
+        """Check that a topic with this id has all records from this point on.
+
+        Raises:
+            TopicRecreated: the point belongs to another topic of that name.
+            ConfigError: the point is beyond the end of the log, or in a partition that does not exist.
+            DataLoss: the log begins after this point.
+            TransportError: the cluster cannot be reached or refuses the request.
+        """
+        if self.topic_id not in ("", topic_id):
+            raise TopicRecreated(f"The topic {topic} was re-created since.", topic=topic, hint="Begin with a dump.")
+        starts, ends = cluster.logs.start_offsets(topic), cluster.logs.end_offsets(topic)
+        for partition, offset in sorted(self.offsets.items()):
+            if offset > ends.get(partition, -1):
+                end = f"ends at {ends[partition]}" if partition in ends else "has no such partition"
+                raise ConfigError(
+                    f"since= names offset {offset} of partition {partition}, but {topic} {end}.",
+                    options=["since"],
+                    hint="These offsets are of another topic, or records were lost. Begin with a dump.",
+                )
+            if offset < starts.get(partition, 0):
+                raise DataLoss(
+                    f"Partition {partition} of {topic} begins at offset {starts[partition]}: what it had from offset "
+                    f"{offset} on is gone.",
+                    hint="Begin with a dump.",
+                )
+
+
+def changed_since(
+    cluster: Cluster,
+    definition: QueueDefinition,
+    point: ResumePoint,
+    until: Mapping[int, int],
+    *,
+    topic_id: str,
+    timeout: float,
+) -> dict[bytes, bool]:
+    """Return the keys with records from a point to these positions.
+
+    They are in the order of their last records. The value of a key says whether that is a delete.
+
+    Raises:
+        TopicRecreated: the topic was re-created meanwhile.
+        DataLoss: records from there on are gone, and deletes may be among them (R34).
+        CatchUpTimeout: reading took longer than ``timeout`` seconds.
+        TransportError: the cluster cannot be reached or refuses the request.
+    """
+    topic = definition.topic
+    began = time.monotonic()
+    starts = cluster.logs.start_offsets(topic)
+    since = {partition: point.offsets.get(partition, starts.get(partition, 0)) for partition in until}
+    range_ends = {partition: end for partition, end in until.items() if end > since[partition]}
+    young, retention = _young(cluster, topic, point.as_of, since, range_ends)
+    changed: dict[bytes, bool] = {}
+    holes = {partition: max(0, min(young[partition], end) - since[partition]) for partition, end in range_ends.items()}
+    progress = Progress({partition: since[partition] for partition in range_ends})
+
+    def give_up(shortfalls: list[Shortfall], error: TransportError | None) -> NoReturn:
+        raise CatchUpTimeout(
+            f"Reading {topic} since these offsets took longer than {timeout:g} s: {error or describe(shortfalls)}.",
+            shortfalls=shortfalls,
+        )
+
+    reader = cluster.reader(topic, progress.positions)
+    try:
+        for fetch in read_to_end(lambda: reader.poll(_POLL), progress, range_ends, give_up=give_up, timeout=timeout):
+            batch = fetch.batch
+            keys = keys_of(batch, topic, definition.key_header, definition.key_mismatch)
+            for key, value, partition, offset in zip(keys, batch.values, batch.partitions, batch.offsets):
+                if offset >= range_ends[partition]:
+                    continue  # the watch hears of it anyway
+                holes[partition] -= offset < young[partition]
+                if key is not None:
+                    changed.pop(key, None)
+                    changed[key] = value is None
+    finally:
+        reader.close()
+    if cluster.topics.describe(topic).id != topic_id:
+        raise TopicRecreated(f"The topic {topic} was re-created meanwhile.", topic=topic, hint="Begin with a dump.")
+    lost = sorted(partition for partition, count in holes.items() if count)
+    if lost or time.monotonic() - began > (1 - _TRUSTED) / 2 * retention:
+        _refuse(topic, lost, holes, retention)
+    return changed
+
+
+def _young(
+    cluster: Cluster, topic: str, as_of: float, since: Mapping[int, int], ends: Mapping[int, int]
+) -> tuple[Mapping[int, int], float]:
+    """Return offsets from which on no delete is gone, and the retention in seconds."""
+    retention, stamped = DELETE_RETENTION, False
+    with suppress(LVQError):  # who may not read the settings goes by what is certain
+        config = cluster.topics.config(topic)
+        retention, stamped = delete_retention(config), config.get("message.timestamp.type") == "LogAppendTime"
+    horizon = cluster.now() - _TRUSTED * retention
+    if as_of >= horizon:
+        return since, retention
+    if not stamped:  # producers' times say nothing of when a delete was appended
+        return ends, retention
+    young = cluster.logs.offsets_at(topic, max(0, round(horizon * 1000)))
+    return {partition: young.get(partition, end) for partition, end in ends.items()}, retention
+
+
+def _refuse(topic: str, lost: list[int], holes: Mapping[int, int], retention: float) -> NoReturn:
+    where = f"partition {lost[0]}: {holes[lost[0]]} records are missing since" if lost else "reading took too long"
+    raise DataLoss(
+        f"It is unknown what was deleted from {topic} since these offsets ({where}): the topic keeps deletes for "
+        f"{retention:g} s (delete.retention.ms), and some may be gone.",
+        hint="Begin with a dump, resume sooner, or raise delete.retention.ms.",
+    )
+
+
+def _whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
