@@ -18,6 +18,7 @@ from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.selecting import only_selected
+from lvq_kafka.core.terms import Terms, ttl_headers
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
@@ -128,6 +129,8 @@ class Tally:
 
     May include replaced values that lie among consumed ones.
     """
+    expired: int = 0
+    """Values that had expired, and that no newer one has replaced (R10)."""
 
 
 class Backlog:
@@ -135,16 +138,18 @@ class Backlog:
 
     Args:
         done: the number of further values that were read and that the group had consumed.
+        now: the time by which messages expire, in seconds since the epoch.
     """
 
-    def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int) -> None:
+    def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int, now: float) -> None:
+        ledger.expire(now)
         self._ledger = ledger
         self._loaded = loaded
         self.messages: list[Item] = []
         while (item := ledger.acquire()) is not None:
             self.messages.append(item)
         counted = ledger.stats
-        self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done)
+        self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done, counted.expired)
         """The fate of the values that were read."""
 
     def leave(self, items: Iterable[Item]) -> None:
@@ -241,8 +246,8 @@ def _read(
     definition = snapshot.definition
     # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
-    selector = queue_selector(definition)
-    ledger = Ledger(order=definition.order, limit=ANY_LENGTH)
+    selector, terms = queue_selector(definition), Terms.of(definition.ttl)
+    ledger = Ledger(order=definition.order, limit=ANY_LENGTH, terms=terms)
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
     map_ends = {partition: done.end for partition, done in loaded.items()}
@@ -265,12 +270,13 @@ def _read(
             if offset < map_ends[partition] and loaded[partition].done(offset):
                 done_before += 1
             if not keep(key):
-                batch.values[row], batch.headers[row] = b"", None
+                batch.values[row] = b""
+                batch.headers[row] = None if terms is None else ttl_headers(batch.headers[row])
         ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
     _read_to(targets, cluster, definition.topic, positions, add, deadline)
-    return Backlog(ledger, loaded, done_before)
+    return Backlog(ledger, loaded, done_before, cluster.now())
 
 
 def _read_to(

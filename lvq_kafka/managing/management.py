@@ -9,7 +9,6 @@ would be lost.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -123,7 +122,7 @@ def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
         if isinstance(error, TransportError) and error.retriable:
             raise
         logger.warning("the age of messages in queue %s is judged by the clock of this machine: %s", name, error)
-        return time.time()
+        return cluster.now()
 
 
 def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
