@@ -30,6 +30,8 @@ that ships, driven in the engine's order (`member`). Every check names its invar
 - **I17 no starvation**: a caller gets a message if there is one to hand out, no matter what is held, delayed or always
   failing, and no matter how full the commit text is. Messages wait for room only where transactions are used, because
   those commit all or nothing.
+- **I18 expiry**: nothing comes to a holder after its time, by its consumer's clock and the newest append time read.
+  A value that has expired is done, and so is everything that it replaced: I1, I4 and I10 hold with that.
 
 I3, I5, I13 and I14 need the broker's fencing and hold only with it. The others always hold.
 """

@@ -11,6 +11,8 @@ from tests.simulator.scene import Queue, Scene, one_of
 
 __all__ = ["ClusterSteps"]
 
+_OWN_TTLS = (None, None, 0, 1000, 3000, 8000, None, None)  # by the kind of a message
+
 
 class ClusterSteps(Scene):
     """Steps of producers, the cleaner, the coordinator, the network and browsers."""
@@ -27,7 +29,9 @@ class ClusterSteps(Scene):
             if len(self._transactions) < 2:
                 self._transactions.append(Transaction())
             transaction = self._transactions[who % len(self._transactions)]
-        log.append(key, None if kind == 0 and key is not None else b"value", transaction)
+        ttl = None if self._setting.options.ttl is None else _OWN_TTLS[kind]
+        value = None if kind == 0 and key is not None else b"value"
+        log.append(key, value, transaction, timestamp=int(self._now * 1000), ttl=ttl)
         log.end += self._setting.gap
         self._settle()
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from operator import attrgetter
@@ -27,20 +28,40 @@ class Transaction:
 class Entry:
     """A record in the log. A ``value`` of None is a delete."""
 
-    __slots__ = ("key", "lane", "offset", "transaction", "value")
+    __slots__ = ("expires", "key", "lane", "offset", "timestamp", "transaction", "ttl", "value")
 
-    def __init__(self, offset: int, key: bytes | None, value: bytes | None, transaction: Transaction | None) -> None:
+    def __init__(
+        self,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        transaction: Transaction | None,
+        timestamp: int,
+        ttl: int | None,
+        expires: float,
+    ) -> None:
         self.offset = offset
         self.key = key
         self.value = value
         self.lane: Lane = offset if key is None else key
         self.transaction = transaction
+        self.timestamp = timestamp
+        """The time of the append, in ms."""
+        self.ttl = ttl
+        """Its own TTL, in ms."""
+        self.expires = expires
+        """The last moment at which it counts, in ms."""
 
 
 class Log:
-    """A partition. Reading stops at ``stable_end``, before the first open transaction."""
+    """A partition. Reading stops at ``stable_end``, before the first open transaction.
 
-    def __init__(self) -> None:
+    Args:
+        ttl: seconds for which values without a TTL of their own count.
+    """
+
+    def __init__(self, ttl: float = math.inf) -> None:
+        self._ttl = ttl * 1000
         self.start = 0
         self.end = 0
         self.stable_end = 0
@@ -50,9 +71,18 @@ class Log:
         self._unread: deque[Entry] = deque()  # at or above the stable end
         self._open: dict[Transaction, int] = {}  # first offset of each
 
-    def append(self, key: bytes | None, value: bytes | None, transaction: Transaction | None = None) -> None:
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        transaction: Transaction | None = None,
+        *,
+        timestamp: int = 0,
+        ttl: int | None = None,
+    ) -> None:
         """Append a record."""
-        entry = Entry(self.end, key, value, transaction)
+        expires = timestamp + (self._ttl if ttl is None else ttl)
+        entry = Entry(self.end, key, value, transaction, timestamp, ttl, expires)
         self.end += 1
         self._entries.append(entry)
         self._unread.append(entry)

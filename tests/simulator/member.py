@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.terms import TTL_HEADER
 from tests.simulator.proof import Life
 from tests.simulator.working import Working
 
@@ -100,10 +101,10 @@ class Member(Working):
         batch = RecordBatch(
             [partition] * count,
             [entry.offset for entry in entries],
-            [0] * count,
+            [entry.timestamp for entry in entries],
             [entry.key for entry in entries],
             [entry.value for entry in entries],
-            [None] * count,
+            [None if entry.ttl is None else [(TTL_HEADER, b"%d" % entry.ttl)] for entry in entries],
         )
         self.core.read(Fetch(batch, {partition: position}), batch.keys, 0)
         self.lives[partition].read(entries, position)

@@ -20,6 +20,7 @@ from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.terms import Terms, Ttl
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.letters import Letters, Removing
 from tests.simulator.log import Entry, Log, Transaction
@@ -30,6 +31,7 @@ __all__ = ["Options", "Process", "Work"]
 
 _IN_WORK = frozenset({State.ACQUIRED, State.STALE, State.LEAVING, State.LEAVING_STALE})
 _REMOVED = frozenset({State.ACKED, State.REJECTED})
+_SKEWS = (0, -2, 1)  # seconds by which the clocks of processes differ from the cluster's
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Options:
     """Whether messages are taken ahead and handed over one by one."""
     dead_letters: bool = False
     partition_count: int = 1
+    ttl: Ttl | None = None
+    """How long messages live: by default, and without a minimum or a maximum."""
     ends_known: bool = True
     """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
 
@@ -82,7 +86,9 @@ class Process:
         self.number = number
         self.connection = Connection()
         self.stopped = False
-        self.core: ConsumerCore[Question] = ConsumerCore(options.limits, options.order, now=clock())
+        self.core: ConsumerCore[Question] = ConsumerCore(
+            options.limits, options.order, terms=Terms.of(options.ttl), now=clock()
+        )
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit
         self.letters = Letters()
@@ -109,6 +115,8 @@ class Process:
         self.answered = False
         """Whether the last commit is known to be stored."""
         self.turned = clock()
+        self.time = 0
+        """The time by which messages expire here, in ms; it never goes back."""
         self._clock = clock
         self._logs = logs
         self._group = group
@@ -138,8 +146,19 @@ class Process:
         self.turned = now = self._clock()
         self.core.turn(now)
         self.core.wake(now)
-        self._observe()
+        self._expire()
         return wakes is not None and wakes <= now
+
+    def _expire(self) -> None:
+        """Drop what has expired by this process's clock, which is fast or slow."""
+        if self._options.ttl is not None:
+            clock = self._clock() + _SKEWS[self.number % len(_SKEWS)]
+            lives = self.lives.values()
+            read = [life.newest_at for life in lives if life.position >= max(life.target, life.loaded.end)]
+            self.time = max(self.time, int(clock * 1000), *read)
+            self._proof.later(self.time, *(life.newest_at for life in lives))
+            self.core.expire(clock)
+        self._observe()
 
     @property
     def in_doubt(self) -> bool:

@@ -46,7 +46,8 @@ class Life:
     """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
-        "acked", "given", "holding", "last", "loaded", "newest", "out", "partition", "position", "returned", "target",
+        "acked", "expires", "given", "holding", "last", "loaded", "newest", "newest_at", "out", "partition", "position",
+        "returned", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -57,6 +58,10 @@ class Life:
         self.newest: dict[Lane, int] = {}
         self.out: dict[Lane, int] = {}
         """By lane, the newest value read, unless it is settled."""
+        self.expires: dict[int, float] = {}
+        """By offset, the last moment at which a message counts, in ms."""
+        self.newest_at = 0
+        """The latest append time read, in ms."""
         self.holding: dict[Lane, int] = {}
         self.last: dict[Lane, int] = {}
         """By lane, the last message handed out."""
@@ -69,6 +74,8 @@ class Life:
     def read(self, entries: Iterable[Entry], position: int) -> None:
         for entry in entries:
             self.newest[entry.lane] = entry.offset
+            self.expires[entry.offset] = entry.expires
+            self.newest_at = max(self.newest_at, entry.timestamp)
             if entry.value is None or says_done(self.loaded, entry.offset):
                 self.out.pop(entry.lane, None)
             else:
@@ -113,13 +120,31 @@ class Proof:
         self._durable_newest: list[dict[Lane, int]] = [{} for _ in logs]
         self._promised: list[list[int]] = [[] for _ in logs]  # durable acks that no base has passed yet
         self._outputs: set[tuple[int, int]] = set()
+        self.latest = 0
+        """The most advanced time of any consumer of the queue, in ms."""
+        self._expires: list[dict[int, float]] = [{} for _ in logs]  # by offset
         self.late = False
         """Whether a current member's commit is arriving late. Until it is repaired, commits may step back."""
+
+    # ---------------------------------------------------------------- time
+
+    def later(self, *times: int) -> None:
+        """Note the time of a consumer."""
+        self.latest = max(self.latest, *times)
+
+    def has_expired(self, partition: int, offset: int) -> bool:
+        """Return whether a message has expired for at least one consumer."""
+        return self._expires[partition][offset] < self.latest
+
+    def left(self, partition: int) -> dict[Lane, int]:
+        """Return what is `alive` and has not expired."""
+        return {lane: at for lane, at in self.alive[partition].items() if not self.has_expired(partition, at)}
 
     # ---------------------------------------------------------------- events
 
     def readable(self, partition: int, entry: Entry) -> None:
         """Note that a record became readable."""
+        self._expires[partition][entry.offset] = entry.expires
         alive = self.alive[partition]
         if entry.value is None or entry.offset < self._base[partition]:
             alive.pop(entry.lane, None)
@@ -149,7 +174,7 @@ class Proof:
         if done[-1][1] > log.stable_end:
             raise Violation("I1", f"{claim} speaks of partition {partition} beyond its end {log.stable_end}")
         for lane, offset in self.alive[partition].items():
-            if claim.done(offset) and offset not in leaving:
+            if claim.done(offset) and offset not in leaving and not self.has_expired(partition, offset):
                 raise Violation(
                     "I1", f"{claim} of partition {partition} says {offset} is done, the newest value of {lane!r}"
                 )
@@ -164,7 +189,9 @@ class Proof:
             if not 0 <= count - generation.delivered(offset) <= (offset in generation.holding.values()):
                 raise Violation("I14", f"{claim} counts {count} times {offset}, which was handed out less often")
         done = done_ranges(claim)
-        for offset in generation.out.values():
+        for lane, offset in generation.out.items():
+            if generation.holding.get(lane) != offset and generation.expires[offset] < self.latest:
+                continue
             if offset not in leaving and any(first <= offset < after for first, after in done):
                 raise Violation(
                     "I11", f"{claim} says {offset} of partition {generation.partition} is done, which waits or is held"
@@ -279,14 +306,14 @@ class Proof:
         """Check I12 for truncated records."""
         alive = self.alive[partition]
         for entry in gone:
-            if alive.get(entry.lane) == entry.offset:
+            if alive.get(entry.lane) == entry.offset and not self.has_expired(partition, entry.offset):
                 raise Violation("I12", f"{entry.offset} of partition {partition} was truncated and not consumed")
 
     def converged(self, partition: int) -> None:
         """Check I10 once everything is quiet."""
         log, commit = self._logs[partition], self.group.visible(partition)
-        if self.alive[partition]:
-            raise Violation("I10", f"of partition {partition} these were never consumed: {self.alive[partition]}")
+        if left := self.left(partition):
+            raise Violation("I10", f"of partition {partition} these were never consumed: {left}")
         if (commit.base, commit.runs) != (log.end, ()):
             raise Violation("I10", f"partition {partition} ends at {log.end}, committed is {commit}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -82,7 +83,9 @@ class Scene:
         self.members: list[Member] = []
         self._setting = setting
         self._now = 0.0
-        self._logs = [Log() for _ in range(setting.partitions)]
+        ttl = setting.options.ttl
+        usual = math.inf if ttl is None or ttl.default is None else ttl.default
+        self._logs = [Log(usual) for _ in range(setting.partitions)]
         for log in self._logs:
             for number in range(setting.existing):
                 log.append(b"%d" % (number % setting.keys), b"old")

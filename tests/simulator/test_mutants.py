@@ -13,18 +13,23 @@ import pytest
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.core import consumer_core
+from lvq_kafka.core import expiring as expiring_module
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
+from lvq_kafka.core.expiring import Expiring
+from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.generations import Generations
 from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.transaction_phases import ConsumerTransaction
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
@@ -128,6 +133,14 @@ def undisturbed(setting: Setting) -> Setting:
     )
 
 
+def expiring(setting: Setting) -> Setting:
+    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4)))
+
+
+def expiring_ahead(setting: Setting) -> Setting:
+    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), ahead=True))
+
+
 class MovesInTransactions(World):
     """A world where partitions move while transactions commit."""
 
@@ -187,6 +200,8 @@ class TransactsUnanswered(World):
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
         (where_limits_sink, World, _STEPS),
+        (expiring, World, _STEPS),
+        (expiring_ahead, World, _STEPS),
     ],
 )
 def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
@@ -598,6 +613,68 @@ def test_i14_to_count_what_is_taken_only_to_be_rejected_is_caught(monkeypatch: P
 
     monkeypatch.setattr(Ledger, "leave", mutant)
     assert caught("I14", counting)
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def test_i18_a_hand_out_that_does_not_look_at_the_time_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Ledger, "expire", lambda self, clock: False)
+    assert caught("I18", expiring)
+
+
+def test_i18_a_message_that_is_set_aside_and_not_judged_again_is_caught(monkeypatch: Patch) -> None:
+    waits = expiring_module._WAITS
+    monkeypatch.setattr(expiring_module, "_counts", lambda item: item.state in waits)
+    assert caught("I18", expiring_ahead)
+
+
+def test_i18_a_message_that_comes_back_and_no_longer_expires_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: Expiring, item: Item, twin: Item) -> None:
+        twin.expires = item.expires
+
+    monkeypatch.setattr(Expiring, "schedule_again", mutant)
+    assert caught("I18", expiring)
+
+
+def test_i18_a_message_of_its_own_ttl_that_waits_for_those_before_it_is_caught(monkeypatch: Patch) -> None:
+    """The mutant notes a batch at the time of the last message that expires."""
+    extend = ExpiryQueue.extend
+
+    def mutant(self: ExpiryQueue[Item], bucket: int, entries: Collection[Item]) -> None:
+        extend(self, max([bucket, *(item.expires >> BUCKET for item in entries)]), entries)
+
+    monkeypatch.setattr(ExpiryQueue, "extend", mutant)
+    assert caught("I18", expiring)
+
+
+def test_i18_a_slow_clock_that_ignores_the_log_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(LogTime, "saw", lambda self, timestamp: None)
+    assert caught("I18", expiring)
+
+
+def test_i1_a_message_that_expires_in_its_last_moment_is_caught(monkeypatch: Patch) -> None:
+    pop_due = ExpiryQueue.pop_due
+    monkeypatch.setattr(ExpiryQueue, "pop_due", lambda self, now, most: pop_due(self, now + 1, most))
+    monkeypatch.setattr(ExpiryQueue, "next", property(lambda self: -1))
+    assert caught("I1", expiring)
+
+
+def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch: Patch) -> None:
+    give_back = PartitionLedger.give_back
+
+    def mutant(self: PartitionLedger, item: Item, after: State, delayed: bool) -> Item | None:
+        revives = item.state is State.STALE and item.lane not in self.waiting
+        twin = give_back(self, item, after, delayed)
+        if revives:
+            twin = item.again()
+            self.pending.append(twin)
+            self.waiting[twin.lane] = twin
+            self.offer(twin)
+        return twin
+
+    monkeypatch.setattr(PartitionLedger, "give_back", mutant)
+    assert caught("I4", expiring)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

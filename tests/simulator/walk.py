@@ -9,6 +9,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from lvq_kafka.core.hand_out import ConsumerLimits
+from lvq_kafka.core.terms import Ttl
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation
@@ -75,6 +76,7 @@ def any_setting(choose: Choose) -> Setting:
             dead_letters=choose([False, True]),
             ends_known=choose([True, True, False]),
             partition_count=(1 << 31) - 1 if long_texts else 1,
+            ttl=choose([None, None, Ttl(), Ttl(default=4)]),
         ),
     )
 

@@ -32,6 +32,7 @@ class Working(Process):
         """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
         if self.closing:
             return False
+        self._expire()
         if self.ahead:
             self._next_turn(self.ahead.popleft())
             return True
@@ -73,6 +74,8 @@ class Working(Process):
     def _deliver(self, item: Item) -> None:
         if self.in_doubt:  # it may have been taken ahead before
             raise Violation("I15", f"{item} comes to a holder {LEASE} s after the group was last heard of")
+        if self.working[item].expires[item.offset] < self.time:
+            raise Violation("I18", f"{item} comes to a holder at {self.time}, and has expired")
         self.held[item] = None
         self.working[item].given[item.offset] += 1
         counted = self._options.limits.durable_counts and self._owns(item.partition)

@@ -97,6 +97,7 @@ class World(ConsumerSteps):
     def _count_room(self, member: Member) -> None:
         ledger, gated = member.ledger, member.ledger.assignment.gated > 0
         self.counts["steps with messages gated"] += gated
+        self.counts["steps after something has expired"] += ledger.stats.expired > 0
         self.counts["steps with acks that wait for room"] += member.commits.is_crowded
         if ledger.capacity.limit < self._setting.options.text_limit:
             self.counts["steps with messages gated by a limit that sank"] += gated
@@ -139,7 +140,7 @@ class World(ConsumerSteps):
 
     def _is_done(self, queue: Queue) -> bool:
         return all(
-            not queue.proof.alive[partition]
+            not queue.proof.left(partition)
             and queue.group.visible(partition).base == log.end
             and not queue.group.visible(partition).runs
             for partition, log in enumerate(self._logs)
