@@ -180,7 +180,15 @@ class Terms:
             plain: none of them has a header but, at most, the queue's key header.
         """
         if not plain and any(headers):
-            return list(map(self.expiry, timestamps, headers))
+            known = (
+                self._known.get
+            )  # producers send the TTL last; of such a message, no call takes the time of the rest
+            return [
+                timestamp + ttl
+                if cells and cells[-1][0] == TTL_HEADER and (ttl := known(cells[-1][1]))
+                else self.expiry(timestamp, cells)
+                for timestamp, cells in zip(timestamps, headers)
+            ]
         if self._usual == NEVER:
             return [NEVER] * len(timestamps)
         usual = self._usual

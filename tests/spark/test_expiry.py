@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,15 @@ import pytest
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
-from lvq_spark import SnapshotSpec, pin
+from lvq_spark import SnapshotSpec, pin, register
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.source.planning import plan
 from lvq_spark.source.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
 
@@ -265,3 +266,33 @@ def test_the_expression_of_spark_agrees_with_the_terms(spark: SparkSession) -> N
             malformed = bool(terms.malformed) and last[-1][1] != b"5"
             assert got[stamp, place] == (None if at > LAST else at, malformed), (ttl, stamp, HEADERS[place])
     assert NEVER > LAST
+
+
+def test_the_format_goes_by_the_definition_of_a_declared_queue(
+    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str
+) -> None:
+    queue = LastValueQueue.declare(lvq_topic, key_header="id", ttl=Ttl(default=600.0), cluster=lvq_cluster)
+    with queue.producer() as producer:
+        producer.put("usual", b"1")
+        producer.put("long", b"1", ttl=86_400.0)
+        last = producer.put("usual", b"2").result(20)
+    register(spark)
+    servers = lvq_cluster.config.bootstrap_servers
+
+    def load(**options: str) -> DataFrame:
+        given = {"kafka.bootstrap.servers": servers, "queue": queue.name, **options}
+        return spark.read.format("lvq").options(**given).load()
+
+    def shown(**options: str) -> dict[str, str | None]:
+        rows = load(**options).selectExpr("string(key)", "string(value)").collect()
+        return {row.key: row.value for row in rows}
+
+    assert shown() == {"usual": "2", "long": "1"}
+    in_an_hour = {"lvq.asOf": str(time.time() + 3600)}
+    assert shown(**in_an_hour) == {"long": "1"}
+    assert shown(**in_an_hour, **{"lvq.tombstones": "keep"}) == {"usual": None, "long": "1"}
+    assert shown(**{"lvq.expired": "keep"}) == {"usual": "2", "long": "1"}
+    frame = load(**{"lvq.extraColumns": "expires"}).where(f"offset = {last.offset}")
+    (row,) = frame.selectExpr("unix_millis(expires) - unix_millis(timestamp) AS life").collect()
+    assert row.life == 600_000
+    queue.drop()

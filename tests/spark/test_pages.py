@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.schema_registry import SchemaRegistry
 from tests.pages import ROOT, block, page
@@ -61,6 +61,23 @@ def test_the_functions_do_what_they_say(
     published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)
     assert (published.written, published.vanished) == (1, 1)
     assert values_of(queue).keys() == {b"IBM"}
+    queue.drop()
+
+
+def test_the_page_on_ttl_shows_when_values_expire(
+    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str
+) -> None:
+    names: dict[str, Any] = {}
+    exec(block("docs/options/ttl.md", "python", "def deadlines"), names)
+    queue = LastValueQueue.declare(lvq_topic, key_header="id", ttl=Ttl(default=60.0), cluster=lvq_cluster)
+    with queue.producer() as producer:
+        producer.put("a", b"1")
+        producer.put("b", b"1", ttl=90.0)
+    rows = names["deadlines"](spark, queue).collect()
+    with queue.view() as view:
+        stamps = {key.encode(): view.entry(key).timestamp for key in view}
+    lives = {bytes(row.key): row.expires.timestamp() - stamps[bytes(row.key)] for row in rows}
+    assert lives == {b"a": pytest.approx(60.0), b"b": pytest.approx(90.0)}
     queue.drop()
 
 

@@ -124,7 +124,8 @@ class Scan:
         read = self._newest if self.conflate else self._all
         spec, terms, columns = self.spec, Terms.of(self.spec.ttl), self.columns
         if spec.as_of is not None:
-            metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, "key", EXPIRES)))
+            more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
+            metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, *more)))
         origin = Origin(spec.topic, spec.timestamp_type, terms)
         for batch in read(cluster, partition, patience, metrics):
             for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
