@@ -17,6 +17,7 @@ from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.catch_up import ReaderStatus
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.lifecycle import State as DeliveryState
@@ -55,6 +56,7 @@ __all__ = [
     "ConsumerStats",
     "Damage",
     "Declaration",
+    "DefaultFilters",
     "Deleted",
     "Delivery",
     "DeliveryState",

@@ -238,7 +238,10 @@ def test_what_is_short_is_shown_as_it_always_was() -> None:
         "Entry(key='IBM', value=b'1', position=Position(topic='prices', partition=0, offset=1), timestamp=0.0, "
         "headers=(('ticker', b'IBM'),))"
     )
-    assert repr(Deleted("IBM", consumed=True)) == "Deleted(key='IBM', consumed=True, left=False)"
+    assert (
+        repr(Deleted("IBM", consumed=True))
+        == "Deleted(key='IBM', consumed=True, left=False, expired=False, previous=None)"
+    )
     assert repr(Message(b"1", {"ticker": "IBM"}, key="IBM")) == "Message(b'1', headers={'ticker': 'IBM'}, key='IBM')"
 
 

@@ -251,14 +251,14 @@ class TestUnreadable:
     @pytest.fixture(autouse=True)
     def _unreadable(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         registry.declare(definition())
-        memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 2}')
+        memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 3}')
 
     def test_it_is_left_out_and_told_once(
         self, memory_cluster: MemoryCluster, registry: Registry, caplog: pytest.LogCaptureFixture
     ) -> None:
         assert registry.all() == [definition()]
         assert registry.declare(definition("other"))
-        assert caplog.text.count("the queue newer in _lvq_queues has version 2") == 1
+        assert caplog.text.count("the queue newer in _lvq_queues has version 3") == 1
 
     def test_who_has_to_know_all_is_not_left_in_doubt(self, registry: Registry) -> None:
         with pytest.raises(ConfigError, match="newer"):
@@ -271,10 +271,10 @@ class TestUnreadable:
         assert len(memory_cluster.records(REGISTRY_TOPIC)) == 2
 
     def test_one_that_comes_at_the_same_moment_is_kept(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
-        before_the_next_write(memory_cluster, lambda: memory_cluster.write(REGISTRY_TOPIC, b"mine", b'{"version": 2}'))
+        before_the_next_write(memory_cluster, lambda: memory_cluster.write(REGISTRY_TOPIC, b"mine", b'{"version": 3}'))
         with pytest.raises(ConfigError, match="upgrade"):
             registry.declare(definition("mine"))
-        assert memory_cluster.records(REGISTRY_TOPIC)[-1].value == b'{"version": 2}'
+        assert memory_cluster.records(REGISTRY_TOPIC)[-1].value == b'{"version": 3}'
 
 
 class TestWriting:

@@ -21,7 +21,7 @@ from lvq_spark.scan.arrays import integers
 from lvq_spark.scan.arrow_columns import ROWS, Origin, arrow_schema, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.compaction_gap import first_without_gap
-from lvq_spark.scan.expiring import as_deletes, expired
+from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans
-from lvq_spark.scan.expiring import as_deletes
+from lvq_spark.scan.expiries import as_deletes
 from lvq_spark.scan.home_partition import home_partitions
 
 __all__ = ["strays", "to_candidates"]

@@ -22,7 +22,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
 from lvq_spark.scan.compaction_gap import first_without_gap
-from lvq_spark.scan.expiring import as_deletes, expired
+from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
 from lvq_spark.scan.log_range import (
