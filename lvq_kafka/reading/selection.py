@@ -106,10 +106,13 @@ class Selection(Generic[V]):
     def matches(self, record: Record) -> bool:
         """Return whether a record, which holds a value, meets all conditions."""
         try:
-            return all(condition.matches(record) for condition in self.conditions)
+            for condition in self.conditions:
+                if not condition.matches(record):
+                    return False
         except Exception as error:  # noqa: BLE001  # a predicate may raise anything
             self._fail(record, error)
             return False
+        return True
 
     def _fail(self, record: Record, error: Exception) -> None:
         self.unjudged += 1
