@@ -68,6 +68,7 @@ class SelectedValues:
         self._keys_of = keys_of
         self._strays = strays
         self._several = several
+        self._forgetful: set[int] = set()  # partitions with records that may be forgotten
 
     @property
     def newest_timestamp(self) -> int:
@@ -86,7 +87,7 @@ class SelectedValues:
         """
         self.left = []
         values = batch.values
-        if not self._several and None not in values and UNSELECTED not in values:
+        if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
             return self._values.apply(batch)
         keys = self._keys_of(batch)
         rows, shown = self._rows(batch.partitions, keys, values)
@@ -102,7 +103,8 @@ class SelectedValues:
     def expire(self, now: int) -> list[bytes]:
         """Remove some of the values that have expired by now, in ms, and return their keys."""
         expired = self._values.expire(now)
-        if self._several:
+        if self._several and expired:
+            self._forgetful.update(range(self.table.partitions))
             self._forget(expired)
         return expired
 
@@ -127,10 +129,12 @@ class SelectedValues:
                 if not there and self._several and key not in contested and self._is_stray(key, partitions[row]):
                     continue
                 shown.add(key)
-            elif there:
-                shown.add(key)
-            elif key not in contested and not self._is_noted(key):
-                continue
+            else:
+                self._forgetful.add(partitions[row])
+                if there:
+                    shown.add(key)
+                elif key not in contested and not self._is_noted(key):
+                    continue
             rows.append(row)
         return rows, shown
 
@@ -140,7 +144,9 @@ class SelectedValues:
     def _is_stray(self, key: bytes, partition: int) -> bool:
         """Return whether another partition may hold a forgotten record of this key; note the key."""
         strays = self._strays.keys
-        if strays is None or key in strays or home_partition(key, self.table.partitions) == partition:
+        if not self._forgetful or self._forgetful == {partition} or strays is None or key in strays:
+            return False
+        if home_partition(key, self.table.partitions) == partition:
             return False
         strays.add(key)
         if not self.doubtful:
