@@ -197,6 +197,7 @@ class LastValueQueue(Bound, Generic[V]):
         key_mismatch: KeyMismatchPolicy = "record",
         non_destructive: bool = False,
         ttl: Ttl | None = None,
+        expiry_topic: str | None = None,
         selector: str | None = None,
         default_filters: DefaultFilters | Mapping[str, Any] | None = None,
         start: Start = "earliest",
@@ -223,6 +224,8 @@ class LastValueQueue(Bound, Generic[V]):
             key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
             non_destructive: whether the queue can only be read, never consumed.
             ttl: how long its messages live; None if none of them expires.
+            expiry_topic: an existing topic to which consumers write what has expired; None drops it. Needs ``ttl``,
+                and consumers: the queue cannot be ``non_destructive``.
             selector: the condition that a message must meet to be in this queue, in the syntax of JMS selectors, for
                 example ``"exchange = 'NYSE'"``. Others are done for this queue, and replace the value of their key
                 (R26). Needs the extra ``selectors``.
@@ -246,6 +249,7 @@ class LastValueQueue(Bound, Generic[V]):
             key_mismatch=key_mismatch,
             non_destructive=non_destructive,
             ttl=ttl,
+            expiry_topic=expiry_topic,
             selector=selector,
             default_filters=DefaultFilters.of(default_filters),
         )

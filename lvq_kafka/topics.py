@@ -11,7 +11,14 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
 from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
 
-__all__ = ["OnMismatch", "ask_delete_retention", "check_may_create", "check_topic", "ensure_topic"]
+__all__ = [
+    "OnMismatch",
+    "ask_delete_retention",
+    "check_may_create",
+    "check_topic",
+    "describe_letter_topic",
+    "ensure_topic",
+]
 
 OnMismatch = Literal["raise", "warn", "reconcile"]
 """The policy for settings that break a last value queue: raise, only warn, or fix them."""
@@ -110,3 +117,23 @@ def ask_delete_retention(
             raise
         logger.debug("delete.retention.ms of %s is assumed to be %g s: %s", topic, known, error)
         return known
+
+
+def describe_letter_topic(cluster: Cluster, topic: str, what: str) -> None:
+    """Check that a topic exists.
+
+    Args:
+        what: what it is for, such as ``"dead letter topic"``.
+
+    Raises:
+        TopicNotFound: it does not, or this user may not see it.
+    """
+    try:
+        cluster.topics.describe(topic)
+    except TopicNotFound as error:
+        raise TopicNotFound(
+            f"The {what} {topic} does not exist, or this user may not see it.",
+            topic=topic,
+            hint="Create it with Kafka's tools, or as a queue that keeps the newest message of each key: "
+            f"lvq declare {topic} --record-key",
+        ) from error

@@ -17,6 +17,7 @@ from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
+from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
@@ -116,7 +117,7 @@ class Consumer(Bound, Generic[V]):
         GroupNotFound, OffsetsExpired, PartitionsAdded: the queue's group has no offsets, or not for all partitions
             (R17). These are also `QueueNotDeclared`.
         CommitMapRefused: another client has committed with the queue's group.
-        TopicNotFound: the topic, or the dead letter topic, does not exist.
+        TopicNotFound: the topic, the dead letter topic or the expiry topic does not exist.
         TopicRecreated: the topic was recreated since the queue was declared or consumed.
         ConfigError: an option is out of range.
         TransportError: the cluster cannot be reached or refuses.
@@ -159,6 +160,7 @@ class Consumer(Bound, Generic[V]):
         )
         monitor = GroupMonitor(cluster, definition, on_foreign_commits)
         self._dead_letters = DeadLetters(cluster, dead_letters, self._shared)
+        expiry_letters = ExpiryLetters(cluster, definition.expiry_topic, self._shared)
         self._settler = DirectSettler(self._shared, self._dead_letters)
         self._acquiring = Acquiring(self._shared, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch)
         self._thread = ConsumerThread(
@@ -166,10 +168,11 @@ class Consumer(Bound, Generic[V]):
             lambda listener: cluster.member(definition.group, definition.topic, listener),
             self._shared,
             monitor,
+            expiry_letters,
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
         )
-        self._shut = partial(_shut, self._shared, self._dead_letters, self._thread)
+        self._shut = partial(_shut, self._shared, self._dead_letters, expiry_letters, self._thread)
         # Everything that can use this consumer holds the settler: the consumer, its iterations, its deliveries.
         self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
         self._unclosed.atexit = False  # by then, the thread that leaves the group has ended
@@ -386,9 +389,16 @@ class Consumer(Bound, Generic[V]):
         return f"<Consumer of {self.name}>"
 
 
-def _shut(shared: SharedState, dead_letters: DeadLetters, thread: ConsumerThread, timeout: float) -> None:
+def _shut(
+    shared: SharedState,
+    dead_letters: DeadLetters,
+    expiry_letters: ExpiryLetters,
+    thread: ConsumerThread,
+    timeout: float,
+) -> None:
     """See `Consumer.close`. A function, because it must outlive an abandoned consumer."""
     deadline = time.monotonic() + timeout
     shared.close()
     dead_letters.close(waiting(timeout / 2))
+    expiry_letters.close(waiting((deadline - time.monotonic()) / 2))
     thread.close(waiting(deadline - time.monotonic()))

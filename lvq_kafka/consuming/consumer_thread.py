@@ -15,6 +15,7 @@ from threading import Event, Thread, current_thread
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.commit_sender import CommitSender
+from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.expiry_warnings import ExpiryWarnings
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
@@ -49,6 +50,7 @@ class ConsumerThread:
         join: Join,
         shared: SharedState,
         monitor: GroupMonitor,
+        expiry_letters: ExpiryLetters,
         *,
         commit_interval: float,
         revoke_grace: float,
@@ -66,6 +68,7 @@ class ConsumerThread:
         self._urgent = False  # whether somebody waits for a commit
         self._crowded = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
+        self._expiry_letters = expiry_letters
         self._expiry_warnings = ExpiryWarnings(name, shared)
         self._in_vain = 0
         self._starting_over = False
@@ -190,6 +193,7 @@ class ConsumerThread:
         self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
         self._expiry_warnings.check()
+        self._expiry_letters.post()
         crowded, self._crowded = self._crowded, self._core.is_crowded
         if self._crowded and not crowded:  # the broker may accept longer texts than we assume
             self._monitor.hasten()

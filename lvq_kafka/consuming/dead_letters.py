@@ -9,7 +9,7 @@ from functools import partial
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.definition import check_own_topic
+from lvq_kafka.core.definition import check_letter_topic
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import printable, quoted
@@ -21,9 +21,9 @@ from lvq_kafka.errors import (
     DeliveryUnknown,
     LockLost,
     MessageTooLarge,
-    TopicNotFound,
     TransportError,
 )
+from lvq_kafka.topics import describe_letter_topic
 
 __all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "reason_text"]
 
@@ -135,8 +135,7 @@ class DeadLetters:
 
     Raises:
         TopicNotFound: the topic does not exist.
-        ConfigError: the topic is the queue's own, where a dead letter would be the newest value of its key; or the
-            registry's, or one of Kafka's own.
+        ConfigError: see `check_letter_topic`.
     """
 
     def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState) -> None:
@@ -146,22 +145,8 @@ class DeadLetters:
         self._too_large: set[Position] = set()
         if topic is None:
             return
-        if topic == shared.topic:
-            raise ConfigError(
-                f"dead_letters={topic!r} is the queue's own topic.",
-                options=["dead_letters"],
-                hint="Name another topic.",
-            )
-        check_own_topic(topic, "dead_letters")
-        try:
-            cluster.topics.describe(topic)
-        except TopicNotFound as error:
-            raise TopicNotFound(
-                f"The dead letter topic {topic} does not exist, or this user may not see it.",
-                topic=topic,
-                hint="Create it with Kafka's tools, or as a queue that keeps the newest dead letter of each key: "
-                f"lvq declare {topic} --record-key",
-            ) from error
+        check_letter_topic(topic, shared.topic, "dead_letters")
+        describe_letter_topic(cluster, topic, "dead letter topic")
         self._writer = cluster.writer(max_block=_MAX_BLOCK)
 
     def reject(self, item: Item, reason: str) -> Durability:

@@ -72,6 +72,7 @@ class SharedState:
             limits,
             definition.order,
             terms=Terms.of(definition.ttl),
+            keep_expired=definition.expiry_topic is not None,
             selects=None if selector is None else selector.matches,
             now=clock(),
         )

@@ -76,6 +76,7 @@ class ConsumerCore(Generic[W]):
         limits: how much to hand out, and for how long.
         order: see `Ledger`.
         terms: see `Ledger`.
+        keep_expired: see `Ledger`.
         selects: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
@@ -86,10 +87,17 @@ class ConsumerCore(Generic[W]):
         order: Order = "tail",
         *,
         terms: Terms | None = None,
+        keep_expired: bool = False,
         selects: Selects | None = None,
         now: float,
     ) -> None:
-        self.ledger = Ledger(order=order, count_deliveries=limits.durable_counts, terms=terms, selects=selects)
+        self.ledger = Ledger(
+            order=order,
+            count_deliveries=limits.durable_counts,
+            terms=terms,
+            keep_expired=keep_expired,
+            selects=selects,
+        )
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
         self.transaction = ConsumerTransaction()
@@ -201,6 +209,13 @@ class ConsumerCore(Generic[W]):
             clock: the time of this machine, in seconds since the epoch.
         """
         self._wake += self.ledger.expire(clock)  # there may be room for others now
+
+    def pop_expired(self, most: int, now: float) -> list[Item]:
+        """See `Ledger.pop_expired`.
+
+        Returns nothing while the messages may belong to another consumer.
+        """
+        return [] if self.lease.lapsed(now) else self.ledger.pop_expired(most)
 
     def read(self, fetch: Fetch, keys: Sequence[bytes | None], mismatched: int) -> None:
         """Add what was read, under these keys."""

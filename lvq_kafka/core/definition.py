@@ -21,7 +21,15 @@ from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "check_own_topic", "is_name"]
+__all__ = [
+    "REGISTRY_TOPIC",
+    "KeylessPolicy",
+    "QueueDefinition",
+    "check_letter_topic",
+    "check_name",
+    "check_own_topic",
+    "is_name",
+]
 
 REGISTRY_TOPIC = "_lvq_queues"
 """The compacted topic, with one partition, that maps queue names to definitions."""
@@ -31,6 +39,7 @@ _PLAIN, _WITH_OPTIONS = 1, 2
 
 _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "ttl": (Ttl.to_wire, Ttl.from_wire),
+    "expiry_topic": (str, lambda topic: topic),
     "selector": (str, check_selector),
     "default_filters": (DefaultFilters.to_wire, DefaultFilters.from_wire),
 }
@@ -63,6 +72,8 @@ _TTL_OPTIONS: dict[str, tuple[str, float, tuple[float, ...]]] = {
     "maximumMessageTtl": ("maximum", 1, (0, -1)),
 }
 _TTL_SWITCHES = ("ttl", "no-expiry")
+_EXPIRY_TOPIC_OPTIONS = ("expiry-topic", "expiry-address")
+_EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expired messages go to another topic
 _SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
@@ -91,6 +102,7 @@ class QueueDefinition:
         key_mismatch: which one counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
+        expiry_topic: the topic to which consumers write what has expired; None drops it. Needs ``ttl``.
         selector: the condition that a message must meet to be in the queue, in the syntax of JMS; None for all (R26).
         default_filters: what a browser selects when its caller says nothing.
 
@@ -107,6 +119,7 @@ class QueueDefinition:
     key_mismatch: KeyMismatchPolicy = "record"
     non_destructive: bool = False
     ttl: Ttl | None = None
+    expiry_topic: str | None = None
     selector: str | None = None
     default_filters: DefaultFilters | None = None
 
@@ -138,10 +151,28 @@ class QueueDefinition:
             )
         if self.ttl is not None:
             instance("ttl", self.ttl, Ttl, "For example ttl=Ttl(default=3600.0).")
+        if self.expiry_topic is not None:
+            self._check_expiry_topic(self.expiry_topic)
         if self.selector is not None:
             check_selector(self.selector)
         if self.default_filters is not None:
             instance("default_filters", self.default_filters, DefaultFilters, "DefaultFilters.of(...) makes them.")
+
+    def _check_expiry_topic(self, topic: str) -> None:
+        if self.ttl is None or self.ttl.never:
+            raise ConfigError(
+                f"expiry_topic={quoted(topic)} of the queue {self.name} is for messages that expire, and none does.",
+                options=["expiry_topic", "ttl"],
+                hint="Let messages expire, for example with ttl=Ttl(), or leave expiry_topic out.",
+            )
+        if self.non_destructive:
+            raise ConfigError(
+                f"expiry_topic={quoted(topic)} and non_destructive=True of the queue {self.name} exclude each other: "
+                "consumers write what has expired, and the queue has none.",
+                options=["expiry_topic", "non_destructive"],
+                hint="Leave one of them out.",
+            )
+        check_letter_topic(topic, self.topic, "expiry_topic")
 
     def check_declarable(self) -> None:
         """Check that this queue may be declared.
@@ -257,6 +288,7 @@ class QueueDefinition:
             if option in given:
                 chosen[field] = given.pop(option)
         chosen["ttl"] = _pop_ttl(given)
+        chosen["expiry_topic"] = _pop_expiry_topic(given)
         chosen["selector"] = given.pop("selector", None)
         chosen["default_filters"] = _pop_default_filters(given)
         if given:
@@ -279,6 +311,20 @@ def check_own_topic(topic: str, option: str = "topic") -> None:
     if topic == REGISTRY_TOPIC or topic.startswith("__"):
         whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name reserved by Kafka"
         raise ConfigError(f"{option}={quoted(topic)} {whose}.", options=[option], hint="Name another topic.")
+
+
+def check_letter_topic(topic: str, own: str, option: str) -> None:
+    """Check that messages which leave a queue may be written to this topic.
+
+    Raises:
+        ConfigError: it is the queue's own topic, where such a message would be the newest value of its key; or the
+            registry's, or one of Kafka's own; or its name is not allowed.
+    """
+    if topic == own:
+        raise ConfigError(f"{option}={topic!r} is the queue's own topic.", options=[option], hint="Name another topic.")
+    if not is_name(topic):
+        raise ConfigError(f"{option}={quoted(topic)} cannot be the name of a topic.", options=[option])
+    check_own_topic(topic, option)
 
 
 def is_name(name: object) -> bool:
@@ -351,6 +397,27 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
     return Ttl(**limits) if limits or switches.get("ttl") else None
 
 
+def _pop_expiry_topic(given: dict[str, object]) -> str | None:
+    """Remove the options that say where expired messages go."""
+    named = _pop_one(given, _EXPIRY_TOPIC_OPTIONS)
+    topic = None if named is None else str(named[1])
+    if "expiryPolicy" in given:
+        policy = given.pop("expiryPolicy")
+        if policy not in _EXPIRY_POLICIES:
+            raise ConfigError(
+                f"expiryPolicy={quoted(policy)} is not a policy.",
+                options=["expiryPolicy"],
+                hint=f"Choose one of {', '.join(_EXPIRY_POLICIES)}.",
+            )
+        if _EXPIRY_POLICIES[str(policy)] != (topic is not None):
+            raise ConfigError(
+                f"expiryPolicy={policy} and expiry-topic={quoted(topic)} contradict each other.",
+                options=["expiryPolicy", "expiry-topic"],
+                hint="ROUTE_TO_ALTERNATE needs the name of a topic in expiry-topic, and DELETE needs none.",
+            )
+    return topic
+
+
 def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
     filters: dict[str, object] = {}
     if "default-replay-period" in given:
@@ -384,6 +451,8 @@ def _unknown_option(option: str) -> ConfigError:
         *_CHOICE_OPTIONS,
         *_TTL_OPTIONS,
         *_TTL_SWITCHES,
+        *_EXPIRY_TOPIC_OPTIONS,
+        "expiryPolicy",
         *_SELECTING_OPTIONS,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
@@ -31,9 +32,13 @@ class Expiring:
 
     Args:
         terms: when a message expires.
+        keeps: whether what has expired is not done before it was stored elsewhere.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, *, keeps: bool = False) -> None:
+        self.keeps = keeps
+        self.kept: deque[Item] = deque()
+        """Messages that have expired, and must be stored elsewhere."""
         self.time = LogTime()
         """The time by which messages expire."""
         self.alarm = 0.0

@@ -64,7 +64,8 @@ class HandOut:
 
         For all we know, others may have them by now.
         """
-        return self._lease.lapsed(now) and (self._ledger.assignment.available > 0 or self.counting > 0)
+        waits = self._ledger.assignment.available > 0 or self.counting > 0 or self._ledger.has_expired
+        return self._lease.lapsed(now) and waits
 
     def pop_counted(self) -> int:
         """See `CountedReservations.pop_done`."""

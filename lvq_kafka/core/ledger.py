@@ -11,6 +11,7 @@ share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 
@@ -53,6 +54,7 @@ class Ledger:
         count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
         terms: when messages expire; None if they never do.
+        keep_expired: whether what has expired is done only when `bury_expired` says so.
         selects: the queue's selector; None if all messages of the topic are in the queue.
     """
 
@@ -65,6 +67,7 @@ class Ledger:
         count_deliveries: bool = False,
         bounded: bool = False,
         terms: Terms | None = None,
+        keep_expired: bool = False,
         selects: Selects | None = None,
     ) -> None:
         self.bounded = bounded
@@ -81,7 +84,7 @@ class Ledger:
         """The number of messages held."""
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
-        self.expiring = None if terms is None else Expiring(terms)
+        self.expiring = None if terms is None else Expiring(terms, keeps=keep_expired)
         """The messages that will expire; None if none does."""
         self._partitions: dict[int, PartitionLedger] = {}
         self.assignment = Assignment(self._partitions)
@@ -358,6 +361,37 @@ class Ledger:
             alive = sum(part.pending.count for part in parts)
             self.expiring.tidy(alive, (item for part in parts for item in part.pending))
         return bool(expired)
+
+    @property
+    def has_expired(self) -> bool:
+        """True if `pop_expired` may return something."""
+        return self.expiring is not None and len(self.expiring.kept) > 0
+
+    def pop_expired(self, most: int) -> list[Item]:
+        """Return at most ``most`` messages that have expired, each once.
+
+        The caller stores them elsewhere, and calls `bury_expired`.
+        """
+        found: list[Item] = []
+        kept = deque[Item]() if self.expiring is None else self.expiring.kept
+        while kept and len(found) < most:
+            item = kept.popleft()
+            if self.keeps_expired(item):
+                found.append(item)
+        return found
+
+    def keeps_expired(self, item: Item) -> bool:
+        """Return whether an expired message must still be stored elsewhere.
+
+        That is for its next owner once its partition has gone.
+        """
+        part = self._partitions.get(item.partition)
+        return part is not None and part.keeps(item)
+
+    def bury_expired(self, item: Item) -> None:
+        """Remove an expired message that was stored elsewhere, unless its partition has gone."""
+        if self.keeps_expired(item):
+            self._partitions[item.partition].bury_expired(item)
 
     @property
     def alarmed(self) -> bool:

@@ -54,6 +54,8 @@ class PartitionLedger:
         "_count_deliveries",
         "_counts",
         "_delivered",
+        "_due",
+        "_expired",
         "_expiring",
         "_generation",
         "_in_place",
@@ -97,6 +99,8 @@ class PartitionLedger:
         self._slots = slots
         self._stats = stats
         self._expiring = expiring
+        self._expired: dict[int, Item] = {}  # by offset, messages that are done once they are stored elsewhere
+        self._due: list[Item] = []  # messages that have expired while this is catching up, if they must be stored
         self._in_place = in_place
         self._selects = selects
         self._count_deliveries = count_deliveries
@@ -294,6 +298,8 @@ class PartitionLedger:
         if not self.open and not self._withheld and self.position >= self.target:
             self._drain_buffer()
             self.open = True
+            if self._due:
+                self._expire_due()
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)
 
@@ -421,12 +427,47 @@ class PartitionLedger:
     def expire(self, item: Item) -> None:
         """Drop a waiting message that has expired.
 
-        Its key is gone: the values that it replaced do not return (R8).
+        Its key is gone: the values that it replaced do not return (R8). If it must be stored elsewhere, it stays until
+        `bury_expired`; and it waits for the end of catch-up, since a newer value may be further on.
         """
+        expiring = self._expiring
+        if expiring is not None and expiring.keeps:
+            if not self.open:
+                self._due.append(item)
+                return
+            self._keep(item, expiring)
+        else:
+            self._discard(item, _ON_EXPIRE)
         self.changed = True
-        self._discard(item, _ON_EXPIRE)
         self._buffer.recount()
         self._stats.expired += 1
+
+    def _keep(self, item: Item, expiring: Expiring) -> None:
+        """Take a message out of the queue that is not done until it was stored elsewhere."""
+        item.state = _ON_EXPIRE[item.state]
+        del self.waiting[item.lane]
+        self._attempted.pop(item.offset, None)
+        self._withdraw(item)
+        self._expired[item.offset] = item
+        expiring.kept.append(item)
+
+    def _expire_due(self) -> None:
+        due, self._due = self._due, []
+        assert self._expiring is not None
+        for item in due:  # a newer value may have replaced it, or have taken its place here
+            if item.state in _ON_EXPIRE and item.expires < self._expiring.time.now:
+                self.expire(item)
+
+    def keeps(self, item: Item) -> bool:
+        """Return whether a message has expired, and must be stored elsewhere."""
+        return self._expired.get(item.offset) is item
+
+    def bury_expired(self, item: Item) -> None:
+        """Remove an expired message that was stored elsewhere."""
+        self.changed = True
+        del self._expired[item.offset]
+        self.pending.remove(item, acked=True)
+        self._acked_since += 1
 
     # ---------------------------------------------------------------- revoking
 
@@ -453,6 +494,7 @@ class PartitionLedger:
     def revoke(self) -> list[Item]:
         """Drop all messages after a revocation. Returns the messages that were in work."""
         lost = self.end_locks()
+        self._expired.clear()
         for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
         self.pending.clear()

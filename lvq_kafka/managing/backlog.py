@@ -247,7 +247,9 @@ def _read(
     # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
     selector, terms = queue_selector(definition), Terms.of(definition.ttl)
-    ledger = Ledger(order=definition.order, limit=ANY_LENGTH, terms=terms)
+    ledger = Ledger(
+        order=definition.order, limit=ANY_LENGTH, terms=terms, keep_expired=definition.expiry_topic is not None
+    )
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
     map_ends = {partition: done.end for partition, done in loaded.items()}

@@ -13,7 +13,7 @@ from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
 from lvq_kafka.retrying import patiently
-from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_topic
+from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, describe_letter_topic, ensure_topic
 
 __all__ = ["Declaration", "declare", "drop"]
 
@@ -46,6 +46,8 @@ def declare(
     definition.check_declarable()
     registry = Registry(cluster)
     declared = registry.check(definition)
+    if definition.expiry_topic is not None:
+        describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
     lives = None if definition.ttl is None else lifetime(definition, registry.all())
     if not declared:
         _check_rights(cluster, registry, definition, spec, lives)

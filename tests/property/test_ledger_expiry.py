@@ -33,6 +33,7 @@ class Message:
     item: Item | None = None  # its holder's handle
     aside: bool = False  # not received by the holder
     delayed: bool = False
+    kept: bool = False  # it has expired, and is done once it was stored elsewhere
 
     @property
     def offset(self) -> int:
@@ -51,13 +52,15 @@ class Expiry(RuleBasedStateMachine):
         self.log: list[Message] = []
         self.now = 1000  # ms
 
-    @initialize(ttl=st.sampled_from(OPTIONS), counted=st.booleans(), in_place=st.booleans())
-    def begin(self, ttl: Ttl, counted: bool, in_place: bool) -> None:
+    @initialize(ttl=st.sampled_from(OPTIONS), counted=st.booleans(), in_place=st.booleans(), keeps=st.booleans())
+    def begin(self, ttl: Ttl, counted: bool, in_place: bool, keeps: bool) -> None:
+        self.keeps = keeps
         terms = Terms.of(ttl)
         assert terms is not None
         self.terms = terms
         order = "in-place" if in_place else "tail"
         self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "terms": Terms.of(ttl)}
+        self.options["keep_expired"] = keeps
         self.ledger = Ledger(**self.options)
         self.ledger.assign(0, CommitMap(0), 0)
 
@@ -92,6 +95,7 @@ class Expiry(RuleBasedStateMachine):
         self.ledger.expire(self.now / 1000)
         for message in self.log:
             if message.expires < self.now and (message.item is None or message.aside):
+                message.kept = message.kept or (message.alive and self.keeps)
                 message.alive, message.item, message.aside = False, None, False
 
     @rule(aside=st.booleans())
@@ -135,6 +139,17 @@ class Expiry(RuleBasedStateMachine):
             message.delayed = how == "delay" and message.alive
         self.judge()
 
+    @rule(most=st.integers(0, 3))
+    def bury(self, most: int) -> None:
+        """Store what has expired elsewhere."""
+        items = self.ledger.pop_expired(most)
+        assert len(items) <= most
+        for item in items:
+            message = self.log[item.offset]
+            assert message.kept
+            self.ledger.bury_expired(item)
+            message.kept = False
+
     @rule()
     def delays_end(self) -> None:
         self.ledger.wake(2e9)
@@ -151,6 +166,8 @@ class Expiry(RuleBasedStateMachine):
                 with pytest.raises((LockLost, AlreadySettled)):
                     self.ledger.ack(message.item)
             message.item, message.aside, message.delayed = None, False, False
+            newer = [other for other in self.log[message.offset + 1 :] if other.lane == message.lane]
+            message.alive, message.kept = message.alive or (message.kept and not newer), False
         self.ledger = Ledger(**self.options)
         self.ledger.assign(0, loaded, len(self.log))
         self.add(self.log[loaded.base :])
@@ -165,11 +182,12 @@ class Expiry(RuleBasedStateMachine):
         alive = [message for message in self.log if message.alive]
         waiting = [message for message in alive if message.item is None]
         assert self.ledger.assignment.available == len(waiting)
-        assert self.ledger.assignment.outstanding == len(alive)
+        left = alive + [message for message in self.log if message.kept]
+        assert self.ledger.assignment.outstanding == len(left)
         assert self.ledger.in_work == sum(message.item is not None for message in self.log)
         claim = self.ledger.assignment.claim(0)
-        assert claim.base == min((message.offset for message in alive), default=len(self.log))
-        assert not [message for message in alive if claim.done(message.offset)], "I1"
+        assert claim.base == min((message.offset for message in left), default=len(self.log))
+        assert not [message for message in left if claim.done(message.offset)], "I1"
 
 
 TestExpiry = Expiry.TestCase

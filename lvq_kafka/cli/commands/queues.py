@@ -71,6 +71,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @_seconds_option("--default-ttl", "The TTL of messages without their own.")
 @_seconds_option("--min-ttl", "The least TTL that a message may have.")
 @_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
+@click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.  [default: nowhere]")
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
 @_seconds_option("--default-replay-period", "The replay period for browsers that name none.")
@@ -119,6 +120,7 @@ def declare(
     default_ttl: float | None,
     min_ttl: float | None,
     max_ttl: float | None,
+    expiry_topic: str | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -144,6 +146,7 @@ def declare(
         "default-ttl": default_ttl,
         "min-ttl": min_ttl,
         "max-ttl": max_ttl,
+        "expiry-topic": expiry_topic,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,

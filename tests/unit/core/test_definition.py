@@ -187,3 +187,62 @@ def test_r3_clashing_and_unknown_options_are_errors_that_name_them(
 def test_an_unknown_option_suggests_the_nearest() -> None:
     with pytest.raises(ConfigError, match="Did you mean order"):
         QueueDefinition.from_options("q", {"lvqKey": "a", "ordr": "tail"})
+
+
+# --- where expired messages go ------------------------------------------------------------------------------------
+
+
+def test_an_expiry_topic_is_part_of_version_2() -> None:
+    definition = QueueDefinition(name="q", topic="t", key_header="k", ttl=Ttl(), expiry_topic="gone")
+    assert b'"expiry_topic": "gone"' in definition.to_json()
+    assert b'"version": 2' in definition.to_json()
+    assert QueueDefinition.from_json(definition.to_json(), name="q") == definition
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "names"),
+    [
+        ({"ttl": None}, "is for messages that expire, and none does", ("expiry_topic", "ttl")),
+        ({"ttl": Ttl(never=True)}, "is for messages that expire, and none does", ("expiry_topic", "ttl")),
+        ({"non_destructive": True}, "exclude each other: consumers write", ("expiry_topic", "non_destructive")),
+        ({"expiry_topic": "t"}, "expiry_topic='t' is the queue's own topic", ("expiry_topic",)),
+        ({"expiry_topic": "__x"}, "has a name reserved by Kafka", ("expiry_topic",)),
+        ({"expiry_topic": "a b"}, "cannot be the name of a topic", ("expiry_topic",)),
+        ({"expiry_topic": 5}, "expiry_topic=5 cannot be the name of a topic", ("expiry_topic",)),
+    ],
+)
+def test_an_expiry_topic_that_makes_no_sense_is_refused(
+    options: dict[str, Any], said: str, names: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        QueueDefinition(
+            **{"name": "q", "topic": "t", "key_header": "k", "ttl": Ttl(), "expiry_topic": "gone"} | options
+        )
+    assert caught.value.options == names
+
+
+@pytest.mark.parametrize(
+    ("options", "topic"),
+    [
+        ({"expiry-topic": "gone"}, "gone"),
+        ({"expiry-address": "gone"}, "gone"),
+        ({"expiryPolicy": "ROUTE_TO_ALTERNATE", "expiry-topic": "gone"}, "gone"),
+        ({"expiryPolicy": "DELETE"}, None),
+    ],
+)
+def test_an_expiry_topic_has_its_names_in_other_brokers(options: dict[str, object], topic: str | None) -> None:
+    assert QueueDefinition.from_options("q", {"lvqKey": "k", "ttl": True, **options}).expiry_topic == topic
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"expiryPolicy": "ROUTE_TO_ALTERNATE"}, "needs the name of a topic in expiry-topic"),
+        ({"expiryPolicy": "DELETE", "expiry-address": "gone"}, "DELETE needs none"),
+        ({"expiryPolicy": "KEEP"}, "Choose one of DELETE, ROUTE_TO_ALTERNATE"),
+        ({"expiry-topic": "gone", "expiry-address": "other"}, "disagree"),
+    ],
+)
+def test_names_of_an_expiry_topic_that_disagree_are_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        QueueDefinition.from_options("q", {"lvqKey": "k", "ttl": True, **options})

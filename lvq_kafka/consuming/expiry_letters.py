@@ -1,0 +1,131 @@
+"""Letters of expired messages, in the topic that the queue has for them."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+
+from lvq_kafka.cluster import Cluster, LogWriter, Receipt
+from lvq_kafka.consuming.dead_letters import dead_letter_headers
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.records import Headers
+from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.errors import MessageTooLarge
+from lvq_kafka.topics import describe_letter_topic
+
+__all__ = ["EXPIRED", "ExpiryLetters"]
+
+logger = logging.getLogger("lvq_kafka.consumer")
+
+EXPIRED = "expired"
+"""The reason that these letters give."""
+
+_MOST = 1000  # letters under way
+_AGAIN = 1.0  # seconds until a message whose letter could not be stored is tried again
+_MAX_BLOCK = 1.0  # seconds for which the consumer's thread may wait for room in the client's buffer
+
+
+class ExpiryLetters:
+    """Writes what has expired to the queue's expiry topic, with the headers of dead letters.
+
+    A message is done only when all in-sync replicas have stored its letter. If its partition goes to another consumer
+    before that is committed, or the process dies, the next owner writes it again, with the same ``lvq-dlq-source``;
+    unless it finds that a newer value of the key has come. The letter has no TTL of its own.
+
+    Args:
+        cluster: the cluster.
+        topic: the expiry topic; None if the queue has none.
+        shared: the consumer's shared state.
+
+    Raises:
+        TopicNotFound: the topic does not exist.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._shared = shared
+        self._writer: LogWriter | None = None
+        self._again: deque[tuple[float, Item]] = deque()  # what could not be stored, and when to try again
+        self._under_way = 0
+        self._failing = self._closing = False
+        if topic is not None:
+            describe_letter_topic(cluster, topic, "expiry topic")
+
+    def post(self) -> None:
+        """Write what has expired. Only the consumer's own thread calls this."""
+        if self._topic is None or self._closing:
+            return
+        for item in self._next(self._shared.clock()):
+            headers = dead_letter_headers(item, self._shared.topic, EXPIRED)
+            self._post(item, _without_ttl(headers))
+
+    def _next(self, now: float) -> list[Item]:
+        """Return what to write now.
+
+        While nothing can be stored, that is one message, to see whether it can be again.
+        """
+        items: list[Item] = []
+        with self._shared as core:
+            while self._again and self._again[0][0] <= now and not (self._failing and items):
+                _, item = self._again.popleft()
+                if core.ledger.keeps_expired(item):
+                    items.append(item)
+            if not self._again:
+                self._failing = self._failing and bool(items)
+            if not self._failing:
+                items += core.pop_expired(_MOST - self._under_way, now)
+            self._under_way += len(items)
+        return items
+
+    def _post(self, item: Item, headers: Headers) -> None:
+        assert self._topic is not None
+        try:
+            if self._writer is None:
+                self._writer = self._cluster.writer(max_block=_MAX_BLOCK)
+            receipt = self._writer.append(self._topic, item.key or b"", item.value, headers)
+        except Exception as error:  # noqa: BLE001  # whatever the client refuses, the message must not get lost
+            self._failed(item, headers, error)
+        else:
+            receipt.add_done_callback(partial(self._decided, item, headers))
+
+    def _decided(self, item: Item, headers: Headers, receipt: Receipt) -> None:
+        error = receipt.exception(0)
+        if error is not None:
+            self._failed(item, headers, error)
+            return
+        with self._shared as core:
+            core.ledger.bury_expired(item)
+            self._under_way -= 1
+            self._failing = False
+
+    def _failed(self, item: Item, headers: Headers, error: Exception) -> None:
+        own = _without_ttl(item.headers or ())
+        if isinstance(error, MessageTooLarge) and headers != own:  # these are known to fit
+            self._post(item, own)
+            return
+        with self._shared:
+            failing, self._failing = self._failing, True
+            self._under_way -= 1
+            self._again.append((self._shared.clock() + _AGAIN, item))
+        if not (failing or self._closing):
+            logger.warning(
+                "what has expired in %s cannot be written to %s; it stays until that succeeds: %s",
+                self._shared.topic,
+                self._topic,
+                error,
+            )
+
+    def close(self, timeout: float | None) -> None:
+        """Wait for letters under way. The next owner writes those that are not stored in time."""
+        self._closing = True
+        if self._writer is not None:
+            self._writer.flush(timeout)
+            self._writer.close(0.0)
+
+
+def _without_ttl(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    return tuple(pair for pair in headers if pair[0] != TTL_HEADER)
