@@ -27,7 +27,13 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     _check_target(spark, options)
     spec = pin(queue, as_of=options.as_of, as_of_policy=options.as_of_policy, group=options.group)
     rows = snapshot(
-        spark, queue, columns=options.columns, spec=spec, consistency=options.consistency, engine=options.engine
+        spark,
+        queue,
+        columns=options.columns,
+        selector=options.selector,
+        spec=spec,
+        consistency=options.consistency,
+        engine=options.engine,
     )
     if options.files is not None:
         rows = rows.coalesce(options.files)
@@ -126,6 +132,7 @@ def parser() -> argparse.ArgumentParser:
         default="fail",
         help="what to do if compaction may have removed records of that cut",
     )
+    options.add_argument("--selector", metavar="CONDITION", help="only keys whose message meets this, as in JMS")
     options.add_argument("--group", help="leave out messages that this consumer group has consumed")
     add_consistency_option(options)
     options.add_argument(

@@ -20,6 +20,8 @@ from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
+from lvq_kafka.selectors.of_queues import queue_selector
+from lvq_kafka.selectors.selector import Selector
 from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 
 __all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "lifetimes", "pin", "seconds", "zoned"]
@@ -53,6 +55,7 @@ class SnapshotSpec:
         ttl: how long messages live; None if none of them expires.
         as_of: the time at which messages have expired or not, in seconds since the epoch; None if they are returned
             either way.
+        selector: the condition that the newest message of a key must meet; None if there is none.
     """
 
     topic: str
@@ -70,11 +73,24 @@ class SnapshotSpec:
     epochs: Mapping[int, int] = field(default_factory=dict, compare=False)
     ttl: Ttl | None = None
     as_of: float | None = None
+    selector: str | None = None
 
     @property
     def partitions(self) -> int:
         """The topic's partition count."""
         return len(self.end)
+
+    def selecting(self, selector: str | None, option: str = "selector") -> SnapshotSpec:
+        """Return this cut with one more condition.
+
+        Raises:
+            ConfigError: the selector cannot be read.
+            MissingExtra: the extra ``selectors`` is not installed.
+        """
+        if selector is None:
+            return self
+        Selector(selector, self.topic, option=option)
+        return replace(self, selector=selector if self.selector is None else f"({self.selector}) AND ({selector})")
 
     @property
     def decisive_header(self) -> str | None:
@@ -189,6 +205,7 @@ def pin(
     start = {p: min(bounds.lowest[p], end[p]) for p in end} if start is None else start
     bounds.check_start(start, end)
     ttl = lifetimes(queue)
+    selector = queue_selector(definition)
     if blocked:
         warnings.warn(f"The snapshot of {topic} ends early: {describe(blocked)}.", stacklevel=2)
     return SnapshotSpec(
@@ -207,6 +224,7 @@ def pin(
         epochs=bounds.epochs,
         ttl=ttl,
         as_of=None if ttl is None else judged,
+        selector=None if selector is None else selector.text,
     )
 
 

@@ -52,6 +52,7 @@ def snapshot(
     end: Mapping[int, int] | None = None,
     as_of: Moment | Mapping[int, Moment] | None = None,
     group: str | None = None,
+    selector: str | None = None,
     spec: SnapshotSpec | None = None,
     consistency: Consistency = "pinned",
     engine: Engine = "auto",
@@ -103,6 +104,9 @@ def snapshot(
         as_of: as for `pin`.
         group: as for `pin`.
         timeout: as for `pin`.
+        selector: only keys whose newest message meets this condition, in the syntax of JMS selectors; in addition to
+            the queue's own selector, if it has one (R26, R30). The driver and the executors need the extra
+            ``selectors``.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: the policy for keys whose record in the cut may have been compacted away: ``"pinned"`` fails,
             ``"atleast"`` takes the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
@@ -114,6 +118,7 @@ def snapshot(
     Raises:
         ConfigError: options clash, a column does not exist, the queue is not on a Kafka cluster, or Spark's Python
             packages or the requested connector are missing.
+        MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
     choice("consistency", consistency, get_args(Consistency))
@@ -136,6 +141,7 @@ def snapshot(
                 f"The spec is for the topic {spec.topic}, but the queue's topic is {queue.definition.topic}.",
                 options=["spec", "queue"],
             )
+    spec = spec.selecting(selector)
     chosen = choose_engine(spark, spec, engine, connector_options)
     logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
     if chosen.engine == "connector":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lvq_kafka import LastValueQueue, Ttl
+from lvq_kafka import LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.terms import TTL_HEADER
@@ -306,6 +306,44 @@ def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
     folded = fold_by_hand(records)
     assert rows == {key: record for key, record in folded.items() if lives(record, ttl, head["as_of"])}
     assert collect(snapshot(spark, queue, end=end, as_of=head["as_of"])) == rows
+    queue.drop()
+
+
+def selected(record: Record) -> bool:
+    """Judge by the words of `test_g8_all_that_shows_a_queue_with_a_selector_shows_the_same_rows`."""
+    assert record.key is not None
+    said = dict(record.headers)
+    return said.get("n") == b"1" or record.key.startswith(b"away") or (said.get(HEADER) or b"").endswith(b"7")
+
+
+def test_g8_all_that_shows_a_queue_with_a_selector_shows_the_same_rows(
+    spark: SparkSession, collect: Collect, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, lvq_topic: str
+) -> None:
+    """R26, R30, R14: the current message of a key decides, over all partitions and after compaction."""
+    servers = lvq_broker.bootstrap_servers
+    queue = LastValueQueue.declare(
+        lvq_topic,
+        key_header=HEADER,
+        selector="n = 1 OR lvq_key LIKE 'away%' OR ticker LIKE '%7'",
+        non_destructive=True,
+        spec=TopicSpec(partitions=PARTITIONS),
+        cluster=lvq_cluster,
+    )
+    history = History(servers, lvq_topic, 6, clock=False)
+    history.write(200)
+    force_compaction(lvq_cluster, lvq_topic)
+    lvq_cluster.topics.alter_config(lvq_topic, QUIET)
+    history.write(200)
+    rows, offsets = of_view(queue)
+    folded = fold_by_hand(read_raw(servers, lvq_topic, offsets))
+    assert rows == {key: record for key, record in folded.items() if selected(record)}
+    assert 5 < len(rows) < len(folded) - 5
+    assert queue.stats().depth >= len(rows), "it counts by partition"
+    with queue.browser(follow=False) as browser:
+        shown = {event.key.encode("utf-8", "surrogateescape") for event in browser if isinstance(event, Entry)}
+    assert shown == rows.keys()
+    for engine in ("python", "connector"):
+        assert collect(snapshot(spark, queue, end=offsets, engine=engine)) == rows, engine  # type: ignore[arg-type]
     queue.drop()
 
 

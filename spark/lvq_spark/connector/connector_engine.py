@@ -129,9 +129,10 @@ def read_with_connector(
     """
     require_connector(spark)
     claimed = candidate_columns(columns)
-    needed = claimed if spec.as_of is None else tuple(dict.fromkeys((*claimed, EXPIRES)))
+    judged = (*((EXPIRES,) * (spec.as_of is not None)), *(("headers",) * (spec.selector is not None)))
+    needed = tuple(dict.fromkeys((*claimed, *judged)))
     expiring = spec.ttl is not None and EXPIRES in needed
-    looks_at_headers = "headers" in columns or spec.decisive_header is not None or expiring
+    looks_at_headers = "headers" in needed or spec.decisive_header is not None or expiring
     options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
         from lvq_spark.connector.guarding import Guard

@@ -25,6 +25,7 @@ from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
+from lvq_spark.scan.unselected import NEEDED, selects_of, unselected
 from lvq_spark.schema import EXPIRES
 
 __all__ = ["Guard"]
@@ -41,7 +42,7 @@ class Guard:
     Args:
         partitions: partitions to check even if they have no row, since all of their records may be missing.
         columns: the columns of the candidates; see `candidate_columns`. If records may expire, the incoming ones have
-            `EXPIRES` and `MALFORMED`, too.
+            `EXPIRES` and `MALFORMED`, too; if there is a selector, the columns that it needs.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
         keys: the only keys that arrive, if not all do. Then ``number`` does not count the records either.
     """
@@ -89,7 +90,8 @@ class Guard:
 
     @property
     def _incoming(self) -> list[str]:
-        return list(dict.fromkeys((*self.columns, *([] if self.spec.as_of is None else [EXPIRES]))))
+        expires = [] if self.spec.as_of is None else [EXPIRES]
+        return list(dict.fromkeys((*self.columns, *expires, *([] if self.spec.selector is None else NEEDED))))
 
     @property
     def _counts(self) -> bool:
@@ -126,6 +128,7 @@ class Guard:
 
     def _candidates(self, rows: pa.RecordBatch, partition: int, metrics: TaskMetrics) -> pa.RecordBatch:
         # Spark changes irrelevant names on the way: the time zone of an instant, the element of a list.
+        selects = selects_of(self.spec)
         if MALFORMED in rows.schema.names:
             metrics.malformed_ttls = (metrics.malformed_ttls or 0) + rows[MALFORMED].true_count
         rows = rows.select(self._incoming).cast(arrow_schema(self._incoming))
@@ -134,8 +137,12 @@ class Guard:
         if self.spec.as_of is not None:
             gone = expired(rows, self.spec.as_of)
             metrics.expired = (metrics.expired or 0) + gone.true_count
-            rows = as_deletes(rows, gone).select(self.columns)
-        candidates = to_candidates(rows, partition, self.spec)
+            rows = as_deletes(rows, gone)
+        if selects is not None:
+            out = unselected(rows, selects)
+            metrics.unselected = (metrics.unselected or 0) + out.true_count
+            rows = as_deletes(rows, out)
+        candidates = to_candidates(rows.select(self.columns), partition, self.spec)
         metrics.keyless = (metrics.keyless or 0) + rows["key"].null_count
         metrics.strays = (metrics.strays or 0) + strays(candidates)
         return candidates

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
+from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -36,6 +37,7 @@ from lvq_spark.scan.log_range import (
     read_range,
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
+from lvq_spark.scan.unselected import selects_of
 from lvq_spark.schema import EXPIRES
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ class Scan:
         return rows.select(self.columns)
 
     def _newest(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
-        spec = self.spec
+        spec, selects = self.spec, selects_of(self.spec)
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
             count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
@@ -177,10 +179,10 @@ class Scan:
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch.keys, partition)
-                yield self._visible(batch, metrics)
+                yield self._visible(batch if selects is None else self._selected(batch, selects, metrics), metrics)
 
     def _all(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
-        spec = self.spec
+        spec, selects = self.spec, selects_of(self.spec)
         metrics.records = 0
         start, end = spec.start[partition], spec.end[partition]
         for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
@@ -188,6 +190,8 @@ class Scan:
             wanted = self._wanted(batch)
             if self.keyless == "drop":
                 wanted = wanted.pick([row for row, key in enumerate(spec.keys_of(wanted)) if key is not None])
+            if selects is not None:
+                wanted = self._left(wanted, selects, metrics)
             for at in range(0, len(wanted), self.rows):
                 yield self._visible(wanted.rows(at, at + self.rows), metrics)
         if self.changes and metrics.records < end - start:
@@ -197,7 +201,9 @@ class Scan:
 
     @property
     def _how(self) -> dict[str, bool]:
-        looks_at_headers = "headers" in self.columns or self.spec.decisive_header is not None or self._expiring
+        spec = self.spec
+        decides = spec.decisive_header is not None or spec.selector is not None or self._expiring
+        looks_at_headers = "headers" in self.columns or decides
         return {"headers": looks_at_headers, "late": self.conflate}
 
     @property
@@ -230,6 +236,31 @@ class Scan:
             )
         wanted = self.keys
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
+
+    def _selected(self, batch: RecordBatch, selects: Selects, metrics: TaskMetrics) -> RecordBatch:
+        """Turn the newest records that are not selected into deletes.
+
+        One without a key would delete nothing, and is left out.
+        """
+        before = batch.values.count(None)
+        batch = only_selected(batch, batch.keys, selects)
+        left_out = batch.values.count(None) - before
+        metrics.unselected = (metrics.unselected or 0) + left_out
+        metrics.deletes -= left_out  # `_visible` counts them among the others
+        if None in batch.keys:
+            rows = [row for row, key in enumerate(batch.keys) if key is not None or batch.values[row] is not None]
+            batch = batch.pick(rows)
+        return batch
+
+    def _left(self, batch: RecordBatch, selects: Selects, metrics: TaskMetrics) -> RecordBatch:
+        """Leave out all records that are not selected.
+
+        Deletes stay, since they have nothing to select.
+        """
+        selected = only_selected(batch, self.spec.keys_of(batch), selects).values
+        rows = [row for row, value in enumerate(batch.values) if value is None or selected[row] is not None]
+        metrics.unselected = (metrics.unselected or 0) + len(batch) - len(rows)
+        return batch.pick(rows)
 
     def _visible(self, batch: RecordBatch, metrics: TaskMetrics) -> RecordBatch:
         """Leave out the newest records that a group has done, and deletes unless requested."""

@@ -35,6 +35,7 @@ class TaskMetrics:
         strays: keys outside their home partition (R14).
         expired: newest records that have expired at the time of the cut (R10).
         malformed_ttls: newest records with a TTL that cannot be read, which counts as none.
+        unselected: newest records that a selector leaves out (R26), or all of them if nothing is conflated.
     """
 
     records: int | None = None
@@ -46,6 +47,7 @@ class TaskMetrics:
     strays: int | None = None
     expired: int | None = None
     malformed_ttls: int | None = None
+    unselected: int | None = None
 
     def log(self, spec: SnapshotSpec, partition: int) -> None:
         """Log the counters as text, and by name in the record's ``context``.

@@ -79,6 +79,8 @@ class LvqDataSource(DataSource):
                                    are at home
     lvq.keys                       only these: text, ``IBM,MSFT``, or a JSON list of keys in base64, ``["SUJN"]``. With
                                    ``lvq.partitioner`` only their home partitions are read; a wrong one loses rows
+    lvq.selector                   only keys whose newest message meets this condition, in the syntax of JMS; with
+                                   ``lvq.dedupe=none`` only messages that meet it. A queue's own selector counts, too
     lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser
                                    opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.log_range.Consistency`

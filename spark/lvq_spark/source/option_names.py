@@ -29,7 +29,7 @@ OPTIONS = (
     *("subscribe", "assign", *QUEUE, *START, *END, "startingOffsetsByTimestampStrategy"),
     *("includeHeaders", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", *SPLITS, "maxOffsetsPerTrigger"),
     *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays"),
-    *("lvq.keys", "lvq.partitioner"),
+    *("lvq.keys", "lvq.selector", "lvq.partitioner"),
     *(
         "lvq.group",
         "lvq.hideConsumed",

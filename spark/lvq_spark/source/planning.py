@@ -78,6 +78,7 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
         spec = replace(spec, as_of=None)
     elif options.as_of is not None and spec.as_of is not None:
         spec = replace(spec, as_of=options.as_of)
+    spec = spec.selecting(options.selector, "lvq.selector")
     read = _read(options, queue, spec.partitions)  # Partitions may have been added since.
     return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in spec.end})
 

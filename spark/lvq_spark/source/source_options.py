@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits
@@ -45,6 +46,7 @@ class SourceOptions:
         key_header, key_mismatch: the source of a record's key; see `lvq_kafka.QueueDefinition`.
         deletes: whether deletes have rows; None if not given.
         keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
+        selector: the condition that messages must meet, in addition to that of a declared ``queue``; None if not given.
         partitioner: the partitioner that every writer of the topic uses; None if not given. It decides which keys are
             ``strays``, and lets a read of ``keys`` skip all but their home partitions.
         ttl: how long messages live; None if a declared ``queue`` says that, or if they do not expire.
@@ -73,6 +75,7 @@ class SourceOptions:
     keyless: Keyless = "pass"
     strays: Strays = "fail"
     keys: frozenset[bytes] | None = field(default=None, repr=False)
+    selector: str | None = None
     partitioner: Partitioner | None = None
     ttl: Ttl | None = None
     as_of: float | None = None
@@ -124,6 +127,7 @@ class SourceOptions:
             keyless=given.choice("lvq.nullKeys", get_args(Keyless), "pass"),
             strays=given.choice("lvq.strays", get_args(Strays), "fail"),
             keys=_keys(given),
+            selector=check_selector(given.text("lvq.selector"), "lvq.selector") if given.has("lvq.selector") else None,
             partitioner=_partitioner(given),
             ttl=_ttl(given),
             as_of=round(seconds("lvq.asOf", given.text("lvq.asOf")), 3) if given.has("lvq.asOf") else None,

@@ -171,7 +171,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pinned=begun.caught_up / 1000,
             ttl=ttl,
             as_of=(reached.as_of or reached.caught_up) / 1000 if ttl is not None and judged else None,
-        )
+            selector=definition.selector,
+        ).selecting(self._options.selector, "lvq.selector")
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
     def stop(self) -> None:

@@ -142,6 +142,7 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
             ("key_header", base.key_header, definition.key_header),
             ("key_mismatch", base.key_mismatch, definition.key_mismatch),
             ("ttl", base.ttl, lifetimes(queue)),
+            ("selector", base.selector, definition.selector),
             ("columns", base.schema, STORED),
         )
         if stored != asked

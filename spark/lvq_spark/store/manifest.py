@@ -49,6 +49,7 @@ class Version:
         topic_id: distinguishes that topic from another one of the same name.
         key_header: the source of a record's key.
         key_mismatch: what counts when header and record key disagree.
+        selector: the queue's selector, if it has one.
         start: the log start of each partition. Records below it are not in the version.
         end: the cut: the offset after the last record that counts, in each partition.
         read_from: where reading for this version began. ``end - read_from`` is the number of offsets read.
@@ -97,6 +98,7 @@ class Version:
     epochs: Mapping[int, int] = field(default_factory=dict)
     places: int | None = None
     ttl: Ttl | None = None
+    selector: str | None = None
 
     @property
     def partitions(self) -> int:
@@ -112,6 +114,7 @@ class Version:
 def cut_id(spec: SnapshotSpec) -> str:
     """Return the identity of a cut: specs with the same identity read the same rows."""
     facts = [spec.topic, spec.topic_id, spec.key_header, spec.key_mismatch, *map(_pairs, (spec.start, spec.end))]
+    facts += [] if spec.selector is None else [spec.selector]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
@@ -121,6 +124,7 @@ def _pairs(offsets: Mapping[int, int]) -> list[list[int]]:
 
 _OFFSETS = ("start", "end", "read_from", "epochs")
 _MOMENTS = ("pinned", "committed")
+_OPTIONS = ("ttl", "selector")
 
 
 def encode(version: Version) -> bytes:
@@ -128,6 +132,8 @@ def encode(version: Version) -> bytes:
     document: dict[str, Any] = {"format": _FORMAT}
     for name in Version.__dataclass_fields__:
         value = getattr(version, name)
+        if name in _OPTIONS and value is None:
+            continue  # so that versions of a queue without it can be read by libraries that know of none
         if name in _OFFSETS:
             value = {str(partition): offset for partition, offset in sorted(value.items())}
         elif name in _MOMENTS:
@@ -135,8 +141,6 @@ def encode(version: Version) -> bytes:
         elif name == "files":
             value = [asdict(file) for file in value]
         elif name == "ttl":
-            if value is None:
-                continue  # so that versions of a queue without a TTL can be read by libraries that know of none
             value = value.to_wire()
         document[name] = value
     document["crc32"] = _crc32(document)

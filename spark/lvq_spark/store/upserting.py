@@ -90,14 +90,15 @@ def upsert(
         timeout: as for `refresh`.
 
     Raises:
-        ConfigError: this is a process of Spark Connect, or an option is invalid. The returned function raises it if the
-            stream lacks columns, or has records of another topic or without a key. It also raises everything that
-            `refresh` raises.
+        ConfigError: this is a process of Spark Connect, an option is invalid, or the queue has a selector. The
+            returned function raises it if the stream lacks columns, or has records of another topic or without a key.
+            It also raises everything that `refresh` raises.
     """
     require_classic("upsert", "refresh")
     check_queue(queue)
     check_policies(on_stale, "pinned")
     check_upkeep(keep, grace, timeout)
+    _check_unselected(queue)
     come = _Come("", -1, {})
 
     def run(batch: DataFrame, batch_id: int) -> None:
@@ -109,6 +110,17 @@ def upsert(
         come = _Come(run_id, batch_id, upsert.apply(_keyed(batch, queue.definition)))
 
     return run
+
+
+def _check_unselected(queue: LastValueQueue[Any]) -> None:
+    if queue.definition.selector is not None:
+        raise ConfigError(
+            f"The queue {queue.name} has a selector, and the records of a stream come as its source has read them, "
+            "selected or not.",
+            options=["queue"],
+            hint="Keep the store up to date with lvq_spark.refresh, which reads the log itself, or upsert a queue of "
+            "the whole topic.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,7 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
         topic_id=spec.topic_id,
         key_header=spec.key_header,
         key_mismatch=spec.key_mismatch,
+        selector=spec.selector,
         start=spec.start,
         end=spec.end,
         read_from=spec.start,
