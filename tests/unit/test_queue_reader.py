@@ -53,7 +53,7 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
     mapping = {"get", "items", "keys", "values", "entry", "entries", "prefix", "range"}
     assert public(View) - public(Browser) == mapping | {
         *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change"),
-        *("wait_caught_up_async", "barrier_async", "wait_for_async", "snapshot_async"),
+        *("wait_caught_up_async", "barrier_async", "wait_for_async", "snapshot_async", "watch_async"),
     }
     assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "poll"}
 
