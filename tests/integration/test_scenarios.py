@@ -34,6 +34,7 @@ from tests.scenarios import (  # noqa: E402
     test_non_destructive,
     test_restart,
     test_selecting,
+    test_time_to_live,
     test_transactions,
 )
 from tests.scenarios.harness import PATIENCE, Declare, Queue, Venue, declaring  # noqa: E402
@@ -50,6 +51,7 @@ ON_A_BROKER = (
     test_non_destructive,
     test_restart,
     test_selecting,
+    test_time_to_live,
     test_transactions,
 )
 assert {module.__name__ for module in ON_A_BROKER} == {
@@ -62,6 +64,9 @@ NOT_ON_A_BROKER = {
     test_keys.test_s030_the_old_no_browse_switch_is_accepted_with_a_warning,
     test_selecting.test_s144_a_replay_period_that_is_none_is_refused_by_its_value,
     test_selecting.test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made,
+    test_time_to_live.test_s100_a_ttl_is_kept_within_the_bounds_of_its_queue,
+    test_time_to_live.test_s101_a_minimum_gives_no_ttl_to_a_message_without_one,
+    test_time_to_live.test_s102_never_precedes_an_own_ttl_which_precedes_the_default,
     # Replaced by the versions below.
     test_compacted_log.test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end,
     test_restart.test_s094_a_view_that_was_cut_off_goes_on_where_it_was,
@@ -170,6 +175,10 @@ class OnKafka:
 
     def close(self) -> None:
         self.cluster.close()
+
+    def later(self, seconds: float) -> None:
+        then = self.cluster.now() + seconds + 0.01
+        eventually(lambda: self.cluster.now() > then, seconds + PATIENCE)
 
     def restart(self) -> None:
         self.close()

@@ -65,6 +65,14 @@ S088   test_restart.py
 S090   test_restart.py
 S091   test_restart.py          G14: there are no transient messages
 S094   test_restart.py          G1, G8: a reopened view is rebuilt, a disconnected one resumes
+S095   test_time_to_live.py
+S096   test_time_to_live.py     R7, R8: nothing comes back, not even what was in flight (as CPP, BJ; unlike ART)
+S097   test_time_to_live.py
+S100   test_time_to_live.py
+S101   test_time_to_live.py     R10: it never expires (as BJ; ART gives it the minimum)
+S102   test_time_to_live.py
+S103   test_time_to_live.py     R10: a definition is final (BJ applies a new maximum to what is queued)
+S106   test_time_to_live.py
 S108   test_management.py
 S109   test_management.py       R7: a message is identified by its key
 S111   test_management.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,8 @@ class InMemory:
     """`Venue` in memory. Its storage outlives its clients, so a restart does nothing."""
 
     def __init__(self) -> None:
-        self.cluster = MemoryCluster()
+        self._passed = 0.0
+        self.cluster = MemoryCluster(clock=lambda: time.time() + self._passed)
         self.compact = self.cluster.compact
         self.delete_records = self.cluster.delete_records
 
@@ -26,6 +28,9 @@ class InMemory:
 
     def restart(self) -> None:
         pass
+
+    def later(self, seconds: float) -> None:
+        self._passed += seconds + 0.01
 
 
 @pytest.fixture

@@ -68,6 +68,9 @@ class Venue(Faults, Protocol):
     def restart(self) -> None:
         """Restart the broker. It keeps its storage."""
 
+    def later(self, seconds: float) -> None:
+        """Let this much time pass, and a moment more."""
+
 
 class Closeable(Protocol):
     """An object to close."""
@@ -132,6 +135,11 @@ class Queue:
         """Send with a timestamp, in seconds since the epoch. The topic must have `PRODUCERS_TIMES`."""
         key, _, value = message.partition("=")
         self.venue.write(self.queue.topic, 0, key, value, round(time * 1000))
+
+    def send_for(self, ttl: float, message: str) -> None:
+        """Send a message that lives for so many seconds, and wait until it is stored."""
+        key, _, value = message.partition("=")
+        self._producer.put(key, value, ttl=ttl).result(PATIENCE)
 
     def delete(self, *keys: str) -> None:
         """Delete keys."""

@@ -14,6 +14,7 @@ SECTIONS = {
     "5. Non-destructive queues": [74, 75, 76, 77],
     "6. Transactions": [79, 80, 83, 85, 86, 87],
     "7. Restart": [88, 90, 91, 94],
+    "8. Expiry": [95, 96, 97, 100, 101, 102, 103, 106],
     "9. Management and counters": [108, 109, 111, 113],
     "15. Same ground: compacted log cases": [155, 156, 157, 158, 159, 161, 162],
 }
