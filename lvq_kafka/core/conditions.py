@@ -79,6 +79,8 @@ def keys_of(batch: RecordBatch, topic: str, key_header: str | None, policy: KeyM
     Raises:
         KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
     """
-    if key_header is None or not any(batch.headers) or only_key_headers(key_header, batch.keys, batch.headers):
+    if policy == "record" or key_header is None or not any(batch.headers):
+        return batch.keys
+    if only_key_headers(key_header, batch.keys, batch.headers):
         return batch.keys
     return choose_keys(batch, topic, key_header, policy)[0]

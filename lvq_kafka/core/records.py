@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, count
 from operator import ne
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "header_value",
+    "new_record",
     "rows_by_partition",
     "runs",
 ]
@@ -93,6 +95,10 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+new_record = partial(tuple.__new__, Record)
+"""Make a record from a tuple of all its fields, in half the time of the constructor."""
 
 
 def header_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:

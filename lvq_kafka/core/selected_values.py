@@ -90,6 +90,10 @@ class SelectedValues:
         if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
             return self._values.apply(batch)
         keys = self._keys_of(batch)
+        if not self._several:
+            plain = self._without_deletes(keys, values)
+            if plain is not None:
+                return self._values.apply(batch.pick(plain))
         rows, shown = self._rows(batch.partitions, keys, values)
         unselected = self._derive_deletes(batch, rows, keys)
         changed = self._values.apply(batch if len(rows) == len(batch) else batch.pick(rows))
@@ -113,6 +117,21 @@ class SelectedValues:
         self._values.grow(partitions)
         self._several = self.doubtful = True
         return []
+
+    def _without_deletes(self, keys: list[bytes | None], values: list[bytes | None]) -> list[int] | None:
+        """Return the rows with selected values, or None if the others matter.
+
+        They do if one of their keys is held, or has a selected value, too. In most of a first read they do not.
+        """
+        rows, others = [], set()
+        for row, (key, value) in enumerate(zip(keys, values)):
+            if value is None or value is UNSELECTED:
+                others.add(key)
+            elif key is not None:
+                rows.append(row)
+        if self.table.index.keys().isdisjoint(others) and others.isdisjoint([keys[row] for row in rows]):
+            return rows
+        return None
 
     def _rows(
         self, partitions: list[int], keys: list[bytes | None], values: list[bytes | None]

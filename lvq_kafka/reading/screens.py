@@ -12,7 +12,7 @@ from typing import Any
 from lvq_kafka.codecs import Codec
 from lvq_kafka.core.conditions import UNSELECTED, KeySelection, keys_of
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.records import RecordBatch, new_record
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.reading.reader_thread import Screen
@@ -81,12 +81,9 @@ class ValueScreen:
             if key is None or value is None:
                 continue
             own = tuple(headers) if headers else ()
-            if not matches(_new_record((partition, offset, timestamp, key, value, own))):
+            if not matches(new_record((partition, offset, timestamp, key, value, own))):
                 values[row] = UNSELECTED
         return batch
-
-
-_new_record = partial(tuple.__new__, Record)  # takes half the time of the constructor
 
 
 def _chooser(definition: QueueDefinition) -> partial[list[bytes | None]]:
