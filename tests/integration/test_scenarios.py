@@ -148,7 +148,7 @@ def own_cluster(directory: Path) -> Iterator[OnKafka]:
 
 for _module in ON_A_BROKER:
     for _name, _test in vars(_module).items():
-        if _name.startswith("test_s") and _test not in NOT_ON_A_BROKER:
+        if _name.startswith(("test_s", "test_r")) and _test not in NOT_ON_A_BROKER:
             globals()[_name] = _test
 
 
