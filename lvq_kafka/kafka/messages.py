@@ -23,7 +23,6 @@ _UNDECODED = (SystemError, UnicodeError)  # the client raises the first; the sec
 _LATE: Mapping[str, Callable[[Message], Any]] = {
     "partitions": Message.partition,
     "offsets": Message.offset,
-    "timestamps": lambda message: message.timestamp()[1],
     "keys": Message.key,
     "values": Message.value,
 }
@@ -91,6 +90,8 @@ class MessageBatch(RecordBatch):
         column: list[Any]
         if name == "headers":
             column = _headers_of(self._messages, self._read_headers)
+        elif name == "timestamps":  # not with a function for each, which takes longer than the client does
+            column = [stamp for _, stamp in map(Message.timestamp, self._messages)]
         elif (read := _LATE.get(name)) is not None:
             column = list(map(read, self._messages))
         else:

@@ -40,22 +40,21 @@ def expiry(ttl: Ttl) -> Expiry:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     limits = ttl.to_wire()
-    said = F.when(~unreadable(), F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER)))
+    said = F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER))
+    there = F.coalesce(F.size(said) > 0, F.lit(False)) & ~unreadable()
     text = F.try_element_at(said, F.lit(-1))["value"].cast("string")  # the last one counts
-    own = F.when(text.rlike(DIGITS), text.try_cast("bigint"))
-    malformed = F.coalesce(F.size(said) > 0, F.lit(False)) & own.isNull()
+    own = F.when(there & text.rlike(DIGITS), text.try_cast("bigint"))
     limited = F.least(F.greatest(own, F.lit(limits.get("minimum_ms", 0))), F.lit(limits.get("maximum_ms", NEVER)))
     usual = F.lit(limits.get("default_ms", limits.get("maximum_ms"))).cast("bigint")
     at = F.unix_millis("timestamp") + F.when(own.isNotNull(), limited).otherwise(usual)
-    return Expiry(F.when(at <= LAST, F.timestamp_millis(at)), malformed)
+    return Expiry(F.when(at <= LAST, F.timestamp_millis(at)), there & own.isNull())
 
 
 def lives(ttl: Ttl, as_of: float) -> Column:
     """Return whether a row still counts at a time, in seconds since the epoch."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    at = expiry(ttl).at
-    return at.isNull() | (at >= F.timestamp_millis(F.lit(round(as_of * 1000))))
+    return F.coalesce(expiry(ttl).at >= F.timestamp_millis(F.lit(round(as_of * 1000))), F.lit(True))
 
 
 def unreadable() -> Column:
