@@ -47,6 +47,8 @@ class Options:
     partition_count: int = 1
     ttl: Ttl | None = None
     """How long messages live: by default, and without a minimum or a maximum."""
+    expiry_topic: bool = False
+    """Whether what has expired is stored elsewhere before it is done."""
     ends_known: bool = True
     """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
 
@@ -87,7 +89,7 @@ class Process:
         self.connection = Connection()
         self.stopped = False
         self.core: ConsumerCore[Question] = ConsumerCore(
-            options.limits, options.order, terms=Terms.of(options.ttl), now=clock()
+            options.limits, options.order, terms=Terms.of(options.ttl), keep_expired=options.expiry_topic, now=clock()
         )
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit

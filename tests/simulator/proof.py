@@ -105,9 +105,12 @@ class Proof:
         logs: the partitions.
         base: the offset of each partition where the queue begins. Lower offsets are not part of it.
         counted: whether there is always room for delivery counts. If the text limit may sink, there is not.
+        keeps: whether what has expired is done only once it was stored elsewhere.
     """
 
-    def __init__(self, logs: list[Log], base: list[int], *, counted: bool) -> None:
+    def __init__(self, logs: list[Log], base: list[int], *, counted: bool, keeps: bool = False) -> None:
+        self._keeps = keeps
+        self._lettered: set[tuple[int, int]] = set()  # by partition and offset, what was stored elsewhere
         self.group: Group
         self.alive: list[dict[Lane, int]] = [{} for _ in logs]
         """By lane, the newest value, unless it was consumed. No commit may mark it done, or it would be lost."""
@@ -133,8 +136,21 @@ class Proof:
         self.latest = max(self.latest, *times)
 
     def has_expired(self, partition: int, offset: int) -> bool:
-        """Return whether a message has expired for at least one consumer."""
-        return self._expires[partition][offset] < self.latest
+        """Return whether a message has expired for at least one consumer, and may be done for that reason."""
+        stored = not self._keeps or (partition, offset) in self._lettered
+        return stored and self._expires[partition][offset] < self.latest
+
+    def posted(self, item: Item, *, owner: bool) -> None:
+        """Check I19 for an expired message that is about to be stored elsewhere."""
+        if self._expires[item.partition][item.offset] >= self.latest:
+            raise Violation("I19", f"{item} is written to the expiry topic, and has not expired")
+        newest = self._durable_newest[item.partition].get(item.lane, -1)
+        if owner and self.group.fenced and item.offset < newest:
+            raise Violation("I19", f"{item} is written to the expiry topic, and {newest} was durably acked")
+
+    def lettered(self, item: Item) -> None:
+        """Note that an expired message was stored elsewhere."""
+        self._lettered.add((item.partition, item.offset))
 
     def left(self, partition: int) -> dict[Lane, int]:
         """Return what is `alive` and has not expired."""
@@ -190,7 +206,7 @@ class Proof:
                 raise Violation("I14", f"{claim} counts {count} times {offset}, which was handed out less often")
         done = done_ranges(claim)
         for lane, offset in generation.out.items():
-            if generation.holding.get(lane) != offset and generation.expires[offset] < self.latest:
+            if generation.holding.get(lane) != offset and self.has_expired(generation.partition, offset):
                 continue
             if offset not in leaving and any(first <= offset < after for first, after in done):
                 raise Violation(

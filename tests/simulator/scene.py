@@ -58,7 +58,12 @@ class Queue:
 
     def __init__(self, logs: list[Log], setting: Setting) -> None:
         bases = [log.end if setting.from_the_end else 0 for log in logs]
-        self.proof = Proof(logs, bases, counted=min(setting.broker_limits) >= setting.options.text_limit == 4095)
+        self.proof = Proof(
+            logs,
+            bases,
+            counted=min(setting.broker_limits) >= setting.options.text_limit == 4095,
+            keeps=setting.options.expiry_topic,
+        )
         starts = {}
         for partition, base in enumerate(bases):
             declared = CommitMap(base, (), TAG, setting.options.partition_count, setting.sequence)

@@ -134,7 +134,11 @@ def undisturbed(setting: Setting) -> Setting:
 
 
 def expiring(setting: Setting) -> Setting:
-    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4)))
+    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), expiry_topic=False))
+
+
+def expiring_elsewhere(setting: Setting) -> Setting:
+    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), expiry_topic=True), fenced=True)
 
 
 def expiring_ahead(setting: Setting) -> Setting:
@@ -201,6 +205,7 @@ class TransactsUnanswered(World):
         (undisturbed, World, _STEPS),
         (where_limits_sink, World, _STEPS),
         (expiring, World, _STEPS),
+        (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
     ],
 )
@@ -658,6 +663,37 @@ def test_i1_a_message_that_expires_in_its_last_moment_is_caught(monkeypatch: Pat
     monkeypatch.setattr(ExpiryQueue, "pop_due", lambda self, now, most: pop_due(self, now + 1, most))
     monkeypatch.setattr(ExpiryQueue, "next", property(lambda self: -1))
     assert caught("I1", expiring)
+
+
+def test_i1_a_message_that_is_done_before_it_is_in_the_expiry_topic_is_caught(monkeypatch: Patch) -> None:
+    pop_expired = Ledger.pop_expired
+
+    def mutant(self: Ledger, most: int) -> list[Item]:
+        items = pop_expired(self, most)
+        for item in items:
+            self.bury_expired(item)
+        return items
+
+    monkeypatch.setattr(Ledger, "pop_expired", mutant)
+    assert caught("I1", expiring_elsewhere)
+
+
+def test_i19_a_letter_of_a_value_whose_successor_was_consumed_is_caught(monkeypatch: Patch) -> None:
+    """The mutant writes letters while it is catching up."""
+    expire = PartitionLedger.expire
+
+    def mutant(self: PartitionLedger, item: Item) -> None:
+        is_open, self.open = self.open, True
+        expire(self, item)
+        self.open = is_open
+
+    monkeypatch.setattr(PartitionLedger, "expire", mutant)
+    assert caught("I19", expiring_elsewhere)
+
+
+def test_i10_a_letter_that_fails_and_is_forgotten_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Ledger, "keeps_expired", lambda self, item: False)
+    assert caught("I10", expiring_elsewhere)
 
 
 def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch: Patch) -> None:

@@ -27,6 +27,8 @@ class Working(Process):
         """Messages taken ahead by an iteration and not handed over yet."""
         self.rejected: deque[Item] = deque()
         """Messages whose dead letters are in flight."""
+        self.expired: deque[Item] = deque()
+        """Messages that have expired, on their way to the expiry topic."""
 
     def hand_out(self, most: int = 1) -> bool:
         """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
@@ -127,7 +129,7 @@ class Working(Process):
     def letter(self, *, stored: bool) -> bool:
         """Acknowledge the write of a dead letter, or let it fail with an unknown outcome."""
         if not self.letters:
-            return False
+            return self._letter_of_expired(stored=stored)
         item = self.rejected.popleft()
         alive = item in self.working
         if alive and stored:
@@ -136,6 +138,21 @@ class Working(Process):
         if alive and stored:
             self._end(item, acked=True)
         self._observe()
+        return True
+
+    def _letter_of_expired(self, *, stored: bool) -> bool:
+        """Write the next messages that have expired to their topic; or acknowledge a write, or let it fail."""
+        if not self.expired:
+            self.expired.extend(self.core.pop_expired(2, self._clock()))
+            for item in self.expired:
+                self._proof.posted(item, owner=self._owns(item.partition))
+            return bool(self.expired)
+        item = self.expired.popleft()
+        if stored:
+            self._proof.lettered(item)
+            self.ledger.bury_expired(item)
+        elif self.ledger.keeps_expired(item):
+            self.expired.append(item)
         return True
 
     def _drop(self, item: Item) -> None:
