@@ -59,9 +59,12 @@ class ExpiryLetters:
         """Write what has expired. Only the consumer's own thread calls this."""
         if self._topic is None or self._closing:
             return
-        for item in self._next(self._shared.clock()):
-            headers = dead_letter_headers(item, self._shared.topic, EXPIRED)
-            self._post(item, _without_ttl(headers))
+        for number, item in enumerate(self._next(self._shared.clock())):
+            if number and self._failing:  # each try may take a second, and the group must not wait for that
+                self._put_off(item)
+            else:
+                headers = dead_letter_headers(item, self._shared.topic, EXPIRED)
+                self._post(item, _without_ttl(headers))
 
     def _next(self, now: float) -> list[Item]:
         """Return what to write now.
@@ -109,8 +112,7 @@ class ExpiryLetters:
             return
         with self._shared:
             failing, self._failing = self._failing, True
-            self._under_way -= 1
-            self._again.append((self._shared.clock() + _AGAIN, item))
+        self._put_off(item)
         if not (failing or self._closing):
             logger.warning(
                 "what has expired in %s cannot be written to %s; it stays until that succeeds: %s",
@@ -118,6 +120,11 @@ class ExpiryLetters:
                 self._topic,
                 error,
             )
+
+    def _put_off(self, item: Item) -> None:
+        with self._shared:
+            self._under_way -= 1
+            self._again.append((self._shared.clock() + _AGAIN, item))
 
     def close(self, timeout: float | None) -> None:
         """Wait for letters under way. The next owner writes those that are not stored in time."""

@@ -73,11 +73,11 @@ def any_setting(choose: Choose) -> Setting:
             ),
             text_limit=text_limit,
             ahead=choose([False, False, True]),
-            dead_letters=choose([False, True]),
+            dead_letters=(letters := choose([False, True])),
             ends_known=choose([True, True, False]),
             partition_count=(1 << 31) - 1 if long_texts else 1,
             ttl=choose([None, None, Ttl(), Ttl(default=4)]),
-            expiry_topic=choose([False, True]),
+            expiry_topic=letters,
         ),
     )
 
