@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -36,8 +37,9 @@ class DefaultFilters:
 
     def __post_init__(self) -> None:
         if self.replay_period is not None:
-            delays(replay_period=self.replay_period)
-            object.__setattr__(self, "replay_period", round(as_float(self.replay_period) * 1000) / 1000)  # as stored
+            period = as_float(self.replay_period) * 1000
+            delays(replay_period=math.inf if period == math.inf else self.replay_period)
+            object.__setattr__(self, "replay_period", round(period) / 1000)  # as stored
         if self.selector is not None:
             check_selector(self.selector)
 
@@ -87,4 +89,4 @@ class DefaultFilters:
         period = part.get("replay_period_ms")
         if period is not None and type(period) is not int:
             raise ConfigError(f"replay_period_ms={quoted(period)} is not a whole number.", options=["default_filters"])
-        return cls(replay_period=None if period is None else period / 1000, selector=part.get("selector"))
+        return cls(replay_period=None if period is None else as_float(period) / 1000, selector=part.get("selector"))

@@ -101,7 +101,7 @@ class Ttl:
             if (value := part.get(f"{name}_ms")) is not None:
                 if type(value) is not int:
                     raise ConfigError(f"{name}_ms={quoted(value)} is not a whole number.", options=["ttl"])
-                limits[name] = value / 1000
+                limits[name] = as_float(value) / 1000
         return cls(**limits, never=part.get("never", False))
 
 

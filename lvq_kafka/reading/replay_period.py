@@ -64,4 +64,4 @@ def _horizon(replay_period: object) -> int | None:
     if replay_period is None:
         return None
     delays(replay_period=replay_period)
-    return max(0, round((time.time() - as_float(replay_period)) * 1000))  # the protocol reserves negative times
+    return round(max(0.0, time.time() - as_float(replay_period)) * 1000)  # the protocol reserves negative times

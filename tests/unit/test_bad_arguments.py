@@ -253,7 +253,8 @@ def test_what_is_no_token_of_a_position_is_refused(bad: Any) -> None:
         Position.parse(bad)
 
 
-def test_a_replay_period_longer_than_there_is_time_is_everything(opened: Opened) -> None:
+@pytest.mark.parametrize("period", [1e12, 1e308])
+def test_a_replay_period_longer_than_there_is_time_is_everything(opened: Opened, period: float) -> None:
     """Negative timestamps have special meanings in the protocol."""
-    with opened.queue.browser(replay_period=1e12, follow=False) as browser:
+    with opened.queue.browser(replay_period=period, follow=False) as browser:
         assert len(list(browser)) == 3

@@ -173,6 +173,7 @@ def test_the_definition_keeps_selector_and_filters(memory_cluster: MemoryCluster
         ({"default_filters": {"selector": " "}}, ("default_filters", "selector"), "empty"),
         ({"default_filters": {"replay_period": "abc"}}, ("default_filters", "replay_period"), "'abc'"),
         ({"default_filters": {"replay_period": -1}}, ("default_filters", "replay_period"), "-1"),
+        ({"default_filters": {"replay_period": 1e308}}, ("default_filters", "replay_period"), "inf"),
         ({"default_filters": {"replay_period": [1, 2]}}, ("default_filters", "replay_period"), "1, 2"),
         ({"default_filters": {"replay_perod": 5}}, ("default_filters",), "Did you mean replay_period?"),
         ({"default_filters": {"x": 5}}, ("default_filters",), "Choose from replay_period, selector"),
