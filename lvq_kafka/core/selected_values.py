@@ -113,10 +113,12 @@ class SelectedValues:
         return expired
 
     def grow(self, partitions: int) -> list[bytes]:
-        """Raise the partition count: keys get other homes, so the topic has to be read again."""
-        self._values.grow(partitions)
+        """Raise the partition count: keys get other homes, so the topic has to be read again.
+
+        Return the keys whose value has changed already: that reading will not find them different.
+        """
         self._several = self.doubtful = True
-        return []
+        return self._values.grow(partitions)
 
     def _without_deletes(self, keys: list[bytes | None], values: list[bytes | None]) -> list[int] | None:
         """Return the rows with selected values, or None if the others matter.

@@ -267,6 +267,25 @@ class TestSplitKeys:
                 memory_cluster.write("grown", name, b"1", partition=home_partition(name, 3))
             eventually(lambda: view._shared.catch_up.values.table.partitions == 3 and dict(view) == {})
 
+    @pytest.mark.parametrize("selection", [{}, {"where": dear}, {"headers": {"x": None}}], ids=str)
+    def test_r14_a_value_that_counts_since_partitions_were_added_is_reported(
+        self, memory_cluster: MemoryCluster, selection: dict[str, Any]
+    ) -> None:
+        queue = LastValueQueue.declare(
+            "grown", key_header="k", value=JSON, spec=TopicSpec(partitions=4), cluster=memory_cluster
+        )
+        name = next(
+            name
+            for name in map(str, range(100))
+            if home_partition(name.encode(), 5) == 0 < home_partition(name.encode(), 4)
+        )
+        for value, partition in ((b"200", 0), (b"300", home_partition(name.encode(), 4))):
+            memory_cluster.write("grown", name.encode(), value, [("x", b"")], partition=partition)
+        with queue.view(metadata_interval=0.02, **selection) as view, view.watch(dump=True) as watch:
+            assert shown(watch.drain()) == [f"{name}=300", "|"]
+            memory_cluster.topics.add_partitions("grown", 5)
+            assert shown([watch.poll(timeout=10)]) == [f"{name}=200"]
+
 
 class TestPredicates:
     def test_r31_an_error_of_the_predicate_selects_nothing_is_counted_and_stops_nothing(
