@@ -384,9 +384,9 @@ def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain:
 def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, tmp_path: Path) -> None:
     queue = LastValueQueue.open("prices", bootstrap_servers=plain)
     with Producer(queue.cluster, REGISTRY_TOPIC, key_header=None) as registry:
-        registry.put("newer", b'{"version": 2}')
+        registry.put("newer", b'{"version": 3}')
         registry.put("broken", b"{")
-    for name, culprit, remedy in (("newer", "version 2", "upgrade"), ("broken", "not readable", "lvq delete")):
+    for name, culprit, remedy in (("newer", "version 3", "upgrade"), ("broken", "not readable", "lvq delete")):
         for call in (
             lambda name=name: LastValueQueue.open(name, bootstrap_servers=plain),
             lambda name=name: LastValueQueue.declare(name, key_header="k", bootstrap_servers=plain),

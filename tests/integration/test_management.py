@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +26,6 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import snapshot_queue
 from lvq_kafka.managing.management import signed, store
 from lvq_kafka.managing.moving import _SoleMember
@@ -89,7 +87,7 @@ def test_a_queue_is_counted_purged_reset_and_expired(kafka_cluster: KafkaCluster
 
 def test_age_is_counted_by_the_clusters_clock(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     put(queue, "a=1", "b=1")
-    monkeypatch.setattr(management, "time", SimpleNamespace(time=lambda: time.time() + 7200))
+    monkeypatch.setattr(KafkaCluster, "now", lambda self: time.time() + 7200)
     assert queue.expire(3600).messages == 0
     assert queue.stats().depth == 2
 

@@ -232,6 +232,7 @@ def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapp
         ("--consistency atleast", {}, {"consistency": "atleast"}, "error"),
         ("--engine python", {}, {"engine": "python"}, "error"),
         ("--engine connector", {}, {"engine": "connector"}, "error"),
+        ("--selector size>1", {}, {"selector": "size>1"}, "error"),
         ("--mode append", {}, {}, "append"),
         ("--mode overwrite", {}, {}, "overwrite"),
     ],
@@ -249,7 +250,8 @@ def test_what_a_snapshot_is_told_goes_to_its_cut_its_reader_or_its_writer(
     told(module, spark, "--table", "lake.prices", "--format", "orc", *flags.split())
     assert module.pin.call_args.kwargs == {"as_of": None, "as_of_policy": "fail", "group": None, **cut}
     spec = module.pin.return_value
-    expected = {"columns": SNAPSHOT_COLUMNS, "spec": spec, "consistency": "pinned", "engine": "auto", **read}
+    usual = {"spec": spec, "consistency": "pinned", "engine": "auto", "selector": None}
+    expected = {"columns": SNAPSHOT_COLUMNS, **usual, **read}
     assert module.snapshot.call_args.kwargs == expected
     assert writer.method_calls == [call.format("orc"), call.mode(mode), call.saveAsTable("lake.prices")]
 

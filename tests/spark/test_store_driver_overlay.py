@@ -143,7 +143,7 @@ def test_all_columns_come_through_on_every_file_system(spark: SparkSession, tmp_
             version = above(store, version, records)
         found.append(sorted(held(store, version), key=lambda row: (row["partition"], row["offset"])))
     assert found[0] == found[1]
-    seen = visible(spark, store, version)
+    seen = visible(spark, store, version, 0.0)
     assert {(bytes(row.key), row.timestamp.timestamp()) for row in seen.collect()} == {
         (b"a", 1.0),
         (b"b", 3.0),
