@@ -169,7 +169,7 @@ class Terms:
         for name, value in headers or ():
             if name == TTL_HEADER:  # the last one counts
                 ttl = self._known.get(value) or self._learn(value)
-        return timestamp + ttl if ttl < NEVER else NEVER
+        return min(timestamp + ttl, NEVER) if ttl < NEVER else NEVER
 
     def expiries(
         self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
@@ -179,10 +179,17 @@ class Terms:
         Args:
             plain: none of them has a header but, at most, the queue's key header.
         """
+        found = self._unbounded(timestamps, headers, plain=plain)
+        # Where producers set the times, any number of 64 bits is one.
+        return found if max(found, default=0) <= NEVER else [min(expiry, NEVER) for expiry in found]
+
+    def _unbounded(
+        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
+    ) -> list[int]:
+        """Return what `expiries` does, but not within 64 bits."""
         if not plain and any(headers):
-            known = (
-                self._known.get
-            )  # producers send the TTL last; of such a message, no call takes the time of the rest
+            # Producers send the TTL last; of such a message, no call takes the time of the rest.
+            known = self._known.get
             return [
                 timestamp + ttl
                 if cells and cells[-1][0] == TTL_HEADER and (ttl := known(cells[-1][1]))

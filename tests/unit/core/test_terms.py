@@ -64,6 +64,14 @@ def test_r10_a_ttl_that_cannot_be_read_counts_as_none_and_is_counted(value: byte
     assert (judge.malformed, judge.example) == (1, value)
 
 
+@pytest.mark.parametrize("headers", [None, own(b"5000")])
+def test_r10_what_a_producer_dated_to_the_end_of_time_never_expires(headers: list[Header] | None) -> None:
+    judge = terms(default=10)
+    latest = 2**63 - 1
+    assert judge.expiry(latest, headers) == NEVER
+    assert judge.expiries([latest, 50_000], [headers, None], plain=headers is None) == [NEVER, 60_000]
+
+
 def test_the_last_of_repeated_headers_counts() -> None:
     assert terms().expiry(0, [(TTL_HEADER, b"5"), (TTL_HEADER, b"7")]) == 7
     judge = terms(default=1)
