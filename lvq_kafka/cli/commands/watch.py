@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from lvq_kafka.cli.common_options import (
 )
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.entries import EndOfDump
 from lvq_kafka.reading.selection import SelectionOptions
 
@@ -30,14 +30,14 @@ def _resume_point(ctx: click.Context, param: click.Parameter, given: str | None)
     if given is None:
         return None
     try:
-        row = json.loads(Path(given[1:]).read_text() if given.startswith("@") else given)
+        row = read_json(Path(given[1:]).read_text() if given.startswith("@") else given)
         offsets = row.get("offsets", row)
         return EndOfDump(
             {int(partition): int(offset) for partition, offset in offsets.items()},
             topic_id=str(row.get("topic_id", "")),
             as_of=float(row.get("as_of", 0.0)),
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise click.BadParameter('It is not JSON like {"0": 42}, or a line with such offsets.', ctx, param) from None
 
 

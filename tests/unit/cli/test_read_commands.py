@@ -158,7 +158,19 @@ def test_browse_and_export_select_by_prefix_and_partition(prices: Run) -> None:
     assert "selection" not in prices("export", "prices").rows[0]
 
 
-@pytest.mark.parametrize("since", ["7", "{", '{"offsets": {"a": 1}}', '{"0": "x"}', "[]"])
+@pytest.mark.parametrize(
+    "since",
+    [
+        "7",
+        "{",
+        '{"offsets": {"a": 1}}',
+        '{"0": "x"}',
+        "[]",
+        '{"0": 1e400}',
+        f'{{"offsets": {{}}, "as_of": 1{"0" * 400}}}',
+        "[" * 2000,
+    ],
+)
 def test_a_watch_cannot_resume_from_something_else(prices: Run, since: str) -> None:
     refused = prices("watch", "prices", "--since", since)
     assert refused.code == 2
