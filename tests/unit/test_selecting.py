@@ -267,7 +267,7 @@ class TestSplitKeys:
                 memory_cluster.write("grown", name, b"1", partition=home_partition(name, 3))
             eventually(lambda: view._shared.catch_up.values.table.partitions == 3 and dict(view) == {})
 
-    @pytest.mark.parametrize("selection", [{}, {"where": dear}, {"headers": {"x": None}}], ids=str)
+    @pytest.mark.parametrize("selection", [{}, {"where": dear}, {"headers": {"x": None}}], ids=", ".join)
     def test_r14_a_value_that_counts_since_partitions_were_added_is_reported(
         self, memory_cluster: MemoryCluster, selection: dict[str, Any]
     ) -> None:
