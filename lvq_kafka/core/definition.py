@@ -358,37 +358,38 @@ def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, obj
     """Remove and return the one of these options that is given; two that agree count as one."""
     found = [(option, given.pop(option)) for option in names if option in given]
     if len(found) > 1 and found[0][1] != found[1][1]:
-        (first, one), (second, other) = found[:2]
-        told = f"{first}={quoted(one)} and {second}={quoted(other)} disagree."
-        raise ConfigError(told, options=[first, second], hint="Give one.")
+        raise _disagreement(*found[:2])
     return found[0] if found else None
+
+
+def _disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
+    (first, said), (second, also) = one, other
+    return ConfigError(
+        f"{first}={quoted(said)} and {second}={quoted(also)} disagree.", options=[first, second], hint="Give one."
+    )
 
 
 def _pop_ttl(given: dict[str, object]) -> Ttl | None:
     """Remove the options of time, and return the `Ttl` that they ask for, if any."""
-    named: dict[str, tuple[str, object]] = {}
-    limits: dict[str, Any] = {}
+    named: dict[str, tuple[str, object]] = {}  # by limit, the option and its value
+    seconds: dict[str, float | None] = {}  # None for no limit
     for option, (limit, unit, off) in _TTL_OPTIONS.items():
         if option not in given:
             continue
         value = given.pop(option)
-        if limit in named and named[limit][1] != value:
-            other, said = named[limit]
-            raise ConfigError(
-                f"{other}={quoted(said)} and {option}={quoted(value)} disagree.",
-                options=[other, option],
-                hint="Give one.",
-            )
-        named[limit] = option, value
         number = _number(option, value)
-        if number not in off:
-            check_ttl(option, number * unit / 1000, "Leave it out for no limit.")
-            limits[limit] = number * unit / 1000
+        limited = None if number in off else number * unit / 1000
+        if limited is not None:
+            check_ttl(option, limited)
+        if seconds.setdefault(limit, limited) != limited:
+            raise _disagreement(named[limit], (option, value))
+        named[limit] = option, value
+    limits: dict[str, Any] = {limit: limited for limit, limited in seconds.items() if limited is not None}
     switches = {option: _boolean(option, given.pop(option)) for option in _TTL_SWITCHES if option in given}
     if switches.get("no-expiry"):
         limits["never"] = True
     if switches.get("ttl") is False and limits:
-        other = named[next(iter(limits))][0] if named else "no-expiry"
+        other = next((named[limit][0] for limit in limits if limit in named), "no-expiry")
         raise ConfigError(
             f"ttl=false says that messages carry no TTL, but {other} limits it.",
             options=["ttl", other],

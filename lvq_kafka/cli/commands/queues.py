@@ -181,7 +181,7 @@ def _definition(
         raise click.UsageError("--record-key and --key-header are mutually exclusive.")
     if options:
         raise click.UsageError("--record-key and -o are mutually exclusive; use the long options.")
-    return replace(QueueDefinition.from_options(name, {**given, "key-header": name}, topic=topic), key_header=None)
+    return replace(QueueDefinition.from_options(name, {**given, "key-header": "key"}, topic=topic), key_header=None)
 
 
 def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> dict[str, Any]:

@@ -86,6 +86,11 @@ def test_declare_refuses_what_cannot_select(run: Run, option: str, value: str, s
     assert run("queues").rows == []
 
 
+def test_a_queue_with_record_keys_may_have_the_name_of_a_reserved_header(run: Run) -> None:
+    row = run("declare", "lvq-ttl", "--record-key").row
+    assert (row["name"], row["key_header"]) == ("lvq-ttl", None)
+
+
 def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:
     row = run("declare", "q", "-o", "qpid.last_value_queue_key=id", "-o", "ensureNondestructiveConsumers=true").row
     assert (row["key_header"], row["non_destructive"]) == ("id", True)

@@ -68,6 +68,7 @@ def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
         ({"minimumMessageTtl": 0, "maximumMessageTtl": 0}, None),
         ({"expiry-delay": 100, "min-expiry-delay": -1, "max-expiry-delay": "2000"}, Ttl(default=0.1, maximum=2.0)),
         ({"no-expiry": "true"}, Ttl(never=True)),
+        ({"max-ttl": "5", "maximumMessageTtl": 5000}, Ttl(maximum=5.0)),
         ({"no-expiry": "false"}, None),
     ],
 )
@@ -81,6 +82,8 @@ def test_options_of_other_brokers_give_a_ttl(options: dict[str, object], ttl: Tt
         ({"max-ttl": "soon"}, "max-ttl='soon' is not a number", ("max-ttl",)),
         ({"max-ttl": "0"}, "max-ttl=0.0 is not a number of seconds from 0.001", ("max-ttl",)),
         ({"max-ttl": 5, "maximumMessageTtl": 6}, "max-ttl=5 and maximumMessageTtl=6", ("max-ttl", "maximumMessageTtl")),
+        ({"max-ttl": 5, "maximumMessageTtl": 5}, "max-ttl=5 and maximumMessageTtl=5", ("max-ttl", "maximumMessageTtl")),
+        ({"ttl": "false", "no-expiry": "true", "expiry-delay": -1}, "but no-expiry limits it", ("ttl", "no-expiry")),
         ({"max-ttl": 5, "min-ttl": 6}, "minimum=6.0 exceeds maximum=5.0", ("minimum", "maximum")),
         ({"ttl": "false", "max-ttl": 5}, "ttl=false says that messages carry no TTL", ("ttl", "max-ttl")),
         ({"no-expiry": "true", "max-ttl": 5}, "never=True and maximum=5.0 contradict", ("never", "maximum")),
