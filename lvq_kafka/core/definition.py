@@ -1,24 +1,23 @@
-"""Queue definitions, their JSON form, and the options of a declaration."""
+"""Queue definitions, and their JSON form."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any
 
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.selector_text import check_selector
-from lvq_kafka.core.terms import Ttl, check_ttl
-from lvq_kafka.core.validation import instance, mapping
+from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.validation import instance
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -45,46 +44,8 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
 }
 """The fields of version 2, each with the writer and the parser of its JSON. None means that it is not used."""
 
-KeylessPolicy = Literal["pass", "refuse"]
-
 _LONGEST_NAME = 200
 _LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
-
-# Options, by their names here and in other brokers, and the field that each sets.
-_KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
-_NO_BROWSE_OPTION = "qpid.last_value_queue_no_browse"
-_SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", _NO_BROWSE_OPTION)
-_NON_DESTRUCTIVE_OPTIONS = ("non-destructive", "ensureNondestructiveConsumers")
-_CHOICE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "keyless": ("keyless", get_args(KeylessPolicy)),
-    "order": ("order", get_args(Order)),
-    "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
-}
-# The same for the parts of `Ttl`, with the milliseconds of one unit, and the values that stand for no limit.
-_TTL_OPTIONS: dict[str, tuple[str, float, tuple[float, ...]]] = {
-    "default-ttl": ("default", 1000, ()),
-    "min-ttl": ("minimum", 1000, ()),
-    "max-ttl": ("maximum", 1000, ()),
-    "expiry-delay": ("default", 1, (-1,)),
-    "min-expiry-delay": ("minimum", 1, (-1,)),
-    "max-expiry-delay": ("maximum", 1, (-1,)),
-    "minimumMessageTtl": ("minimum", 1, (0, -1)),
-    "maximumMessageTtl": ("maximum", 1, (0, -1)),
-}
-_TTL_SWITCHES = ("ttl", "no-expiry")
-_EXPIRY_TOPIC_OPTIONS = ("expiry-topic", "expiry-address")
-_EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expired messages go to another topic
-_SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
-# Options of those brokers that a last value queue cannot have, and the feature they ask for.
-_CLASHING_OPTIONS = {
-    "qpid.priorities": "priority levels",
-    "priorities": "priority levels",
-    "qpid.group_header_key": "message groups",
-    "messageGroupKeyOverride": "message groups",
-    "qpid.paging": "paging",
-    "qpid.last_value_queue_sorted": "sorting",
-    "sortKey": "sorting",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -136,7 +97,7 @@ class QueueDefinition:
                 "None means the record key itself.",
             )
         check_key_header(self.key_header)
-        for option, (field, choices) in _CHOICE_OPTIONS.items():
+        for option, (field, choices) in CHOICES.items():
             value = getattr(self, field)
             if value not in choices:
                 raise ConfigError(
@@ -255,51 +216,7 @@ class QueueDefinition:
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
         """
-        given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
-        key_header = _pop_one(given, _KEY_HEADER_OPTIONS)
-        switches = [option for option in _SWITCH_OPTIONS if option in given]
-        for option in switches:
-            if not _boolean(option, given.pop(option)):
-                named = f" but {key_header[0]} names a key header" if key_header else ""
-                raise ConfigError(
-                    f"{option}=false asks for a queue that is not a last value queue{named}.",
-                    options=[option, *key_header[:1]] if key_header else [option],
-                    hint="Leave the option out, or use a plain topic.",
-                )
-            if option == _NO_BROWSE_OPTION:
-                warnings.warn(
-                    f"{option} of the queue {name} is ignored: a browser never keeps a value from being replaced.",
-                    stacklevel=2,
-                )
-        clashing = [option for option in given if option in _CLASHING_OPTIONS]
-        if clashing:
-            other = key_header[0] if key_header else (switches[0] if switches else "key-header")
-            raise ConfigError(
-                f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined: "
-                "a last value queue orders its messages by key and arrival.",
-                options=[clashing[0], other],
-                hint=f"Leave out {clashing[0]}.",
-            )
-        chosen: dict[str, Any] = {}
-        non_destructive = _pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
-        if non_destructive is not None:
-            chosen["non_destructive"] = _boolean(*non_destructive)
-        for option, (field, _) in _CHOICE_OPTIONS.items():
-            if option in given:
-                chosen[field] = given.pop(option)
-        chosen["ttl"] = _pop_ttl(given)
-        chosen["expiry_topic"] = _pop_expiry_topic(given)
-        chosen["selector"] = given.pop("selector", None)
-        chosen["default_filters"] = _pop_default_filters(given)
-        if given:
-            raise _unknown_option(next(iter(given)))
-        if key_header is None or key_header[1] is None:
-            raise ConfigError(
-                f"The queue {name} needs the name of its key header.",
-                options=["key-header"],
-                hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey).",
-            )
-        return cls(name=name, topic=topic or name, key_header=str(key_header[1]), **chosen)
+        return cls(name=name, topic=topic or name, **fields_of(name, options))
 
 
 def check_own_topic(topic: str, option: str = "topic") -> None:
@@ -352,110 +269,3 @@ def _removal(name: str) -> str:
         return f"delete the record with that key from the topic {REGISTRY_TOPIC}"
     word = shell_word(name)
     return f"lvq delete {REGISTRY_TOPIC} " + (f"--bare -- {word}" if name.startswith("-") else f"{word} --bare")
-
-
-def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
-    """Remove and return the one of these options that is given; two that agree count as one."""
-    found = [(option, given.pop(option)) for option in names if option in given]
-    if len(found) > 1 and found[0][1] != found[1][1]:
-        raise _disagreement(*found[:2])
-    return found[0] if found else None
-
-
-def _disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
-    (first, said), (second, also) = one, other
-    return ConfigError(
-        f"{first}={quoted(said)} and {second}={quoted(also)} disagree.", options=[first, second], hint="Give one."
-    )
-
-
-def _pop_ttl(given: dict[str, object]) -> Ttl | None:
-    """Remove the options of time, and return the `Ttl` that they ask for, if any."""
-    named: dict[str, tuple[str, object]] = {}  # by limit, the option and its value
-    seconds: dict[str, float | None] = {}  # None for no limit
-    for option, (limit, unit, off) in _TTL_OPTIONS.items():
-        if option not in given:
-            continue
-        value = given.pop(option)
-        number = _number(option, value)
-        limited = None if number in off else number * unit / 1000
-        if limited is not None:
-            check_ttl(option, limited)
-        if seconds.setdefault(limit, limited) != limited:
-            raise _disagreement(named[limit], (option, value))
-        named[limit] = option, value
-    limits: dict[str, Any] = {limit: limited for limit, limited in seconds.items() if limited is not None}
-    switches = {option: _boolean(option, given.pop(option)) for option in _TTL_SWITCHES if option in given}
-    if switches.get("no-expiry"):
-        limits["never"] = True
-    if switches.get("ttl") is False and limits:
-        other = next((named[limit][0] for limit in limits if limit in named), "no-expiry")
-        raise ConfigError(
-            f"ttl=false says that messages carry no TTL, but {other} limits it.",
-            options=["ttl", other],
-            hint="Leave one of them out.",
-        )
-    return Ttl(**limits) if limits or switches.get("ttl") else None
-
-
-def _pop_expiry_topic(given: dict[str, object]) -> str | None:
-    """Remove the options that say where expired messages go."""
-    named = _pop_one(given, _EXPIRY_TOPIC_OPTIONS)
-    topic = None if named is None else str(named[1])
-    if "expiryPolicy" in given:
-        policy = given.pop("expiryPolicy")
-        if policy not in _EXPIRY_POLICIES:
-            raise ConfigError(
-                f"expiryPolicy={quoted(policy)} is not a policy.",
-                options=["expiryPolicy"],
-                hint=f"Choose one of {', '.join(_EXPIRY_POLICIES)}.",
-            )
-        if _EXPIRY_POLICIES[str(policy)] != (topic is not None):
-            raise ConfigError(
-                f"expiryPolicy={policy} and expiry-topic={quoted(topic)} contradict each other.",
-                options=["expiryPolicy", "expiry-topic"],
-                hint="ROUTE_TO_ALTERNATE needs the name of a topic in expiry-topic, and DELETE needs none.",
-            )
-    return topic
-
-
-def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
-    filters: dict[str, object] = {}
-    if "default-replay-period" in given:
-        filters["replay_period"] = _number("default-replay-period", given.pop("default-replay-period"))
-    if "default-selector" in given:
-        filters["selector"] = given.pop("default-selector")
-    return DefaultFilters.of(filters)
-
-
-def _number(option: str, value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
-
-
-def _boolean(option: str, value: object) -> bool:
-    text = str(value).strip().lower()
-    if text in ("true", "1", "yes", "on"):
-        return True
-    if text in ("false", "0", "no", "off"):
-        return False
-    raise ConfigError(f"{option}={quoted(value)} is neither true nor false.", options=[option])
-
-
-def _unknown_option(option: str) -> ConfigError:
-    known = [
-        *_KEY_HEADER_OPTIONS,
-        *_SWITCH_OPTIONS,
-        *_NON_DESTRUCTIVE_OPTIONS,
-        *_CHOICE_OPTIONS,
-        *_TTL_OPTIONS,
-        *_TTL_SWITCHES,
-        *_EXPIRY_TOPIC_OPTIONS,
-        "expiryPolicy",
-        *_SELECTING_OPTIONS,
-    ]
-    nearest = difflib.get_close_matches(option, known, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
-    return ConfigError(f"{brief(option)} is not a queue option.", options=[option], hint=hint)
