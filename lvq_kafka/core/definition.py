@@ -120,7 +120,7 @@ class QueueDefinition:
             instance("default_filters", self.default_filters, DefaultFilters, "DefaultFilters.of(...) makes them.")
 
     def _check_expiry_topic(self, topic: str) -> None:
-        if self.ttl is None or self.ttl.never:
+        if not self.expires:
             raise ConfigError(
                 f"expiry_topic={quoted(topic)} of the queue {self.name} is for messages that expire, and none does.",
                 options=["expiry_topic", "ttl"],
@@ -150,6 +150,11 @@ class QueueDefinition:
                 hint="Start it with another character.",
             )
         check_own_topic(self.topic)
+
+    @property
+    def expires(self) -> bool:
+        """True if messages may expire (R10)."""
+        return self.ttl is not None and not self.ttl.never
 
     @property
     def group(self) -> str:

@@ -138,7 +138,7 @@ def lifetime(definition: QueueDefinition, others: Iterable[QueueDefinition]) -> 
     Args:
         others: declared queues, on any topic.
     """
-    if definition.ttl is None or definition.ttl.never:
+    if not definition.expires:
         return None
     ttls = [other.ttl for other in (definition, *others) if other.topic == definition.topic]
     return max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)

@@ -48,7 +48,7 @@ def declare(
     declared = registry.check(definition)
     if definition.expiry_topic is not None:
         describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
-    lives = None if definition.ttl is None else lifetime(definition, registry.all())
+    lives = lifetime(definition, registry.all()) if definition.expires else None
     if not declared:
         _check_rights(cluster, registry, definition, spec, lives)
     created_topic = ensure_topic(cluster, definition.topic, spec, lives)

@@ -11,7 +11,6 @@ from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.terms import Terms
 from lvq_kafka.forking import notify_of_forks
 from lvq_kafka.places import opened_at
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
@@ -54,8 +53,9 @@ class Follower:
         metadata_interval: float = 5.0,
     ) -> None:
         self.topic = definition.topic
-        expires = Terms.of(definition.ttl) is not None
-        self.shared = FollowerState(definition.topic, partitions=partitions, time=cluster.now, expires=expires)
+        self.shared = FollowerState(
+            definition.topic, partitions=partitions, time=cluster.now, expires=definition.expires
+        )
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(
             cluster, definition, self.shared, self._metadata, since=since, screen=screen, by_value=by_value

@@ -252,7 +252,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
     def _resume_point(self, since: Resumable) -> ResumePoint:
-        if self._shared.catch_up.time is not None:
+        if self._shared.expires:
             raise ConfigError(
                 f"Messages in {self._topic} expire, and nothing in its log says which have since.",
                 options=["since", "ttl"],

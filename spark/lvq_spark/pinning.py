@@ -15,7 +15,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
@@ -230,8 +230,8 @@ def pin(
 
 def lifetimes(queue: LastValueQueue[Any]) -> Ttl | None:
     """Return how long a queue's messages live; None if none of them expires."""
-    ttl = queue.definition.ttl
-    return None if Terms.of(ttl) is None else ttl
+    definition = queue.definition
+    return definition.ttl if definition.expires else None
 
 
 def check_queue(queue: object) -> None:

@@ -103,7 +103,7 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
     found = QueueReport(cluster.topics.describe(topic))
-    lives = None if queue.definition.ttl is None else lifetime(queue.definition, queues(cluster=cluster))
+    lives = lifetime(queue.definition, queues(cluster=cluster)) if queue.definition.expires else None
     try:
         config = cluster.topics.config(topic)
     except Unauthorized:

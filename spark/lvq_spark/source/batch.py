@@ -69,7 +69,7 @@ class LvqDataSource(DataSource):
     lvq.ttl                        false; true: messages may carry a TTL, as a declared queue's definition says for it.
                                    ``lvq.defaultTtl``, ``lvq.minTtl``, ``lvq.maxTtl``: its limits, in seconds
     lvq.expired                    delete: a key is deleted when its newest value has expired (R8); keep: that value
-                                   has a row like any other, which is so with ``lvq.dedupe`` none
+                                   has a row like any other, as with ``lvq.dedupe`` none
     lvq.asOf                       seconds since the epoch: what has expired by then. By default that is the end's time,
                                    or else now; for a stream's batch, when it was planned
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
