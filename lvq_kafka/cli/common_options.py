@@ -17,6 +17,7 @@ __all__ = [
     "cluster_options",
     "command",
     "format_option",
+    "key_option",
     "output_options",
     "pair",
     "queue_argument",
@@ -157,6 +158,9 @@ def queue_argument(function: F) -> F:
     return _decorated(cast(F, with_choice), options)
 
 
+key_option = click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
+
+
 def _header_filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:
     pairs = [text.partition("=") for text in given]
     if any(not name for name, _, _ in pairs):
@@ -180,7 +184,7 @@ def selection_options(function: F) -> F:
         )
 
     options = [
-        click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable."),
+        key_option,
         click.option("--prefix", metavar="TEXT", multiple=True, help="Only keys that begin with this. Repeatable."),
         click.option(
             "-H",

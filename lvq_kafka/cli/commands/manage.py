@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import command, timeout_option
+from lvq_kafka.cli.common_options import command, key_option, timeout_option
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words, offsets_by_partition, point
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["expire", "move", "purge", "reclaim", "reset"]
 
-_key_option = click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
 _reading = timeout_option(60.0, "Time limit for reading the queue.")
 
 
 @command("purge", examples=["lvq purge prices", "lvq purge prices --key IBM --key MSFT --yes"])
 @click.argument("queue")
-@_key_option
+@key_option
 @yes_option
 @_reading
 def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: bool, timeout: float) -> None:
@@ -111,7 +110,7 @@ def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict
 @command("move", examples=["lvq move prices archive", "lvq move orders review --key 4711 --yes"])
 @click.argument("queue")
 @click.argument("destination")
-@_key_option
+@key_option
 @click.option(
     "--not-atomic", is_flag=True, help="Without transactions: after a failure, a message can be in both queues."
 )
