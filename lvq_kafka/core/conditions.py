@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.mismatch import choose_keys, only_key_headers
 from lvq_kafka.core.records import Record, RecordBatch, header_value
 
 __all__ = ["UNSELECTED", "Condition", "HeaderCondition", "KeySelection", "keys_of"]
@@ -73,14 +74,15 @@ class KeySelection:
         return list(range(len(keys)))
 
 
-def keys_of(batch: RecordBatch, topic: str, key_header: str | None, policy: KeyMismatchPolicy) -> list[bytes | None]:
+def keys_of(batch: RecordBatch, definition: QueueDefinition) -> list[bytes | None]:
     """Return the key of each record of a batch (R16), as the fold will choose it.
 
     Raises:
         KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
     """
+    key_header, policy = definition.key_header, definition.key_mismatch
     if policy == "record" or key_header is None or not any(batch.headers):
         return batch.keys
     if only_key_headers(key_header, batch.keys, batch.headers):
         return batch.keys
-    return choose_keys(batch, topic, key_header, policy)[0]
+    return choose_keys(batch, definition.topic, key_header, policy)[0]

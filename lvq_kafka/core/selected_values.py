@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lvq_kafka.core.conditions import UNSELECTED
+from lvq_kafka.core.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import UNSELECTED_HEADERS, RecordBatch
@@ -46,7 +47,7 @@ class SelectedValues:
 
     Args:
         values: the fold, empty.
-        keys_of: returns the keys of a batch, as the fold chooses them.
+        definition: the queue, for the keys of its records, as the fold chooses them.
         strays: the keys noted by earlier reads.
         several: whether several partitions are read.
     """
@@ -54,7 +55,7 @@ class SelectedValues:
     def __init__(
         self,
         values: LatestValues,
-        keys_of: Callable[[RecordBatch], list[bytes | None]],
+        definition: QueueDefinition,
         strays: Strays,
         *,
         several: bool,
@@ -65,7 +66,7 @@ class SelectedValues:
         self.left: list[bytes] = []
         self.doubtful = False
         self._values = values
-        self._keys_of = keys_of
+        self._definition = definition
         self._strays = strays
         self._several = several
         self._forgetful: set[int] = set()  # partitions with records that may be forgotten
@@ -89,7 +90,7 @@ class SelectedValues:
         values = batch.values
         if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
             return self._values.apply(batch)
-        keys = self._keys_of(batch)
+        keys = keys_of(batch, self._definition)
         if not self._several:
             plain = self._without_deletes(keys, values)
             if plain is not None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
 from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
-from lvq_kafka.core.conditions import keys_of
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.quoting import quoted
@@ -214,9 +212,7 @@ class ReaderThread:
         """Return a store that holds what is selected, and folds into these values."""
         if self._strays is None:
             return values
-        definition = self._definition
-        choose = partial(keys_of, topic=self._topic, key_header=definition.key_header, policy=definition.key_mismatch)
-        return SelectedValues(values, choose, self._strays, several=several)
+        return SelectedValues(values, self._definition, self._strays, several=several)
 
     def _check_partitions(self, described: TopicDescription) -> None:
         missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))

@@ -124,7 +124,7 @@ def changed_since(
     try:
         for fetch in read_to_end(lambda: reader.poll(_POLL), progress, range_ends, give_up=give_up, timeout=timeout):
             batch = fetch.batch
-            keys = keys_of(batch, topic, definition.key_header, definition.key_mismatch)
+            keys = keys_of(batch, definition)
             for key, value, partition, offset in zip(keys, batch.values, batch.partitions, batch.offsets):
                 if offset >= range_ends[partition]:
                     continue  # the watch hears of it anyway

@@ -5,7 +5,6 @@ The reading thread calls them without any lock. It refers to these objects, and 
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -37,12 +36,12 @@ class KeyScreen:
     """Drops the records of keys that are not selected."""
 
     def __init__(self, definition: QueueDefinition, keys: KeySelection) -> None:
-        self._keys_of = _chooser(definition)
+        self._definition = definition
         self._selected = keys
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the records of selected keys."""
-        rows = self._selected.rows(self._keys_of(batch))
+        rows = self._selected.rows(keys_of(batch, self._definition))
         return batch if len(rows) == len(batch) else batch.pick(rows)
 
 
@@ -70,12 +69,12 @@ class ValueScreen:
     """Marks the values that do not meet a selection's conditions."""
 
     def __init__(self, definition: QueueDefinition, selection: Selection[Any]) -> None:
-        self._keys_of = _chooser(definition)
+        self._definition = definition
         self._selection = selection
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch, with `UNSELECTED` in place of values that do not match."""
-        keys, values, matches = self._keys_of(batch), batch.values, self._selection.matches
+        keys, values, matches = keys_of(batch, self._definition), batch.values, self._selection.matches
         rows = zip(count(), batch.partitions, batch.offsets, batch.timestamps, keys, batch.values, batch.headers)
         for row, partition, offset, timestamp, key, value, headers in rows:
             if key is None or value is None:
@@ -84,7 +83,3 @@ class ValueScreen:
             if not matches(new_record((partition, offset, timestamp, key, value, own))):
                 values[row] = UNSELECTED
         return batch
-
-
-def _chooser(definition: QueueDefinition) -> partial[list[bytes | None]]:
-    return partial(keys_of, topic=definition.topic, key_header=definition.key_header, policy=definition.key_mismatch)

@@ -17,6 +17,9 @@ headers: st.SearchStrategy[Headers] = st.sampled_from(
 )
 
 
+Step = tuple[int, int, bytes, bytes | None, Headers]
+"""How many offsets further a record is, its time, key, value and headers."""
+
 values = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2))
 steps = st.lists(
     st.tuples(st.integers(1, 3), st.integers(0, 9), st.sampled_from(KEYS), values, headers), max_size=25
@@ -24,7 +27,7 @@ steps = st.lists(
 
 
 @st.composite
-def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
+def logs(draw: st.DrawFn, partitions: int = 1, steps: st.SearchStrategy[list[Step]] = steps) -> list[list[Record]]:
     """Draw a log for each partition, with offset gaps, timestamps out of order, deletes, and keys anywhere."""
     result = []
     for partition in range(partitions):

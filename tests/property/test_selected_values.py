@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.conditions import UNSELECTED
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_kafka.core.selected_values import SelectedValues, Strays
+from tests.property.test_fold import Step, logs
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 HEADERS: list[Headers] = [(), (("k", b"a"),), (("x", b"1"),)]
 IN, OUT = b"in", b"out"
 
-steps = st.lists(
+steps: st.SearchStrategy[list[Step]] = st.lists(
     st.tuples(
         st.integers(1, 3),
         st.integers(0, 9),
@@ -30,19 +31,6 @@ steps = st.lists(
     max_size=20,
 )
 policies: st.SearchStrategy[KeyMismatchPolicy] = st.sampled_from(["record", "header"])
-
-
-@st.composite
-def logs(draw: st.DrawFn, partitions: int) -> list[list[Record]]:
-    """Draw a log for each partition, with keys anywhere."""
-    result = []
-    for partition in range(partitions):
-        offset, log = 0, []
-        for further, timestamp, key, value, headers in draw(steps):
-            offset += further
-            log.append(Record(partition, offset, timestamp, key, value, headers))
-        result.append(log)
-    return result
 
 
 def compacted(draw: st.DataObject, log: Sequence[Record]) -> list[Record]:
@@ -75,8 +63,8 @@ class Selecting:
         while True:
             self.readings += 1
             values = LatestValues(self._partitions, key_header="k", key_mismatch=self._policy)
-            choose = partial(keys_of, topic="t", key_header="k", policy=self._policy)
-            selected = SelectedValues(values, choose, self._strays, several=self._partitions > 1)
+            queue = QueueDefinition(name="t", topic="t", key_header="k", key_mismatch=self._policy)
+            selected = SelectedValues(values, queue, self._strays, several=self._partitions > 1)
             shown: set[bytes] = set()
             for records in history:
                 changed = selected.apply(marked(records))
@@ -100,7 +88,7 @@ class Selecting:
 def test_the_selected_keys_are_the_filter_of_the_full_fold(
     data: st.DataObject, partitions: int, policy: KeyMismatchPolicy
 ) -> None:
-    history = [compacted(data, log) for log in data.draw(logs(partitions))]
+    history = [compacted(data, log) for log in data.draw(logs(partitions, steps))]
     full = LatestValues(partitions, key_header="k", key_mismatch=policy)
     at = [0] * partitions
     batches: list[list[Record]] = []
@@ -123,7 +111,7 @@ def test_the_selected_keys_are_the_filter_of_the_full_fold(
         assert reader.readings <= 2, "one reading finds all the strays, the next one has no doubt"
 
 
-@given(log=logs(3))
+@given(log=logs(3, steps))
 def test_records_in_their_home_partitions_are_read_once_and_nothing_is_remembered_of_unselected_keys(
     log: list[list[Record]],
 ) -> None:
@@ -144,7 +132,7 @@ def test_a_topic_whose_keys_keep_turning_up_elsewhere_is_not_read_again_for_each
     doubts = 0
     for end in range(len(foreign)):
         selected = SelectedValues(
-            LatestValues(2), partial(keys_of, topic="t", key_header=None, policy="record"), strays, several=True
+            LatestValues(2), QueueDefinition(name="t", topic="t", key_header=None), strays, several=True
         )
         selected.apply(RecordBatch.of(foreign[: end + 1]))
         doubts += selected.doubtful
