@@ -193,8 +193,6 @@ class CatchUp:
         values = self.replay.values
         keys = values.apply(fetch.batch)
         values.progress.advance(fetch.positions)
-        if self.time is not None:
-            self.time.saw(values.newest_timestamp)
         self._note(ReadEvent.READ)
         return self._note_progress(keys)
 

@@ -93,8 +93,7 @@ class LatestValues:
         self._topic = topic
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
-        self.newest_timestamp = 0
-        """The newest append time seen, in ms."""
+        self._newest_timestamp = 0
         # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
         self._contested: dict[bytes, dict[int, Record]] = {}
         self._prune_at = 1024
@@ -148,7 +147,7 @@ class LatestValues:
         _, timestamps, keys, values, _ = columns
         if not keys:
             return keys
-        self.newest_timestamp = max(self.newest_timestamp, timestamps[-1])
+        self._newest_timestamp = max(self._newest_timestamp, timestamps[-1])
         deletes = not all(values) and None in values
         if not deletes and self._fold_plain(partition, columns):
             return keys
@@ -354,7 +353,7 @@ class LatestValues:
 
     def _forget_old_deletes(self) -> None:
         """Forget uncontested deletes that the log itself may have dropped by now."""
-        horizon = self.newest_timestamp - self._tombstone_memory
+        horizon = self._newest_timestamp - self._tombstone_memory
         for key, rivals in list(self._contested.items()):
             first = next(iter(rivals.values()))
             if len(rivals) == 1 and first.timestamp < horizon and first.headers is not UNSELECTED_HEADERS:

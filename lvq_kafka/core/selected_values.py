@@ -72,11 +72,6 @@ class SelectedValues:
         self._forgetful: set[int] = set()  # partitions with records that may be forgotten
 
     @property
-    def newest_timestamp(self) -> int:
-        """The newest append time of a record that was folded, in ms."""
-        return self._values.newest_timestamp
-
-    @property
     def split_keys(self) -> list[bytes]:
         """Selected keys that currently have records in more than one partition (R14)."""
         return self._values.split_keys

@@ -57,10 +57,6 @@ class ValueStore(Protocol):
     stats: ReaderStats
 
     @property
-    def newest_timestamp(self) -> int:
-        """The newest append time of a record that was folded, in ms."""
-
-    @property
     def left(self) -> Collection[bytes]:
         """The keys whose value is no longer selected since the last batch."""
 

@@ -84,7 +84,7 @@ class FollowerState:
             lapse = catch_up.replay.absence.read(self.clock(), fetch)
             if lapse is None:
                 shown = not catch_up.starting_over
-                if catch_up.time is not None and screened is not fetch:
+                if catch_up.time is not None:
                     catch_up.time.saw(max(fetch.batch.timestamps, default=0))  # of what was screened out, too
                 self.notifier.notify(catch_up.apply(screened))
                 if shown and catch_up.values.left:
