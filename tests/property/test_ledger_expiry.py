@@ -124,11 +124,12 @@ class Expiry(RuleBasedStateMachine):
         if not held:
             return
         message = held[which % len(held)]
-        item, message.item = message.item, None
+        item = message.item
         assert item is not None
         if how in ("commit", "abort"):
             self.ledger.leave(item)
-            self.judge()
+            self.judge()  # it is still in work, and does not expire
+        message.item = None
         if how in ("ack", "reject", "commit"):
             {"ack": self.ledger.ack, "reject": self.ledger.reject, "commit": self.ledger.commit}[how](item)
             message.alive = False
