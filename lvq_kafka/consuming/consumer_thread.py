@@ -16,7 +16,6 @@ from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
-from lvq_kafka.consuming.expiry_warnings import ExpiryWarnings
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
 from lvq_kafka.consuming.shared_state import SharedState
@@ -26,6 +25,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
+from lvq_kafka.expiry_warnings import ExpiryWarnings
 
 __all__ = ["ConsumerThread", "Join"]
 
@@ -69,7 +69,7 @@ class ConsumerThread:
         self._crowded = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._expiry_letters = expiry_letters
-        self._expiry_warnings = ExpiryWarnings(name, shared)
+        self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
         self._in_vain = 0
         self._starting_over = False
         self._stop = Event()
@@ -192,7 +192,8 @@ class ConsumerThread:
         self._urgent = self._core.is_urgent(self._shared.clock())
         self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
-        self._expiry_warnings.check()
+        if (expiring := self._core.ledger.expiring) is not None:
+            self._expiry_warnings.check(expiring.time, expiring.terms, expiring.malformed)
         self._expiry_letters.post()
         crowded, self._crowded = self._crowded, self._core.is_crowded
         if self._crowded and not crowded:  # the broker may accept longer texts than we assume

@@ -24,8 +24,6 @@ __all__ = ["FollowerState"]
 
 logger = logging.getLogger("lvq_kafka.follower")
 
-_SKEW = 5.0  # seconds between clocks that are worth a warning
-
 
 class FollowerState:
     """The lock, clock, log lines and wake-ups around a `CatchUp`, which has the rules.
@@ -55,7 +53,6 @@ class FollowerState:
         self.expires = expires
         self.catch_up = CatchUp(topic, clock(), expires=expires)
         self._time = time
-        self._skewed = False  # whether a difference between clocks was reported
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
         self.lock = RLock()
@@ -97,18 +94,6 @@ class FollowerState:
             with self.lock:
                 if not self.expire():
                     break
-        self._report_skew()
-
-    def _report_skew(self) -> None:
-        behind = 0.0 if self.catch_up.time is None else self.catch_up.time.behind / 1000
-        if behind > _SKEW and not self._skewed:
-            logger.warning(
-                "the newest record of %s is %.0f s ahead of this machine's clock; what expires goes by the record, at "
-                "most an hour ahead: set the clocks of this machine and the brokers",
-                self.topic,
-                behind,
-            )
-        self._skewed = behind > _SKEW
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
         """Set the second target, which was requested when the first was reached."""

@@ -11,13 +11,13 @@ from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
 from lvq_kafka.core.selected_values import SelectedValues, Strays
-from lvq_kafka.core.terms import TTL_HEADER, Terms
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.expiry_warnings import ExpiryWarnings
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
 
@@ -63,7 +63,7 @@ class ReaderThread:
         self._strays = Strays() if by_value else None
         self._in_vain = 0
         self._terms: Terms | None = None
-        self._malformed_reported = False
+        self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
         self._reader: LogReader
 
     def open(self) -> None:
@@ -85,8 +85,8 @@ class ReaderThread:
         try:
             while not shared.over:
                 self._step()
-                if shared.expires:
-                    shared.expire_due()
+                if self._terms is not None:
+                    self._expire(self._terms)
         finally:
             self._reader.close()
             if shared.abandoned:
@@ -95,6 +95,11 @@ class ReaderThread:
                     self._topic,
                     shared.abandoned,
                 )
+
+    def _expire(self, terms: Terms) -> None:
+        self._shared.expire_due()
+        if (time := self._shared.catch_up.time) is not None:
+            self._expiry_warnings.check(time, terms)
 
     def _step(self) -> None:
         shared, catch_up = self._shared, self._shared.catch_up
@@ -126,15 +131,6 @@ class ReaderThread:
         lapse = self._shared.apply(fetch, screened)
         if lapse is not None:
             self._start_over_after(lapse)
-        if self._terms is not None and self._terms.malformed and not self._malformed_reported:
-            self._malformed_reported = True
-            logger.warning(
-                "a header %s in %s is %s, not a number of milliseconds: the message counts as having none, and so do "
-                "others like it; stats.malformed counts them",
-                TTL_HEADER,
-                self._topic,
-                quoted(self._terms.example),
-            )
 
     def _ask_after_absence(self) -> None:
         """After an absence, ask for the current settings before judging the fetch by them.

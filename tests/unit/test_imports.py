@@ -45,7 +45,10 @@ def under(module: str, *packages: str) -> bool:
 
 LAYERS = (
     ("core", "errors"),  # these two know each other
-    ("_version", "aio", "clocks", "cluster", "extras", "forking", "overriding", "places", "reading_to_end", "retrying"),
+    (
+        *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "places"),
+        *("reading_to_end", "retrying"),
+    ),
     ("codecs", "receipts", "selectors"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
     ("consuming", "managing", "reading"),

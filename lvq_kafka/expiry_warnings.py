@@ -1,0 +1,56 @@
+"""Log lines on the times by which messages expire, for readers and consumers."""
+
+from __future__ import annotations
+
+from logging import Logger
+
+from lvq_kafka.core.log_time import LogTime
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.records import Position
+from lvq_kafka.core.terms import TTL_HEADER, Terms
+
+__all__ = ["ExpiryWarnings"]
+
+_SKEW = 5.0  # seconds between clocks that are worth a warning
+
+
+class ExpiryWarnings:
+    """Logs a slow clock, once while it is slow, and the first TTL that cannot be read.
+
+    Args:
+        logger: the logger.
+        topic: the topic.
+        clock: whose clock it is, such as ``"this machine's clock"``.
+    """
+
+    def __init__(self, logger: Logger, topic: str, clock: str) -> None:
+        self._logger = logger
+        self._topic = topic
+        self._clock = clock
+        self._skewed = self._malformed_reported = False
+
+    def check(self, time: LogTime, terms: Terms, first: tuple[int, int] | None = None) -> None:
+        """Look at the clock, and at what was read.
+
+        Args:
+            first: partition and offset of the first message whose TTL cannot be read, if that is known.
+        """
+        behind = time.behind / 1000
+        if behind > _SKEW and not self._skewed:
+            self._logger.warning(
+                "the newest record of %s is %.0f s ahead of %s; what expires goes by the record, at most an hour "
+                "ahead: set the clocks of this machine and the brokers",
+                self._topic,
+                behind,
+                self._clock,
+            )
+        self._skewed = behind > _SKEW
+        if terms.malformed and not self._malformed_reported:
+            self._malformed_reported = True
+            self._logger.warning(
+                "a header %s %s is %s, not a number of milliseconds: the message counts as having none, and so do "
+                "others like it; stats.malformed counts them",
+                TTL_HEADER,
+                f"in {self._topic}" if first is None else f"of the message at {Position(self._topic, *first)}",
+                quoted(terms.example),
+            )
