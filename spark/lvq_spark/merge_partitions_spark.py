@@ -12,13 +12,20 @@ from pyspark.sql import Column, DataFrame
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, ddl
 
-__all__ = ["candidate_columns", "candidates_schema", "merge_partitions", "slot"]
+__all__ = ["candidate_columns", "candidates_schema", "judged_columns", "merge_partitions", "slot"]
 
 
 def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
     """Return the columns to read for a snapshot: those R14 needs, and those to be shown."""
     seen = (name for name in ("value", "headers", EXPIRES) if name in columns)
     return ("key", "partition", "offset", "timestamp", "deleted", *seen)
+
+
+def judged_columns(spec: SnapshotSpec, columns: Collection[str]) -> tuple[str, ...]:
+    """Return these `candidate_columns`, and what else a cut judges records by."""
+    expires = () if spec.as_of is None else (EXPIRES,)
+    headers = () if spec.selector is None else ("headers",)
+    return tuple(dict.fromkeys((*columns, *expires, *headers)))
 
 
 def candidates_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:

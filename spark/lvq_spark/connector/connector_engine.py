@@ -19,7 +19,13 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.expiry import MALFORMED, expiry, unreadable
-from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions, slot
+from lvq_spark.merge_partitions_spark import (
+    candidate_columns,
+    candidates_schema,
+    judged_columns,
+    merge_partitions,
+    slot,
+)
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, TYPES, ddl
@@ -129,8 +135,7 @@ def read_with_connector(
     """
     require_connector(spark)
     claimed = candidate_columns(columns)
-    judged = (*((EXPIRES,) * (spec.as_of is not None)), *(("headers",) * (spec.selector is not None)))
-    needed = tuple(dict.fromkeys((*claimed, *judged)))
+    needed = judged_columns(spec, claimed)
     expiring = spec.ttl is not None and EXPIRES in needed
     looks_at_headers = "headers" in needed or spec.decisive_header is not None or expiring
     options = _options(config, connector_options or {}, headers=looks_at_headers)

@@ -15,7 +15,7 @@ from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.expiry import MALFORMED
-from lvq_spark.merge_partitions_spark import candidate_columns
+from lvq_spark.merge_partitions_spark import candidate_columns, judged_columns
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import integers
 from lvq_spark.scan.arrow_columns import ROWS, Origin, arrow_schema, to_arrow
@@ -25,8 +25,7 @@ from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scan.unselected import NEEDED, selects_of, unselected
-from lvq_spark.schema import EXPIRES
+from lvq_spark.scan.unselected import selects_of, unselected
 
 __all__ = ["Guard"]
 
@@ -42,7 +41,7 @@ class Guard:
     Args:
         partitions: partitions to check even if they have no row, since all of their records may be missing.
         columns: the columns of the candidates; see `candidate_columns`. If records may expire, the incoming ones have
-            `EXPIRES` and `MALFORMED`, too; if there is a selector, the columns that it needs.
+            `EXPIRES` and `MALFORMED`, too; see `judged_columns`.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
         keys: the only keys that arrive, if not all do. Then ``number`` does not count the records either.
     """
@@ -90,8 +89,7 @@ class Guard:
 
     @property
     def _incoming(self) -> list[str]:
-        expires = [] if self.spec.as_of is None else [EXPIRES]
-        return list(dict.fromkeys((*self.columns, *expires, *([] if self.spec.selector is None else NEEDED))))
+        return list(judged_columns(self.spec, self.columns))
 
     @property
     def _counts(self) -> bool:

@@ -17,10 +17,7 @@ from lvq_kafka.selectors.selector import Selector
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans
 
-__all__ = ["NEEDED", "selects_of", "unselected"]
-
-NEEDED = ("key", "partition", "offset", "timestamp", "deleted", "headers")
-"""The columns that `unselected` reads."""
+__all__ = ["selects_of", "unselected"]
 
 
 def selects_of(spec: SnapshotSpec) -> Selects | None:
@@ -33,7 +30,10 @@ def selects_of(spec: SnapshotSpec) -> Selects | None:
 
 
 def unselected(rows: pa.RecordBatch, selects: Selects) -> pa.Array:
-    """Return which rows with a value are not selected. They have the columns `NEEDED`."""
+    """Return which rows with a value are not selected.
+
+    They have the columns of candidates, and headers.
+    """
     times = rows["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     columns = [rows[name].to_pylist() for name in ("deleted", "partition", "offset", "key", "headers")]
     return booleans(
