@@ -13,6 +13,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.not_before import check_max_delay, delay_from_wire, delay_to_wire
 from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.selector_text import check_selector
@@ -41,6 +42,7 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "expiry_topic": (str, lambda topic: topic),
     "selector": (str, check_selector),
     "default_filters": (DefaultFilters.to_wire, DefaultFilters.from_wire),
+    "max_delay": (delay_to_wire, delay_from_wire),
 }
 """The fields of version 2, each with the writer and the parser of its JSON. None means that it is not used."""
 
@@ -66,6 +68,7 @@ class QueueDefinition:
         expiry_topic: the topic to which consumers write what has expired; None drops it. Needs ``ttl``.
         selector: the condition that a message must meet to be in the queue, in the syntax of JMS; None for all (R26).
         default_filters: what a browser selects when its caller says nothing.
+        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may (R11, R22).
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), or a choice is
@@ -83,6 +86,7 @@ class QueueDefinition:
     expiry_topic: str | None = None
     selector: str | None = None
     default_filters: DefaultFilters | None = None
+    max_delay: float | None = None
 
     __repr__ = abridged
 
@@ -118,6 +122,9 @@ class QueueDefinition:
             check_selector(self.selector)
         if self.default_filters is not None:
             instance("default_filters", self.default_filters, DefaultFilters, "DefaultFilters.of(...) makes them.")
+        if self.max_delay is not None:
+            check_max_delay("max_delay", self.max_delay)
+            object.__setattr__(self, "max_delay", round(self.max_delay * 1000) / 1000)  # as it is stored
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:

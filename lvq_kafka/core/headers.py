@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import UNREADABLE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
@@ -12,10 +13,13 @@ __all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "re
 UNKEYED_HEADER = "lvq-unkeyed"
 """Marks a message without a key, sent with a unique one so that nothing replaces it (R1)."""
 
-RESERVED = frozenset({TTL_HEADER, "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"})
+RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, "lvq-priority", "lvq-sort", "lvq-group"})
 """Headers that ask for options that only a queue's definition can enable."""
 
-_REMEDIES = {TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header."}
+_REMEDIES = {
+    TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header.",
+    NOT_BEFORE_HEADER: "Declare the queue with the option max_delay, for example max_delay=3600.0; or omit the header.",
+}
 """By header, how to have the option. Headers that are missing here belong to no option yet."""
 
 _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})

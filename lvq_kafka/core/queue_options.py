@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.quoting import brief, quoted
 from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import mapping
@@ -45,6 +46,7 @@ _TTL_OPTIONS: dict[str, tuple[str, float, tuple[float, ...]]] = {
 _TTL_SWITCHES = ("ttl", "no-expiry")
 _EXPIRY_TOPIC_OPTIONS = ("expiry-topic", "expiry-address")
 _EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expired messages go to another topic
+_MAX_DELAY_OPTION, _HOLD_OPTION = "max-delay", "holdOnPublishEnabled"
 _SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
@@ -99,6 +101,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     chosen["expiry_topic"] = _pop_expiry_topic(given)
     chosen["selector"] = given.pop("selector", None)
     chosen["default_filters"] = _pop_default_filters(given)
+    chosen["max_delay"] = _pop_max_delay(given)
     if given:
         raise _unknown_option(next(iter(given)))
     if key_header is None or key_header[1] is None:
@@ -184,6 +187,23 @@ def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
     return DefaultFilters.of(filters)
 
 
+def _pop_max_delay(given: dict[str, object]) -> float | None:
+    """Remove the options of scheduled messages, and return the longest delay that they ask for, if any."""
+    longest = None
+    if _MAX_DELAY_OPTION in given:
+        longest = _number(_MAX_DELAY_OPTION, given.pop(_MAX_DELAY_OPTION))
+        check_max_delay(_MAX_DELAY_OPTION, longest)
+    if _HOLD_OPTION in given and (hold := _boolean(_HOLD_OPTION, given.pop(_HOLD_OPTION))) != (longest is not None):
+        raise ConfigError(
+            f"{_HOLD_OPTION}=true needs {_MAX_DELAY_OPTION}: the topic is not compacted for as long."
+            if hold
+            else f"{_HOLD_OPTION}=false and {_MAX_DELAY_OPTION} contradict each other.",
+            options=[_HOLD_OPTION, _MAX_DELAY_OPTION],
+            hint=f"Give {_MAX_DELAY_OPTION} in seconds for messages that may be scheduled; neither for others.",
+        )
+    return longest
+
+
 def _number(option: str, value: object) -> float:
     try:
         return float(str(value))
@@ -211,6 +231,8 @@ def _unknown_option(option: str) -> ConfigError:
         *_EXPIRY_TOPIC_OPTIONS,
         "expiryPolicy",
         *_SELECTING_OPTIONS,
+        _MAX_DELAY_OPTION,
+        _HOLD_OPTION,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
