@@ -32,8 +32,9 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   those commit all or nothing.
 - **I18 expiry**: nothing comes to a holder after its time, by its consumer's clock and the newest append time read.
   A value that has expired is done, and so is everything that it replaced: I1, I4 and I10 hold with that.
-- **I19 expiry topic**: only what has expired is written there, and no value whose successor was durably acked. With an
-  expiry topic, what has expired is done only once it was stored there (I1), and all of it is in the end (I10).
+- **I19 expiry topic**: only what has expired is written there, by its owner, and no value whose successor was durably
+  acked when it expired. With an expiry topic, what has expired is done only once it was stored there (I1), and all of
+  it is in the end (I10).
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
 """

@@ -108,4 +108,5 @@ class Member(Working):
         )
         self.core.read(Fetch(batch, {partition: position}), batch.keys, 0)
         self.lives[partition].read(entries, position)
+        self._observe()
         return True

@@ -106,6 +106,8 @@ class Process:
         """Held messages whose side effect has happened."""
         self.acked: list[Item] = []
         """Acked messages that nobody waits for yet."""
+        self.kept: dict[Item, Life] = {}
+        """Messages that have expired, and must be stored elsewhere."""
         self.fetched: tuple[int, list[Entry], int] | None = None
         self.work: Work | None = None
         self.going: list[int] = []
@@ -305,6 +307,7 @@ class Process:
             del self.lives[partition]
             self._said.pop(partition, None)
         self.working = {item: generation for item, generation in self.working.items() if item.partition in self.lives}
+        self.kept = {item: generation for item, generation in self.kept.items() if item.partition in self.lives}
         if self.fetched is not None and self.fetched[0] in partitions:
             self.fetched = None
         self.going = []
@@ -319,7 +322,7 @@ class Process:
     def _observe(self) -> None:
         """Copy the core's own actions to the model: first lost messages, then acquired ones.
 
-        Done offsets are not copied, because the checks are about those.
+        Done offsets are not copied, because the checks are about those. What has expired is checked as it leaves.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)
@@ -331,6 +334,10 @@ class Process:
                     raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
                 self._proof.handed_out(generation, item, owner=owner)
                 self.working[item] = generation
+        for item in () if self.ledger.expiring is None else self.ledger.expiring.kept:
+            if item not in self.kept and self.ledger.keeps_expired(item):
+                self._proof.kept(item, owner=self._owns(item.partition))
+                self.kept[item] = self.lives[item.partition]
 
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)

@@ -140,13 +140,16 @@ class Proof:
         stored = not self._keeps or (partition, offset) in self._lettered
         return stored and self._expires[partition][offset] < self.latest
 
-    def posted(self, item: Item, *, owner: bool) -> None:
-        """Check I19 for an expired message that is about to be stored elsewhere."""
+    def kept(self, item: Item, *, owner: bool) -> None:
+        """Check I19 for a message that has expired, and must be stored elsewhere.
+
+        A value that its consumer reads later, however soon that one is acked, takes nothing back.
+        """
         if self._expires[item.partition][item.offset] >= self.latest:
-            raise Violation("I19", f"{item} is written to the expiry topic, and has not expired")
+            raise Violation("I19", f"{item} must go to the expiry topic, and has not expired")
         newest = self._durable_newest[item.partition].get(item.lane, -1)
         if owner and self.group.fenced and item.offset < newest:
-            raise Violation("I19", f"{item} is written to the expiry topic, and {newest} was durably acked")
+            raise Violation("I19", f"{item} must go to the expiry topic, and {newest} was durably acked before")
 
     def lettered(self, item: Item) -> None:
         """Note that an expired message was stored elsewhere."""

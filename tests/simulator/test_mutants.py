@@ -691,6 +691,16 @@ def test_i19_a_letter_of_a_value_whose_successor_was_consumed_is_caught(monkeypa
     assert caught("I19", expiring_elsewhere)
 
 
+def test_i19_a_letter_by_a_consumer_that_has_lost_the_message_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: Ledger, most: int) -> list[Item]:
+        assert self.expiring is not None
+        kept = self.expiring.kept
+        return [kept.popleft() for _ in range(min(most, len(kept)))]
+
+    monkeypatch.setattr(Ledger, "pop_expired", mutant)
+    assert caught("I19", expiring_elsewhere)
+
+
 def test_i10_a_letter_that_fails_and_is_forgotten_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Ledger, "keeps_expired", lambda self, item: False)
     assert caught("I10", expiring_elsewhere)

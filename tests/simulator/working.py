@@ -145,7 +145,8 @@ class Working(Process):
         if not self.expired:
             self.expired.extend(self.core.pop_expired(2, self._clock()))
             for item in self.expired:
-                self._proof.posted(item, owner=self._owns(item.partition))
+                if self.kept.pop(item, None) is None:
+                    raise Violation("I19", f"{item} is written to the expiry topic by one who has lost it")
             return bool(self.expired)
         item = self.expired.popleft()
         if stored:
