@@ -108,5 +108,6 @@ class Member(Working):
         )
         self.core.read(Fetch(batch, {partition: position}), batch.keys, 0)
         self.lives[partition].read(entries, position)
+        self._proof.later(self.lives[partition].newest_at)  # now, since the partition may be gone by the next turn
         self._observe()
         return True

@@ -160,7 +160,7 @@ class Process:
             lives = self.lives.values()
             read = [life.newest_at for life in lives if life.position >= max(life.target, life.loaded.end)]
             self.time = max(self.time, int(clock * 1000), *read)
-            self._proof.later(self.time, *(life.newest_at for life in lives))
+            self._proof.later(self.time)
             self.core.expire(clock)
         self._observe()
 

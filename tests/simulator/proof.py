@@ -131,9 +131,9 @@ class Proof:
 
     # ---------------------------------------------------------------- time
 
-    def later(self, *times: int) -> None:
+    def later(self, time: int) -> None:
         """Note the time of a consumer."""
-        self.latest = max(self.latest, *times)
+        self.latest = max(self.latest, time)
 
     def has_expired(self, partition: int, offset: int) -> bool:
         """Return whether a message has expired for at least one consumer, and may be done for that reason."""
