@@ -79,7 +79,10 @@ class NotBefore:
         return None if max_delay is None else cls(max_delay)
 
     def due(self, timestamp: int, headers: _Headers) -> int:
-        """Return the first moment at which a message counts, in ms since the epoch: its append time, or a later one."""
+        """Return the first moment at which a message counts, in ms since the epoch.
+
+        That is its append time, or a later one.
+        """
         due = timestamp
         for name, value in headers or ():
             if name == NOT_BEFORE_HEADER:  # the last one counts
@@ -87,7 +90,9 @@ class NotBefore:
         return due
 
     def scheduled(self, timestamps: Sequence[int], headers: Sequence[_Headers]) -> list[tuple[int, int]]:
-        """Return the rows of messages that do not count from their append time on, each with the time when it is due.
+        """Return the rows of scheduled messages, each with the time when it is due.
+
+        A message is scheduled if it counts from a later time than its append time on.
 
         Args:
             timestamps: the append times of a batch.

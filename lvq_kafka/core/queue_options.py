@@ -188,7 +188,7 @@ def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
 
 
 def _pop_max_delay(given: dict[str, object]) -> float | None:
-    """Remove the options of scheduled messages, and return the longest delay that they ask for, if any."""
+    """Remove the options of scheduled messages, and return the longest delay, if any."""
     longest = None
     if _MAX_DELAY_OPTION in given:
         longest = _number(_MAX_DELAY_OPTION, given.pop(_MAX_DELAY_OPTION))

@@ -58,22 +58,20 @@ class KafkaMember(GroupMember):
 
     @override
     def poll(self, timeout: float) -> Fetch:
+        self._raise_failure()
         self._client.get()
         self._client.admit()
         self._partitions.retry()
+        self._partitions.begin_poll()
         try:
             fetch = self._pump.poll(timeout)
         except LVQError:
             self._raise_failure()
             raise
-        self._raise_failure()
-        owned = self._partitions.owned
-        if owned.issuperset(fetch.positions):
-            return fetch
-        # A partition can be revoked after the client has returned its records, in the same call.
-        batch = fetch.batch.pick([row for row, p in enumerate(fetch.batch.partitions) if p in owned])
-        mine = ({p: one for p, one in each.items() if p in owned} for each in (fetch.positions, fetch.epochs))
-        return Fetch(batch, *mine)
+        fetch = self._partitions.owned_part(fetch)
+        if not fetch.positions:  # else the next poll raises it: the client returns records once
+            self._raise_failure()
+        return fetch
 
     @override
     def commit(self, commits: Mapping[int, Commit]) -> None:

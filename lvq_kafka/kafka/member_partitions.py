@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import Consumer, TopicPartition
 
 from lvq_kafka.cluster import GroupListener
+from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import BrokerUnavailable, OffsetsPending
 from lvq_kafka.kafka.kafka_groups import commit_of
 from lvq_kafka.kafka.member_client import MemberClient
@@ -38,6 +39,8 @@ class MemberPartitions:
         self._doing = f"read the commits of group {client.group!r}"
         self._waiting: set[int] = set()  # assigned by the group, but not owned yet: reading could not start
         self._paused: set[int] = set()  # those, and ones revoked before reading started: the client reads none
+        self._ended: set[int] = set()  # given up since the current poll began
+        self._restarted: dict[int, int] = {}  # of those, the ones assigned again, and where they start
         self._pending = False  # whether a transaction holds the commits of waiting partitions
         self._ask_at = 0.0  # when to ask for those commits again
 
@@ -65,6 +68,29 @@ class MemberPartitions:
             self._waiting.clear()
             self._assign_from(consumer, starts)
 
+    def begin_poll(self) -> None:
+        """Begin to note which partitions are given up, and which of them come back."""
+        self._ended.clear()
+        self._restarted.clear()
+
+    def owned_part(self, fetch: Fetch) -> Fetch:
+        """Return what a poll has fetched of the partitions that are owned at its end.
+
+        In one call, the client can return records, and then call back. If a partition was revoked, its records are for
+        its next owner. If it was also assigned again, they may be of either assignment: so it is read again.
+        """
+        again = {p: start for p, start in self._restarted.items() if p in fetch.positions}
+        if again:
+            consumer = self._client.get()
+            consumer.incremental_unassign(self._these(again))
+            consumer.incremental_assign(self._at(again))
+        mine = self.owned - again.keys()
+        if mine.issuperset(fetch.positions):
+            return fetch
+        batch = fetch.batch.pick([row for row, p in enumerate(fetch.batch.partitions) if p in mine])
+        rest = ({p: one for p, one in each.items() if p in mine} for each in (fetch.positions, fetch.epochs))
+        return Fetch(batch, *rest)
+
     def revoke(self, partitions: Collection[int]) -> None:
         """Give up partitions; the listener may still commit for them."""
         self._waiting.difference_update(partitions)
@@ -73,15 +99,21 @@ class MemberPartitions:
             if going:
                 self._listener.revoked(going)
         finally:
-            self.owned.difference_update(going)
+            self._end(going)
 
     def lose(self, partitions: Collection[int]) -> None:
         """Notice that partitions are lost."""
         self._waiting.difference_update(partitions)
         gone = sorted(self.owned.intersection(partitions))
-        self.owned.difference_update(gone)
+        self._end(gone)
         if gone:
             self._listener.lost(gone)
+
+    def _end(self, partitions: Collection[int]) -> None:
+        self.owned.difference_update(partitions)
+        self._ended.update(partitions)
+        for partition in partitions:
+            self._restarted.pop(partition, None)
 
     def _assign_from(self, consumer: Consumer, starts: Mapping[int, int]) -> None:
         consumer.incremental_assign(self._at(starts))
@@ -89,6 +121,7 @@ class MemberPartitions:
             consumer.resume(self._these(paused))
             self._paused -= paused
         self.owned.update(starts)
+        self._restarted |= {p: start for p, start in starts.items() if p in self._ended}
         self._pump.mend(starts)
 
     def _starts(self, partitions: list[int]) -> Mapping[int, int]:

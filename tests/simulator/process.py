@@ -322,7 +322,7 @@ class Process:
     def _observe(self) -> None:
         """Copy the core's own actions to the model: first lost messages, then acquired ones.
 
-        Done offsets are not copied, because the checks are about those. What has expired is checked as it leaves.
+        Done offsets are not copied, because the checks are about those. Expired messages are checked as they leave.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)

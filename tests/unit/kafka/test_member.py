@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.records import Fetch, Record
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connect import open_consumer
@@ -115,6 +116,83 @@ def test_g10_nothing_is_passed_over_after_an_assignment_that_failed_while_leader
     eventually(read_all, 10)
     member.close()
     assert len({(record.partition, record.offset) for record in records}) == len(records) == 18
+
+
+def test_g10_what_was_fetched_is_read_again_if_its_partition_goes_and_comes_back_in_the_same_poll(
+    mock: MockCluster, join: Callable[[Listener], KafkaMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client returns the old assignment's records together with the new assignment, which starts at a commit."""
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
+    positions = [writer.append("t", b"k%d" % number, b"v").result(10) for number in range(20)]
+    writer.close()
+    listener = Listener(0)
+    member = join(listener)
+    both = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    moved: list[Fetch] = []
+    poll_pump = member._pump.poll
+
+    def poll_and_move(timeout: float) -> Fetch:
+        fetch = poll_pump(timeout)
+        if fetch.positions and not moved:
+            consumer = member._client.get()
+            member._on_revoke(consumer, both)
+            consumer.incremental_unassign(both)
+            member._on_assign(consumer, both)
+            moved.append(fetch)
+        return fetch
+
+    monkeypatch.setattr(member._pump, "poll", poll_and_move)
+    records: list[Record] = []
+
+    def read_all() -> bool:
+        records.extend(member.poll(0.1).batch)
+        return len(records) >= len(positions)
+
+    eventually(read_all, 30)
+    assert len(moved[0].batch) > 0
+    assert listener.assignments == [[0, 1]] * 2
+    for partition in (0, 1):
+        written = sorted(position.offset for position in positions if position.partition == partition)
+        assert [record.offset for record in records if record.partition == partition] == written
+
+
+def test_g10_records_that_come_together_with_a_failure_of_the_listener_are_returned_before_it(
+    mock: MockCluster, join: Callable[[Listener], KafkaMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client does not return them again, and nobody would miss them: a log may have gaps."""
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
+    positions = [writer.append("t", b"k%d" % number, b"v").result(10) for number in range(20)]
+    written = sorted(position.offset for position in positions if position.partition == 0)
+    writer.close()
+    listener = Listener(0)
+    member = join(listener)
+    poll_pump = member._pump.poll
+    failures: list[TransportError] = []
+
+    def fail(partitions: Sequence[int]) -> None:
+        raise LEADERLESS
+
+    def poll_and_fail(timeout: float) -> Fetch:
+        fetch = poll_pump(timeout)
+        if 0 in fetch.positions and not failures:
+            member._on_lost(member._client.get(), [TopicPartition("t", 1)])
+        return fetch
+
+    monkeypatch.setattr(listener, "lost", fail)
+    monkeypatch.setattr(member._pump, "poll", poll_and_fail)
+    offsets: list[int] = []
+
+    def read_all() -> bool:
+        try:
+            offsets.extend(record.offset for record in member.poll(0.1).batch if record.partition == 0)
+        except TransportError as error:
+            failures.append(error)
+        return bool(failures)
+
+    eventually(read_all, 30)
+    eventually(lambda: read_all() and len(offsets) >= len(written), 30)
+    assert failures == [LEADERLESS]
+    assert offsets == written
 
 
 def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
