@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import LastValueQueue, Producer
+from lvq_kafka import Entry, LastValueQueue, Producer, Ttl
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import QueueNotDeclared, TopicNotFound, Unauthorized
@@ -134,6 +134,22 @@ def bury(stage: Stage) -> None:
         delivery.reject("bad")
 
 
+def let_expire(stage: Stage) -> None:
+    topic = f"{stage.name}.expired"
+    stage.gone(topic=False)
+    with LastValueQueue.declare(topic, key_header=None, config=stage.admin.config) as expired, expired.view() as view:
+        options: dict[str, Any] = {"ttl": Ttl(), "expiry_topic": topic, "on_mismatch": "reconcile"}
+        LastValueQueue.declare(stage.name, key_header="ticker", config=stage.admin.config, **options).close()
+        with LastValueQueue.open(stage.name, cluster=stage.admin).producer() as producer:
+            position = producer.put("IBM", b"119.00", ttl=0.001).result(20)
+        with stage.open() as queue, queue.consumer():
+            eventually(lambda: "IBM" in view and _source(view.entry("IBM")) == str(position), 20)
+
+
+def _source(letter: Entry[bytes]) -> str:
+    return (dict(letter.headers)["lvq-dlq-source"] or b"").decode()
+
+
 def transform(stage: Stage) -> None:
     stage.put()
     output = LastValueQueue(OUTPUT, key_header="ticker", config=stage.config)
@@ -187,6 +203,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "browses": browse,
     "consumes": consume,
     "consumes with dead letters": bury,
+    "consumes, with an expiry topic": let_expire,
     "consumes in transactions of a producer for `output`": transform,
     "looks at it: `stats`, a dry run of `repair`": look,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
