@@ -14,6 +14,7 @@ A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``
   and holds all headers in order, as pairs.
 - ``previous`` is present with ``--previous``, and is the line of the value that was replaced, or null.
 - ``delivery_count`` is present, from ``consume``, for a redelivered message.
+- ``expires`` is present, from ``consume``, for a message that expires, in seconds since the epoch.
 - Characters that could control a terminal, such as control characters and direction changes, are escaped (``\\u009b``).
 
 Everything that is not a value has an ``event``:
@@ -146,6 +147,8 @@ def _value_text(item: Valued, form: Format) -> str:
         text += f', "all_headers": {_encode(pairs)}'
     if isinstance(item, Delivery) and item.redelivered:
         text += f', "delivery_count": {item.delivery_count}'
+    if isinstance(item, Delivery) and item.expires is not None:
+        text += f', "expires": {item.expires!r}'
     if isinstance(item, Replacement):
         text += f', "previous": {"null" if item.previous is None else _value_text(item.previous, form)}'
     return text + "}"
