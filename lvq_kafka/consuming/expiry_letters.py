@@ -6,11 +6,14 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.dead_letters import dead_letter_headers
 from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.pending import Item
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Headers
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.errors import MessageTooLarge
@@ -77,8 +80,8 @@ class ExpiryLetters:
                 _, item = self._again.popleft()
                 if core.ledger.keeps_expired(item):
                     items.append(item)
-            if not self._again:
-                self._failing = self._failing and bool(items)
+            if not (self._again or items):
+                self._recovered(core)
             if not self._failing:
                 items += core.pop_expired(_MOST - self._under_way, now)
             self._under_way += len(items)
@@ -103,23 +106,27 @@ class ExpiryLetters:
         with self._shared as core:
             core.ledger.bury_expired(item)
             self._under_way -= 1
-            self._failing = False
+            self._recovered(core)
+
+    def _recovered(self, core: ConsumerCore[Any]) -> None:
+        self._failing = False
+        core.obstacles.clear("expiring")
 
     def _failed(self, item: Item, headers: Headers, error: Exception) -> None:
         own = _without_ttl(item.headers or ())
         if isinstance(error, MessageTooLarge) and headers != own:  # these are known to fit
             self._post(item, own)
             return
-        with self._shared:
+        said = bounded(
+            f"what has expired in {self._shared.topic} cannot be written to {self._topic}; it stays until that "
+            f"succeeds: {error}"
+        )
+        with self._shared as core:
             failing, self._failing = self._failing, True
+            core.obstacles.report("expiring", said)
         self._put_off(item)
         if not (failing or self._closing):
-            logger.warning(
-                "what has expired in %s cannot be written to %s; it stays until that succeeds: %s",
-                self._shared.topic,
-                self._topic,
-                error,
-            )
+            logger.warning("%s", said)
 
     def _put_off(self, item: Item) -> None:
         with self._shared:

@@ -6,8 +6,8 @@ from typing import Literal
 
 __all__ = ["Doing", "Obstacles"]
 
-Doing = Literal["reading", "committing", "transacting"]
-"""An activity that has trouble: of the consumer's thread, or of a transaction."""
+Doing = Literal["reading", "committing", "transacting", "expiring"]
+"""An activity that has trouble: of the consumer's thread, of a transaction, or of letters of what has expired."""
 
 
 class Obstacles:
@@ -39,7 +39,7 @@ class Obstacles:
     @property
     def in_trouble(self) -> bool:
         """True if the last attempt to read or to commit failed."""
-        return bool(self._trouble.keys() - {"transacting"})
+        return not self._trouble.keys().isdisjoint(("reading", "committing"))
 
     def __str__(self) -> str:
         return next(iter(self._trouble.values()), "") or self.idle

@@ -95,10 +95,12 @@ def test_r10_what_cannot_be_stored_stays_and_is_tried_again(
         world.fail_next("append", DeliveryFailed("no such luck", code="_FAIL"), 3)
         day.now += 11
         eventually(lambda: "no such luck" in caplog.text)
+        assert "cannot be written to gone; it stays until that succeeds: no such luck" in consumer.stats.trouble
         assert world.committed_map().base == 0
         assert nothing_comes(consumer)
         eventually(lambda: sorted(world.texts(GONE)) == ["a1", "b1"], 30)
         settled_up(world, consumer)
+        assert consumer.stats.trouble == ""
     assert caplog.text.count("cannot be written to gone") == 1
 
 
