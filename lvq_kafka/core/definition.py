@@ -29,6 +29,7 @@ __all__ = [
     "check_name",
     "check_own_topic",
     "is_name",
+    "removal",
 ]
 
 REGISTRY_TOPIC = "_lvq_queues"
@@ -195,7 +196,7 @@ class QueueDefinition:
             ConfigError: the definition is malformed, of a newer version, or has fields that this library does not know.
         """
         where = f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
-        mend = f"Remove it ({_removal(name)}), and declare the queue again."
+        mend = f"Remove it ({removal(name)}), and declare the queue again."
         try:
             content = read_json(data.decode("utf-8"))
             if not isinstance(content, dict):
@@ -275,7 +276,7 @@ def check_name(what: str, name: object) -> None:
         )
 
 
-def _removal(name: str) -> str:
+def removal(name: str) -> str:
     """Return instructions to remove a definition, whatever its name."""
     if len(name) > _LONGEST_NAME:
         return f"delete the record with that key from the topic {REGISTRY_TOPIC}"

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.definition import QueueDefinition, removal
+from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors.selector import Selector
 
 __all__ = ["check_selectors", "queue_selector"]
 
 
 def queue_selector(definition: QueueDefinition) -> Selector | None:
-    """Return what a message must meet to be in a queue; None if all are.
+    """Return what a message must meet to be in a declared queue; None if all are.
 
     Raises:
-        ConfigError: the definition's selector cannot be read.
+        ConfigError: the definition's selector cannot be read. Only another program can have stored it.
         MissingExtra: the extra ``selectors`` is not installed.
     """
-    return None if definition.selector is None else Selector(definition.selector, definition.topic)
+    if definition.selector is None:
+        return None
+    try:
+        return Selector(definition.selector, definition.topic)
+    except ConfigError as error:
+        raise ConfigError(
+            f"The queue {definition.name} was declared with a selector that cannot be read: {error}",
+            options=["selector"],
+            hint=f"Remove its definition ({removal(definition.name)}), and declare the queue again.",
+        ) from error
 
 
 def check_selectors(definition: QueueDefinition) -> None:
-    """Check that all selectors of a definition can be read.
+    """Check that all selectors of a definition can be read, before it is stored.
 
     Raises:
-        ConfigError, MissingExtra: as in `queue_selector`; also for the default filters.
+        ConfigError: one of them cannot be read.
+        MissingExtra: the extra ``selectors`` is not installed.
     """
-    queue_selector(definition)
     filters = definition.default_filters
-    if filters is not None and filters.selector is not None:
-        Selector(filters.selector, definition.topic, option="default_filters")
+    for option, text in (
+        ("selector", definition.selector),
+        ("default_filters", None if filters is None else filters.selector),
+    ):
+        if text is not None:
+            Selector(text, definition.topic, option=option)

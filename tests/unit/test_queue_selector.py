@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Message, queues
+from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
 
@@ -228,3 +229,20 @@ def test_a_selector_that_nobody_can_read_is_named_by_all_who_need_it(broken: Las
         with pytest.raises(ConfigError, match="The selector is wrong at column 10"):
             use()
     assert len(queues(cluster=broken.cluster)) == 1
+
+
+def test_a_stored_selector_that_cannot_be_read_names_the_queue_and_the_way_out(memory_cluster: MemoryCluster) -> None:
+    """Only another program can store it: `declare` refuses it."""
+    declare(memory_cluster).close()
+    stored = QueueDefinition(name="nyse", topic="prices", key_header="ticker", selector="exchange = = 1")
+    memory_cluster.writer().append(REGISTRY_TOPIC, b"nyse", stored.to_json()).result(10)
+    for use in (LastValueQueue.view, LastValueQueue.consumer):
+        with (
+            LastValueQueue.open("nyse", cluster=memory_cluster) as queue,
+            pytest.raises(
+                ConfigError, match=r"The queue nyse was declared with a selector that cannot be read"
+            ) as caught,
+            use(queue),
+        ):
+            pass
+        assert "lvq delete _lvq_queues nyse --bare" in caught.value.hint
