@@ -167,7 +167,8 @@ def _prefixes(prefix: Key | Iterable[Key] | None) -> tuple[bytes, ...] | None:
 def _partitions(partitions: object) -> frozenset[int] | None:
     if partitions is None:
         return None
-    chosen: frozenset[Any] = frozenset(partitions) if isinstance(partitions, Iterable) else frozenset()
+    named = isinstance(partitions, Iterable) and not isinstance(partitions, str | bytes)  # bytes are numbers, too
+    chosen: frozenset[Any] = frozenset(partitions if named else ())  # type: ignore[call-overload]
     if not chosen or any(isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in chosen):
         raise ConfigError(
             f"partitions={quoted(partitions)} does not name partitions.",

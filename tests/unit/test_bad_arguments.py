@@ -178,6 +178,7 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
         for option, bad in {
             "replay_period": ["3", -1, math.nan, math.inf],
             "keys": ["IBM", 5],
+            "partitions": ["0", b"x", 5, [], [-1], [True]],
             "headers": ["x", 5, [("k", "v")]],
             "refresh": [None, "3", -1, math.nan],
             "on_foreign_commits": [None, "never"],
