@@ -8,6 +8,7 @@ import reprlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Self, get_args
@@ -15,10 +16,10 @@ from typing import Any, Generic, Literal, NoReturn, Self, get_args
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
-from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault, reserved_header
+from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.terms import TTL_HEADER, Ttl, own_ttl, ttl_text
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -31,6 +32,7 @@ from lvq_kafka.errors import (
     UnencodableKey,
 )
 from lvq_kafka.forking import Bound
+from lvq_kafka.own_terms import OwnTerms
 
 __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
 
@@ -56,6 +58,8 @@ class Message(Generic[V]):
     without a key header, where the record key itself is the key; on other queues it is optional and must match the key
     header if both are present.
     ``ttl`` is the number of seconds after which the message expires, if its queue allows that (R10).
+    ``not_before`` schedules the message, if its queue allows that: it counts from that time on (R11), in seconds since
+    the epoch or as a datetime with a time zone.
     The broker sets the message's timestamp when it appends the message.
     """
 
@@ -63,6 +67,7 @@ class Message(Generic[V]):
     headers: MessageHeaders = field(default_factory=dict)
     key: Key | None = None
     ttl: float | None = None
+    not_before: float | datetime | None = None
 
     def __repr__(self) -> str:
         parts = [reprlib.repr(self.value)]
@@ -72,6 +77,8 @@ class Message(Generic[V]):
             parts.append(f"key={quoted(self.key)}")
         if self.ttl is not None:
             parts.append(f"ttl={self.ttl!r}")
+        if self.not_before is not None:
+            parts.append(f"not_before={self.not_before!r}")
         return f"Message({', '.join(parts)})"
 
 
@@ -115,6 +122,7 @@ class Producer(Bound, Generic[V]):
             replaces, ``"refuse"`` raises.
         value: the codec for values.
         ttl: how long messages of the queue live; None if they may carry no TTL of their own.
+        max_delay: the longest time, in seconds, by which messages may be scheduled ahead; None if they may not.
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
             id.
         max_block: seconds that a send may wait for room in the local buffer; None for no limit.
@@ -133,6 +141,7 @@ class Producer(Bound, Generic[V]):
         keyless: Keyless = "pass",
         value: Codec[V] = BYTES,  # type: ignore[assignment]
         ttl: Ttl | None = None,
+        max_delay: float | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
     ) -> None:
@@ -150,7 +159,7 @@ class Producer(Bound, Generic[V]):
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
-        self._reserved = RESERVED if ttl is None else RESERVED - {TTL_HEADER}
+        self._terms = OwnTerms(topic, ttl=ttl, max_delay=max_delay, now=cluster.now)
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
@@ -164,7 +173,8 @@ class Producer(Bound, Generic[V]):
         Raises:
             MissingKey: the message has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
-            ConfigError: ``key`` and key header disagree, a header is reserved (R22), or ``ttl`` is not a TTL.
+            ConfigError: ``key`` and key header disagree, a header is reserved (R22), ``ttl`` is not a TTL, or
+                ``not_before`` is not a time or too far ahead.
             EncodeError: the codec cannot encode the value.
             MessageTooLarge: the client rejects its size.
             TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
@@ -176,7 +186,8 @@ class Producer(Bound, Generic[V]):
         try:
             headers, value = message.headers, message.value
             said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
-            if type(said) is str and said.isascii() and message.key is message.ttl is None:  # common case, no calls
+            # The common case, without calls.
+            if type(said) is str and said.isascii() and message.key is message.ttl is message.not_before is None:
                 key = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
             else:
@@ -190,10 +201,19 @@ class Producer(Bound, Generic[V]):
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, key, data, pairs)
 
-    def put(self, key: Key, value: V, headers: MessageHeaders | None = None, *, ttl: float | None = None) -> Receipt:
+    def put(
+        self,
+        key: Key,
+        value: V,
+        headers: MessageHeaders | None = None,
+        *,
+        ttl: float | None = None,
+        not_before: float | datetime | None = None,
+    ) -> Receipt:
         """Set the value of a key, adding the key header. Raises what `send` raises.
 
-        With ``ttl``, the value expires after so many seconds, if the queue allows that (R10).
+        With ``ttl``, the value expires after so many seconds, if the queue allows that (R10). With ``not_before``, it
+        is the key's value only from that time on, if the queue allows that (R11); see `Message`.
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
         keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
@@ -201,15 +221,21 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
-        if ttl is not None:
-            self._add_ttl(pairs, ttl)
+        if ttl is not None or not_before is not None:
+            self._terms.add(pairs, ttl, not_before)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
-        """Delete a key by sending a tombstone. Raises what `send` raises."""
+        """Delete a key by sending a tombstone. Raises what `send` raises.
+
+        It deletes scheduled values of the key, too (R11); a delete itself cannot be scheduled.
+        """
         name = encode_key(key)
-        return self._append(self.topic, name, None, self._headers_for(name, headers))
+        pairs = self._headers_for(name, headers)
+        if headers:
+            self._terms.check_delete(pairs)
+        return self._append(self.topic, name, None, pairs)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every message is decided.
@@ -322,8 +348,8 @@ class Producer(Bound, Generic[V]):
     def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes]:
         """Return a message's wire headers and its key."""
         headers, key = self._encode_headers(message.headers)
-        if message.ttl is not None:
-            self._add_ttl(headers, message.ttl)
+        if message.ttl is not None or message.not_before is not None:
+            self._terms.add(headers, message.ttl, message.not_before)
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
@@ -346,31 +372,9 @@ class Producer(Bound, Generic[V]):
             if name == self._key_header:
                 key = data
             elif name in RESERVED:
-                self._check_reserved(name, data)
+                self._terms.check(name, data)
             pairs.append((name, data))
         return pairs, key
-
-    def _check_reserved(self, name: str, value: bytes | None) -> None:
-        """Check that this reserved header and its value mean something in this queue (R22)."""
-        if name in self._reserved:
-            raise reserved_header(name, self.topic)
-        if own_ttl(value) is None:
-            raise ConfigError(
-                f"The header {name} is {quoted(value)}, not a number of milliseconds.",
-                options=[name],
-                hint="Pass ttl in seconds instead, or write 1 to 15 decimal digits.",
-            )
-
-    def _add_ttl(self, headers: _Pairs, ttl: float) -> None:
-        if TTL_HEADER in self._reserved:
-            raise reserved_header(TTL_HEADER, self.topic)
-        if any(name == TTL_HEADER for name, _ in headers):
-            raise ConfigError(
-                f"The message has both ttl={ttl!r} and the header {TTL_HEADER}.",
-                options=["ttl", TTL_HEADER],
-                hint="Give one of them.",
-            )
-        headers.append((TTL_HEADER, ttl_text(ttl)))
 
     def _encode_no_key(self, name: object, value: object, error: UnencodableKey) -> bytes:
         """Encode a header value that cannot be a key; that is fine unless this is the key header."""

@@ -102,6 +102,7 @@ class LastValueQueue(Bound, Generic[V]):
         order: where a new value of a key goes; see `QueueDefinition`.
         key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
         ttl: how long messages live; see `QueueDefinition`.
+        max_delay: how far ahead messages may be scheduled; see `QueueDefinition`.
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
@@ -121,6 +122,7 @@ class LastValueQueue(Bound, Generic[V]):
         order: Order = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
         ttl: Ttl | None = None,
+        max_delay: float | None = None,
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
@@ -134,6 +136,7 @@ class LastValueQueue(Bound, Generic[V]):
             order=order,
             key_mismatch=key_mismatch,
             ttl=ttl,
+            max_delay=max_delay,
         )
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
@@ -200,6 +203,7 @@ class LastValueQueue(Bound, Generic[V]):
         expiry_topic: str | None = None,
         selector: str | None = None,
         default_filters: DefaultFilters | Mapping[str, Any] | None = None,
+        max_delay: float | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -231,12 +235,15 @@ class LastValueQueue(Bound, Generic[V]):
                 (R26). Needs the extra ``selectors``.
             default_filters: what a browser of this queue selects if its caller says nothing: ``"replay_period"`` and
                 ``"selector"``, as for `browser`.
+            max_delay: the longest time, in seconds, by which a message may be scheduled ahead (R11); None if none may.
+                The topic is not compacted for as long.
 
         Raises:
-            ConfigError: a name, header or option is malformed (R3).
+            ConfigError: a name, header or option is malformed (R3), or ``spec`` has settings that exclude
+                ``max_delay``.
             MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
             QueueMismatch: the queue is declared with other properties, or its topic is used with another key header.
-            TopicMismatch: the topic exists and is not compacted.
+            TopicMismatch: the topic exists, and is not compacted, or cannot do what ``ttl`` or ``max_delay`` needs.
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
             TransportError: the cluster cannot be reached or refuses the request.
         """
@@ -252,6 +259,7 @@ class LastValueQueue(Bound, Generic[V]):
             expiry_topic=expiry_topic,
             selector=selector,
             default_filters=DefaultFilters.of(default_filters),
+            max_delay=max_delay,
         )
         check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
@@ -354,6 +362,7 @@ class LastValueQueue(Bound, Generic[V]):
             keyless=self.definition.keyless,
             value=self.value_codec,
             ttl=self.definition.ttl,
+            max_delay=self.definition.max_delay,
             transactional_id=transactional_id,
             max_block=max_block,
         )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal, TypedDict
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
+from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, delete_retention, judge, judge_size, topic_settings
 from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
 
 __all__ = [
@@ -35,15 +35,15 @@ class _Shape(TypedDict):
 logger = logging.getLogger("lvq_kafka.topics")
 
 
-def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, lifetime: float | None = None) -> bool:
-    """Create the topic if it is missing; return whether it was created.
+_NO_NEEDS = TopicNeeds()
 
-    ``lifetime`` is that of `lvq_kafka.core.policy.lifetime`, here and below.
-    """
+
+def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> bool:
+    """Create the topic if it is missing; return whether it was created."""
     try:
         cluster.topics.describe(topic)
     except TopicNotFound:
-        created = cluster.topics.create(topic, **_shape(spec, lifetime))
+        created = cluster.topics.create(topic, **_shape(spec, needs))
         if created and spec.replication_factor is None and cluster.topics.describe(topic).replication_factor >= 3:
             with suppress(Unauthorized):  # creating needs no right to alter; `check_topic` warns then
                 cluster.topics.alter_config(topic, {"min.insync.replicas": "2"})
@@ -51,16 +51,16 @@ def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, lifetime: float 
     return False
 
 
-def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, lifetime: float | None = None) -> None:
+def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> None:
     """Raise what `ensure_topic` would raise, without creating anything."""
     try:
         cluster.topics.describe(topic)
     except TopicNotFound:
-        cluster.topics.check_may_create(topic, **_shape(spec, lifetime))
+        cluster.topics.check_may_create(topic, **_shape(spec, needs))
 
 
 def check_topic(
-    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch, lifetime: float | None = None
+    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch, needs: TopicNeeds = _NO_NEEDS
 ) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic; return open findings, fixed findings, and anything left unchecked."""
     described = cluster.topics.describe(topic)
@@ -72,7 +72,7 @@ def check_topic(
     except Unauthorized:
         unchecked = [f"the settings of {topic}: this user may not read them"]
     else:
-        settings = judge(config, spec, replication_factor=replicas, lifetime=lifetime)
+        settings = judge(config, spec, replication_factor=replicas, needs=needs)
         if settings and on_mismatch == "reconcile":
             cluster.topics.alter_config(topic, {finding.setting: finding.expected for finding in settings})
             reconciled = settings
@@ -91,11 +91,11 @@ def check_topic(
     return findings, reconciled, unchecked
 
 
-def _shape(spec: TopicSpec, lifetime: float | None = None) -> _Shape:
+def _shape(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> _Shape:
     return {
         "partitions": spec.new_partitions,
         "replication_factor": spec.replication_factor,
-        "config": topic_settings(spec, lifetime),
+        "config": topic_settings(spec, needs),
     }
 
 

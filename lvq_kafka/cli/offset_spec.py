@@ -1,4 +1,4 @@
-"""Points in a log, as given on the command line."""
+"""Times, and points in a log, as given on the command line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import click
 from lvq_kafka.cli.common_options import pair
 from lvq_kafka.managing.management import Point
 
-__all__ = ["in_words", "offsets_by_partition", "point"]
+__all__ = ["in_words", "offsets_by_partition", "point", "seconds_since_the_epoch"]
 
+_A_TIME = "a time, in seconds since the epoch or like 2026-08-01T12:30"
 _NAMED: Mapping[str, Point] = {"earliest": "earliest", "latest": "latest"}
 
 
@@ -20,13 +21,29 @@ def point(ctx: click.Context, param: click.Parameter, given: str | None) -> Poin
     if given is None or given in _NAMED:
         return None if given is None else _NAMED[given]
     try:
+        return _timestamp(given)
+    except ValueError:
+        raise click.BadParameter(f"{given!r} is neither earliest, latest nor {_A_TIME}.", ctx, param) from None
+
+
+def seconds_since_the_epoch(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """Parse a time."""
+    try:
+        return None if given is None else _timestamp(given)
+    except ValueError:
+        raise click.BadParameter(f"{given!r} is not {_A_TIME}.", ctx, param) from None
+
+
+def _timestamp(given: str) -> float:
+    """Return a time in seconds since the epoch; without a time zone, it is a local one.
+
+    Raises:
+        ValueError: it is not a time.
+    """
+    try:
         return _time(given).timestamp()
-    except (ValueError, OverflowError, OSError):  # the latter for years that no calendar has
-        raise click.BadParameter(
-            f"{given!r} is neither earliest, latest nor a time, in seconds since the epoch or like 2026-08-01T12:30.",
-            ctx,
-            param,
-        ) from None
+    except (OverflowError, OSError) as error:  # years that no calendar has
+        raise ValueError from error
 
 
 def _time(given: str) -> datetime:

@@ -14,7 +14,16 @@ from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import as_float
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["LONGEST_DELAY", "NOT_BEFORE_HEADER", "NotBefore", "check_max_delay", "delay_from_wire", "delay_to_wire"]
+__all__ = [
+    "LONGEST_DELAY",
+    "NOT_BEFORE_HEADER",
+    "NotBefore",
+    "check_ahead",
+    "check_max_delay",
+    "delay_from_wire",
+    "delay_to_wire",
+    "own_not_before",
+]
 
 NOT_BEFORE_HEADER = "lvq-not-before"
 """Carries the time from which on a message counts: milliseconds since the epoch, as decimal digits."""
@@ -54,6 +63,30 @@ def delay_from_wire(part: object) -> float:
     if not isinstance(part, dict) or part.keys() != {"ms"} or type(part["ms"]) is not int:
         raise ConfigError(f"max_delay={quoted(part)} does not say a whole number of ms.", options=["max_delay"])
     return as_float(part["ms"]) / 1000
+
+
+def own_not_before(value: bytes | None) -> int | None:
+    """Return the time, in ms since the epoch, that a header's value says; None if it says none."""
+    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
+
+
+def check_ahead(option: str, not_before: float, *, now: float, max_delay: float) -> None:
+    """Check that a message is not scheduled further ahead than its queue allows.
+
+    Args:
+        option: the option or header that schedules it.
+        not_before: the time from which on it is to count, in seconds since the epoch, as is ``now``.
+        max_delay: the longest delay of the queue, in seconds.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if not_before - now > max_delay:
+        raise ConfigError(
+            f"{option} is {not_before - now:,.3f} s ahead, but the queue's max_delay is {max_delay:,g} s.",
+            options=[option, "max_delay"],
+            hint="Send the message later, or declare a queue with a longer max_delay.",
+        )
 
 
 class NotBefore:
@@ -109,8 +142,9 @@ class NotBefore:
         return found
 
     def _read(self, timestamp: int, value: bytes | None) -> int:
-        if value is None or not _DIGITS.fullmatch(value):
+        own = own_not_before(value)
+        if own is None:
             self.malformed += 1
             self.example = self.example or value
             return timestamp
-        return max(timestamp, min(int(value), timestamp + self._longest))
+        return max(timestamp, min(own, timestamp + self._longest))

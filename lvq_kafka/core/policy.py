@@ -15,13 +15,14 @@ from lvq_kafka.errors import ConfigError
 __all__ = [
     "DELETE_RETENTION",
     "Finding",
+    "TopicNeeds",
     "TopicSpec",
+    "check_spec",
     "delete_retention",
     "judge",
     "judge_order",
     "judge_size",
     "judge_ttl",
-    "lifetime",
     "reason_for",
     "topic_settings",
 ]
@@ -34,6 +35,8 @@ It applies to topics where nobody has set how long deletes are kept.
 
 _SKEW = 3600.0
 """Seconds for which a topic keeps records after they have expired, since clocks differ."""
+
+_MINUTE, _DAY = 60_000, 86_400_000  # ms
 
 _SHORTEST_DELETE_RETENTION = 10_000  # ms
 """The shortest retention of deletes that readers can work with.
@@ -57,6 +60,8 @@ _REASONS = {
     "retention.bytes": "size alone must not remove a current value",
     "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
     "order": "compaction removes the first record of a key, and with it the key's place",
+    "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
+    "scheduled, and its key goes dark until then",
     "partitions": "an existing topic keeps its partition count, since changing it would move keys",
     "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions changes them",
 }
@@ -123,30 +128,70 @@ class Finding:
     @property
     def reason(self) -> str:
         """The reason why the setting matters."""
+        if self.setting == "min.compaction.lag.ms":  # judged only where messages may be scheduled
+            return _REASONS["min.compaction.lag.ms with max_delay"]
         return _REASONS.get(f"{self.setting}={self.expected}") or _REASONS[self.setting]
 
     def __str__(self) -> str:
         return f"{self.setting} is {self.actual}, not {self.expected}: {self.reason}"
 
 
-def lifetime(definition: QueueDefinition, others: Iterable[QueueDefinition]) -> float | None:
-    """Return the seconds after which a topic need not keep a message of a queue.
+@dataclass(frozen=True, slots=True)
+class TopicNeeds:
+    """What the queues on a topic need of it because of their options of time."""
+
+    lifetime: float | None = None
+    """Seconds after which it need not keep a message of the queue that is declared.
 
     None if the queue's messages never expire; infinity if they do, but some may live on, in this queue or in another
     one on the topic.
-
-    Args:
-        others: declared queues, on any topic.
     """
-    if not definition.expires:
-        return None
-    ttls = [other.ttl for other in (definition, *others) if other.topic == definition.topic]
-    return max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)
+    max_delay: float = 0.0
+    """The longest time, in seconds, by which any queue on it lets messages be scheduled ahead."""
+    own: bool = False
+    """True if the queue that is declared has such an option itself. If not, what is wrong does not break it."""
+
+    @classmethod
+    def of(cls, definition: QueueDefinition, others: Iterable[QueueDefinition]) -> TopicNeeds:
+        """Return what a queue needs of its topic, among all declared queues, on any topic."""
+        sharing = [definition, *(other for other in others if other.topic == definition.topic)]
+        lifetime = None
+        if definition.expires:
+            ttls = [queue.ttl for queue in sharing]
+            lifetime = max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)
+        own = definition.expires or definition.max_delay is not None
+        return cls(lifetime, max(queue.max_delay or 0.0 for queue in sharing), own)
+
+    @property
+    def delay(self) -> int:
+        """The longest delay in ms."""
+        return round(self.max_delay * 1000)
 
 
-def topic_settings(spec: TopicSpec, lifetime: float | None = None) -> dict[str, str]:
-    """Return the settings to create the topic with. See `lifetime`."""
-    retention = "-1" if lifetime is None or lifetime == math.inf else str(math.ceil(1000 * (lifetime + _SKEW)))
+_NO_NEEDS = TopicNeeds()
+
+
+def check_spec(spec: TopicSpec, needs: TopicNeeds) -> None:
+    """Check that the settings asked for leave room for scheduled messages.
+
+    Raises:
+        ConfigError: compaction would remove the values that they are to replace later.
+    """
+    needed = _MINUTE + needs.delay
+    for setting in ("min.compaction.lag.ms", "max.compaction.lag.ms") if needs.max_delay else ():
+        if setting in spec.config and _number(spec.config, setting) < needed:
+            raise ConfigError(
+                f"{setting}={spec.config[setting]} and max_delay={needs.max_delay:g} exclude each other: keys go dark "
+                "while a newer value is scheduled, since compaction removes the one that counts.",
+                options=[setting, "max_delay"],
+                hint=f"Leave the setting out, or make it at least {needed}.",
+            )
+
+
+def topic_settings(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> dict[str, str]:
+    """Return the settings to create the topic with."""
+    lifetime = math.inf if needs.lifetime is None else needs.lifetime
+    retention = "-1" if lifetime == math.inf else str(math.ceil(1000 * (lifetime + _SKEW)))
     removes = spec.reclaim or retention != "-1"
     settings = {
         "cleanup.policy": "compact,delete" if removes else "compact",
@@ -154,8 +199,8 @@ def topic_settings(spec: TopicSpec, lifetime: float | None = None) -> dict[str, 
         "segment.ms": "3600000",
         "segment.bytes": "67108864",
         "min.cleanable.dirty.ratio": "0.1",
-        "min.compaction.lag.ms": "60000",
-        "max.compaction.lag.ms": "86400000",
+        "min.compaction.lag.ms": str(_MINUTE + needs.delay),
+        "max.compaction.lag.ms": str(_DAY + needs.delay),
         "delete.retention.ms": str(round(spec.delete_retention * 1000)),
     }
     if removes:
@@ -178,13 +223,13 @@ def judge(
     spec: TopicSpec | None = None,
     *,
     replication_factor: int,
-    lifetime: float | None = None,
+    needs: TopicNeeds = _NO_NEEDS,
 ) -> list[Finding]:
     """Compare a topic's settings with those for a new one.
 
-    Settings that are not visible are skipped. See `lifetime`.
+    Settings that are not visible are skipped.
     """
-    wanted = topic_settings(spec or TopicSpec(), lifetime)
+    wanted = topic_settings(spec or TopicSpec(), needs)
     retention = wanted.get("retention.ms", "-1")
     findings: list[Finding] = []
 
@@ -195,8 +240,8 @@ def judge(
     def at_most(setting: str) -> None:
         expect(setting, wanted[setting], _number(config, setting) <= _number(wanted, setting))
 
-    def at_least(setting: str, least: str) -> None:
-        expect(setting, least, _number(config, setting) >= float(least))
+    def at_least(setting: str, least: str, severity: Literal["error", "warning"] = "warning") -> None:
+        expect(setting, least, _number(config, setting) >= float(least), severity)
 
     policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
     expect("cleanup.policy", "compact", "compact" in policy, "error")
@@ -207,9 +252,16 @@ def judge(
         findings.append(Finding("cleanup.policy", "compact,delete", config["cleanup.policy"], "warning"))
         findings.append(Finding("retention.ms", retention, config.get("retention.ms", ""), "warning"))
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
-    expect("message.timestamp.type", "LogAppendTime", append_time, "warning" if lifetime is None else "error")
-    for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio", "max.compaction.lag.ms"):
+    timing: Literal["error", "warning"] = "error" if needs.own else "warning"
+    expect("message.timestamp.type", "LogAppendTime", append_time, timing)
+    for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio"):
         at_most(setting)
+    shortest = str(_MINUTE + needs.delay) if needs.max_delay else "0"  # whatever the spec says
+    at_least("min.compaction.lag.ms", shortest, timing)
+    longest = wanted["max.compaction.lag.ms"]
+    longest = longest if float(shortest) <= float(longest) else shortest
+    fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= float(longest)
+    expect("max.compaction.lag.ms", longest, fits)
     at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
     expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
     if replication_factor >= 3:
@@ -235,9 +287,9 @@ def judge_order(order: Order) -> list[Finding]:
     return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
 
 
-def judge_ttl(lifetime: float | None) -> list[Finding]:
-    """Return a finding if messages expire, but none is removed. See `lifetime`."""
-    return [Finding("ttl", "a maximum", "without one", "warning")] if lifetime == math.inf else []
+def judge_ttl(needs: TopicNeeds) -> list[Finding]:
+    """Return a finding if messages expire, but none is removed."""
+    return [Finding("ttl", "a maximum", "without one", "warning")] if needs.lifetime == math.inf else []
 
 
 def _retains(actual: str | None, wanted: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import Finding, TopicSpec, judge_order, judge_ttl, lifetime
+from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, check_spec, judge_order, judge_ttl
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
@@ -48,12 +48,14 @@ def declare(
     declared = registry.check(definition)
     if definition.expiry_topic is not None:
         describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
-    lives = lifetime(definition, registry.all()) if definition.expires else None
+    needs = TopicNeeds.of(definition, registry.all())
+    if on_mismatch == "raise":
+        check_spec(spec, needs)
     if not declared:
-        _check_rights(cluster, registry, definition, spec, lives)
-    created_topic = ensure_topic(cluster, definition.topic, spec, lives)
-    findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, lives)
-    for finding in (*judge_order(definition.order), *judge_ttl(lives)):
+        _check_rights(cluster, registry, definition, spec, needs)
+    created_topic = ensure_topic(cluster, definition.topic, spec, needs)
+    findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, needs)
+    for finding in (*judge_order(definition.order), *judge_ttl(needs)):
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):
@@ -63,13 +65,13 @@ def declare(
 
 
 def _check_rights(
-    cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec, lives: float | None
+    cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec, needs: TopicNeeds
 ) -> None:
     """Check all of this user's rights before creating anything that would be left behind.
 
     The registry's own topic is the exception: whether this user may write to it shows only once it exists.
     """
-    check_may_create(cluster, definition.topic, spec, lives)
+    check_may_create(cluster, definition.topic, spec, needs)
     if not definition.non_destructive:
         patiently(lambda: cluster.groups.check_may_commit(definition.group, definition.topic), _PATIENCE)
     registry.check_may_declare(definition)

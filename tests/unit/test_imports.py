@@ -46,8 +46,8 @@ def under(module: str, *packages: str) -> bool:
 LAYERS = (
     ("core", "errors"),  # these two know each other
     (
-        *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "places"),
-        *("reading_to_end", "retrying"),
+        *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "own_terms"),
+        *("places", "reading_to_end", "retrying"),
     ),
     ("codecs", "receipts", "selectors"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),

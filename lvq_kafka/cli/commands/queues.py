@@ -44,6 +44,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare prices -o qpid.last_value_queue_key=ticker -o ensureNondestructiveConsumers=true",
         "lvq declare users --record-key --topic app.users --on-mismatch warn",
         "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
+        "lvq declare rates --key-header currency --max-delay 86400",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
@@ -72,6 +73,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @_seconds_option("--min-ttl", "The least TTL that a message may have.")
 @_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
 @click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.  [default: nowhere]")
+@_seconds_option("--max-delay", "How far ahead messages may be scheduled.  [default: not at all]")
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
 @_seconds_option("--default-replay-period", "The replay period for browsers that name none.")
@@ -121,6 +123,7 @@ def declare(
     min_ttl: float | None,
     max_ttl: float | None,
     expiry_topic: str | None,
+    max_delay: float | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -147,6 +150,7 @@ def declare(
         "min-ttl": min_ttl,
         "max-ttl": max_ttl,
         "expiry-topic": expiry_topic,
+        "max-delay": max_delay,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,
@@ -248,7 +252,7 @@ def queues(invocation: Invocation) -> None:
     invocation.out.note_left_out(left_out)
 
 
-_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "TTL", "TOPIC", "KEY")
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "SCHEDULED", "TTL", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
@@ -262,6 +266,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "CONSUMED": "never" if definition.non_destructive else "yes",
         "SELECTOR": brief(definition.selector or ""),
         "TTL": "" if definition.ttl is None else in_words(definition.ttl),
+        "SCHEDULED": "" if definition.max_delay is None else f"up to {definition.max_delay:,g} s ahead",
     }
 
 

@@ -18,7 +18,7 @@ from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.policy import Finding, judge, judge_order, judge_ttl, lifetime
+from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_order, judge_ttl
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
@@ -103,15 +103,18 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
     found = QueueReport(cluster.topics.describe(topic))
-    lives = lifetime(queue.definition, queues(cluster=cluster)) if queue.definition.expires else None
+    try:
+        needs = TopicNeeds.of(queue.definition, queues(cluster=cluster))
+    except Unauthorized:  # a bare topic needs no registry
+        needs = TopicNeeds.of(queue.definition, ())
     try:
         config = cluster.topics.config(topic)
     except Unauthorized:
         found.unchecked.append(f"the settings of {topic}: this user may not read them")
     else:
-        found.findings = judge(config, replication_factor=found.topic.replication_factor, lifetime=lives)
+        found.findings = judge(config, replication_factor=found.topic.replication_factor, needs=needs)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
-    found.findings += (*judge_order(queue.definition.order), *judge_ttl(lives))
+    found.findings += (*judge_order(queue.definition.order), *judge_ttl(needs))
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
         found.problems += [str(damage.error) for damage in found.damage]
@@ -216,6 +219,7 @@ def _picture(
         "\n",
         (f"key is {key}; order {definition.order}; without key: {definition.keyless}", "dim"),
         ("" if definition.ttl is None else f"; TTL: {in_words(definition.ttl)}", "dim"),
+        ("" if definition.max_delay is None else f"; scheduled up to {definition.max_delay:,g} s ahead", "dim"),
         "\n",
         (f"topic {found.topic.name}, id {found.topic.id}, {count(found.topic.replication_factor, 'replica')}; ", "dim"),
         (f"group {group}" if group else "not consumed", "dim"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -13,14 +15,36 @@ from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
 from lvq_kafka.cli.common_options import command, format_option, pair, queue_argument
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
+from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
-from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.keys import encode_key, key_text
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.records import header_value
 from lvq_kafka.core.terms import TTL_HEADER, ttl_text
 from lvq_kafka.producer import Message, Producer
 
 __all__ = ["delete", "put", "send"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class DueTime:
+    """The time from which on messages are to count, if the options say one.
+
+    It is in seconds since the epoch, or so many seconds after the message is sent.
+    """
+
+    not_before: float | None
+    delay: float | None
+
+    def due(self, now: float) -> float | None:
+        """Return the time for a message that is sent now."""
+        return self.not_before if self.delay is None else now + self.delay
+
+
+_AT_ONCE = DueTime(None, None)
 
 header_option = click.option(
     "-H",
@@ -32,6 +56,29 @@ header_option = click.option(
     help="A header of the message. Repeatable.",
 )
 ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="Have it expire after so many seconds.")
+
+
+def schedule_options(function: F) -> F:
+    """Add the options that schedule messages, passed on as a `DueTime`."""
+
+    @wraps(function)
+    def with_schedule(*arguments: Any, not_before: float | None, delay: float | None, **options: Any) -> Any:
+        if not_before is not None and delay is not None:
+            raise click.UsageError("--not-before and --delay are mutually exclusive.")
+        return function(*arguments, schedule=DueTime(not_before, delay), **options)
+
+    time_option = click.option(
+        "--not-before",
+        metavar="TIME",
+        callback=seconds_since_the_epoch,
+        help="Have it count from then on: 2026-08-01T12:30 (local time), …T12:30Z, or seconds since the epoch.",
+    )
+    delay_option = click.option(
+        "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Have it count so many seconds from now on."
+    )
+    return time_option(delay_option(cast(F, with_schedule)))
+
+
 from_option = click.option(
     "--from-jsonl",
     "source",
@@ -54,6 +101,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
 @click.argument("value", required=False)
 @header_option
 @ttl_option
+@schedule_options
 @from_option
 @format_option
 @quiet_option
@@ -64,6 +112,7 @@ def send(
     value: str | None,
     headers: list[tuple[str, str]],
     ttl: float | None,
+    schedule: DueTime,
     source: Any,
     form: Format,
     quiet: bool,
@@ -79,7 +128,7 @@ def send(
         given: Iterable[Line | None] = [Line(None, _value(value, form), _common(headers, ttl))]
     else:
         given = _with_headers(lines_of(source, form), _common(headers, ttl))
-    _produce(invocation, choice, form, given, quiet)
+    _produce(invocation, choice, form, given, quiet, schedule)
 
 
 @command(
@@ -88,6 +137,7 @@ def send(
         "lvq put prices IBM 118.50",
         'lvq put prices IBM \'{"bid": 118.4, "ask": 118.6}\' --format json',
         "lvq put photos 7 - < photo.jpg",
+        "lvq put rates EUR 1.09 --not-before 2026-08-01T00:00Z",
         "lvq export prices | lvq put prices-copy --from-jsonl -",
     ],
 )
@@ -96,6 +146,7 @@ def send(
 @click.argument("value", required=False)
 @header_option
 @ttl_option
+@schedule_options
 @from_option
 @format_option
 @quiet_option
@@ -107,6 +158,7 @@ def put(
     value: str | None,
     headers: list[tuple[str, str]],
     ttl: float | None,
+    schedule: DueTime,
     source: Any,
     form: Format,
     quiet: bool,
@@ -123,7 +175,7 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), common)]
-    _produce(invocation, choice, form, given, quiet)
+    _produce(invocation, choice, form, given, quiet, schedule)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
@@ -157,14 +209,19 @@ def _with_headers(lines: Iterable[Line | None], common: list[tuple[str, bytes | 
 
 
 def _produce(
-    invocation: Invocation, choice: QueueChoice, form: Format, lines: Iterable[Line | None], quiet: bool
+    invocation: Invocation,
+    choice: QueueChoice,
+    form: Format,
+    lines: Iterable[Line | None],
+    quiet: bool,
+    schedule: DueTime = _AT_ONCE,
 ) -> None:
     queue = invocation.open(choice, form)
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
-        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line)):
+        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, schedule.due(queue.cluster.now()))):
             if sent is None:
                 invocation.out.flush()
                 continue
@@ -175,11 +232,17 @@ def _produce(
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 
 
-def _hand_over(producer: Producer[Any], line: Line) -> Any:
-    if line.delete:
-        assert line.key is not None
-        return producer.delete(line.key, line.headers)
-    return producer.send(Message(line.value, line.headers, line.key))
+def _hand_over(producer: Producer[Any], line: Line, not_before: float | None) -> Any:
+    if not line.delete:
+        # As with the other headers, the line's own counts.
+        own = any(name == NOT_BEFORE_HEADER for name, _ in line.headers)
+        return producer.send(Message(line.value, line.headers, line.key, not_before=None if own else not_before))
+    assert line.key is not None
+    if not_before is not None:
+        raise click.UsageError(
+            f"The delete of {printable(key_text(line.key))} cannot be scheduled: leave out --not-before and --delay."
+        )
+    return producer.delete(line.key, line.headers)
 
 
 def _report(out: Output, sent: Sent, key_header: str | None) -> None:

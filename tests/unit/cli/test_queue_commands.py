@@ -6,7 +6,7 @@ import pytest
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
-NO_OPTIONS = {"ttl": None, "expiry_topic": None, "selector": None, "default_filters": None}
+NO_OPTIONS = {"ttl": None, "expiry_topic": None, "selector": None, "default_filters": None, "max_delay": None}
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 
 

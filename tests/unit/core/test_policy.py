@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import TopicSpec, judge, judge_ttl, lifetime, topic_settings
+from lvq_kafka.core.policy import TopicNeeds, TopicSpec, check_spec, judge, judge_ttl, topic_settings
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.testing.memory_state import DEFAULTS
@@ -102,26 +102,30 @@ def test_retention_counts_where_age_deletes_too() -> None:
 
 
 def test_retention_frees_the_disk_of_what_has_expired() -> None:
-    settings = topic_settings(TopicSpec(), 60.0)
+    settings = topic_settings(TopicSpec(), TopicNeeds(60.0))
     assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact,delete", "3660000")
-    assert judge(settings, replication_factor=1, lifetime=60.0) == []
-    assert judge(settings | {"retention.ms": "-1"}, replication_factor=1, lifetime=60.0) == []
-    (early,) = judge(settings | {"retention.ms": "60000"}, replication_factor=1, lifetime=60.0)
+    assert judge(settings, replication_factor=1, needs=TopicNeeds(60.0)) == []
+    assert judge(settings | {"retention.ms": "-1"}, replication_factor=1, needs=TopicNeeds(60.0)) == []
+    (early,) = judge(settings | {"retention.ms": "60000"}, replication_factor=1, needs=TopicNeeds(60.0))
     assert (early.setting, early.expected) == ("retention.ms", "3660000")
-    first, second = judge(topic_settings(TopicSpec()), replication_factor=1, lifetime=60.0)
+    first, second = judge(topic_settings(TopicSpec()), replication_factor=1, needs=TopicNeeds(60.0))
     assert str(first).startswith("cleanup.policy is compact, not compact,delete: retention frees the disk")
     assert (second.setting, second.expected) == ("retention.ms", "3660000")
 
 
 def test_a_ttl_needs_append_times() -> None:
-    settings = topic_settings(TopicSpec(), math.inf) | {"message.timestamp.type": "CreateTime"}
-    (finding,) = judge(settings, replication_factor=1, lifetime=math.inf)
+    needs = TopicNeeds(math.inf, own=True)
+    settings = topic_settings(TopicSpec(), needs) | {"message.timestamp.type": "CreateTime"}
+    (finding,) = judge(settings, replication_factor=1, needs=needs)
     assert (finding.setting, finding.severity) == ("message.timestamp.type", "error")
 
 
 def test_a_topic_keeps_records_for_the_queue_that_needs_them_longest() -> None:
     def queue(name: str, ttl: Ttl | None, topic: str = "t") -> QueueDefinition:
         return QueueDefinition(name=name, topic=topic, key_header="k", ttl=ttl)
+
+    def lifetime(definition: QueueDefinition, others: list[QueueDefinition]) -> float | None:
+        return TopicNeeds.of(definition, others).lifetime
 
     hour, day = queue("a", Ttl(maximum=3600)), queue("b", Ttl(maximum=86400))
     assert lifetime(hour, []) == 3600
@@ -131,8 +135,75 @@ def test_a_topic_keeps_records_for_the_queue_that_needs_them_longest() -> None:
     assert lifetime(queue("d", Ttl()), []) == math.inf
     assert lifetime(queue("d", Ttl(never=True)), [hour]) is None
     assert lifetime(queue("d", None), [hour]) is None
-    assert [finding.setting for finding in judge_ttl(math.inf)] == ["ttl"]
-    assert judge_ttl(60.0) == judge_ttl(None) == []
+    assert [finding.setting for finding in judge_ttl(TopicNeeds(math.inf))] == ["ttl"]
+    assert judge_ttl(TopicNeeds(60.0)) == judge_ttl(TopicNeeds()) == []
+
+
+def delaying(name: str, max_delay: float | None, topic: str = "t") -> QueueDefinition:
+    return QueueDefinition(name=name, topic=topic, key_header="k", max_delay=max_delay)
+
+
+def test_r11_a_topic_is_not_compacted_for_the_longest_delay_of_its_queues_and_a_minute() -> None:
+    hour, day, plain = delaying("a", 3600), delaying("b", 86400.0005), delaying("c", None)
+    elsewhere = delaying("d", 1e6, topic="other")
+    for one, others, delay in ((hour, [], 3600), (hour, [hour, plain, day], 86400), (plain, [hour, elsewhere], 3600)):
+        needs = TopicNeeds.of(one, others)
+        settings = topic_settings(TopicSpec(), needs)
+        assert settings["min.compaction.lag.ms"] == str(60_000 + 1000 * delay)
+        assert settings["max.compaction.lag.ms"] == str(86_400_000 + 1000 * delay)
+        assert judge(settings, replication_factor=1, needs=needs) == []
+    assert topic_settings(TopicSpec(), TopicNeeds.of(plain, [elsewhere])) == topic_settings(TopicSpec())
+
+
+@pytest.mark.parametrize("lag", ["0", "60000", "3659999"])
+def test_r11_compaction_that_may_take_the_value_below_a_scheduled_one_is_an_error(lag: str) -> None:
+    needs = TopicNeeds.of(delaying("a", 3600), [])
+    settings = topic_settings(TopicSpec(), needs)
+    (finding,) = judge(settings | {"min.compaction.lag.ms": lag}, replication_factor=1, needs=needs)
+    assert (finding.setting, finding.expected, finding.severity) == ("min.compaction.lag.ms", "3660000", "error")
+    assert str(finding).startswith(f"min.compaction.lag.ms is {lag}, not 3660000: else compaction removes the value")
+    assert "its key goes dark" in str(finding)
+    assert judge(settings | {"min.compaction.lag.ms": "3660001"}, replication_factor=1, needs=needs) == []
+
+
+def test_r11_the_longest_time_until_compaction_is_not_below_the_shortest() -> None:
+    """Brokers refuse that, so both are set right at once."""
+    needs = TopicNeeds.of(delaying("a", 3600), [])
+    found = judge(topic_settings(TopicSpec()) | {"max.compaction.lag.ms": "3600000"}, replication_factor=1, needs=needs)
+    assert {finding.setting: finding.expected for finding in found} == {
+        "min.compaction.lag.ms": "3660000",
+        "max.compaction.lag.ms": "90000000",
+    }
+    enough = topic_settings(TopicSpec(), needs) | {"max.compaction.lag.ms": "3660000"}
+    assert judge(enough, replication_factor=1, needs=needs) == []
+
+
+def test_r11_a_queue_without_delays_is_not_broken_by_what_another_one_on_its_topic_needs() -> None:
+    needs = TopicNeeds.of(delaying("c", None), [delaying("a", 3600)])
+    settings = topic_settings(TopicSpec()) | {"message.timestamp.type": "CreateTime"}
+    found = judge(settings, replication_factor=1, needs=needs)
+    assert {finding.setting for finding in found} == {"message.timestamp.type", "min.compaction.lag.ms"}
+    assert {finding.severity for finding in found} == {"warning"}
+
+
+def test_r11_delays_need_append_times() -> None:
+    needs = TopicNeeds.of(delaying("a", 3600), [])
+    settings = topic_settings(TopicSpec(), needs) | {"message.timestamp.type": "CreateTime"}
+    (finding,) = judge(settings, replication_factor=1, needs=needs)
+    assert (finding.setting, finding.severity) == ("message.timestamp.type", "error")
+
+
+@pytest.mark.parametrize("setting", ["min.compaction.lag.ms", "max.compaction.lag.ms"])
+def test_r11_settings_that_exclude_the_delay_are_named_with_it(setting: str) -> None:
+    needs = TopicNeeds.of(delaying("a", 3600), [])
+    with pytest.raises(ConfigError, match=rf"{setting}=3659999 and max_delay=3600 exclude.*at least 3660000") as caught:
+        check_spec(TopicSpec(config={setting: "3659999"}), needs)
+    assert caught.value.options == (setting, "max_delay")
+    check_spec(TopicSpec(config={setting: "3660000"}), needs)
+    spec = TopicSpec(config={setting: "3659999"})
+    found = judge(topic_settings(spec, needs), spec, replication_factor=1, needs=needs)
+    assert [(finding.setting, finding.expected) for finding in found] == [(setting, "3660000")]
+    check_spec(TopicSpec(config={setting: "0"}), TopicNeeds())
 
 
 def test_one_replica_needs_no_second_in_sync() -> None:
