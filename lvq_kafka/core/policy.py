@@ -258,9 +258,8 @@ def judge(
         at_most(setting)
     shortest = str(_MINUTE + needs.delay) if needs.max_delay else "0"  # whatever the spec says
     at_least("min.compaction.lag.ms", shortest, timing)
-    longest = wanted["max.compaction.lag.ms"]
-    longest = longest if float(shortest) <= float(longest) else shortest
-    fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= float(longest)
+    longest = max(wanted["max.compaction.lag.ms"], shortest, key=_as_number)
+    fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= _as_number(longest)
     expect("max.compaction.lag.ms", longest, fits)
     at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
     expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
@@ -300,9 +299,13 @@ def _retains(actual: str | None, wanted: str) -> bool:
 
 
 def _number(settings: Mapping[str, str], setting: str) -> float:
+    return _as_number(settings.get(setting, ""))
+
+
+def _as_number(text: str) -> float:
     try:
-        return float(settings[setting])
-    except (KeyError, ValueError):
+        return float(text)
+    except ValueError:
         return 0.0
 
 

@@ -50,7 +50,10 @@ def _json(draw: st.DrawFn, value: st.SearchStrategy[Any]) -> bytes:
 
 
 _fields = st.sampled_from(
-    ["version", "name", "topic", "key_header", "keyless", "order", "key_mismatch", "non_destructive", "ttl", "\x1b[2J"]
+    [
+        *("version", "name", "topic", "key_header", "keyless", "order", "key_mismatch", "non_destructive"),
+        *("ttl", "max_delay", "\x1b[2J"),
+    ]
 )
 
 
@@ -60,7 +63,8 @@ def definitions(draw: st.DrawFn) -> tuple[bytes, bytes]:
     name = draw(st.one_of(st.just("evil"), nasty_texts, st.binary(max_size=5))) or "evil"
     key = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     shown = key.decode("utf-8", "replace")
-    valid = {"version": 1, "name": shown, "topic": "evil", "key_header": "x", "keyless": "pass", "order": "tail"}
+    version = draw(st.sampled_from([1, 2]))
+    valid = {"version": version, "name": shown, "topic": "evil", "key_header": "x", "keyless": "pass", "order": "tail"}
     changes = st.dictionaries(_fields, st.one_of(st.just("x"), st.sampled_from(_NAMES), _documents), max_size=2)
     many = st.integers(0, 2_000).map(lambda number: {f"f{n}": n for n in range(number)})
     value = draw(st.one_of(_json(changes.map(lambda some: valid | some)), _json(many), _json(_documents), st.binary()))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -105,6 +108,150 @@ def test_r22_a_ttl_is_refused_where_the_queue_has_none(cluster: MemoryCluster) -
             with pytest.raises(ConfigError, match=r"'lvq-ttl' is reserved.*ttl=Ttl\(\)"):
                 call()
     assert stored(cluster) == []
+
+
+NOW = 1_800_000_000.25
+"""The time of `dated`, in seconds since the epoch."""
+
+
+@pytest.fixture
+def dated() -> MemoryCluster:
+    cluster = MemoryCluster(clock=lambda: NOW)
+    cluster.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    return cluster
+
+
+def test_r11_a_message_says_from_when_on_it_counts(dated: MemoryCluster) -> None:
+    zone = timezone(timedelta(hours=5, minutes=30))
+    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+        producer.put("IBM", b"1", not_before=NOW + 1.5)
+        producer.put("IBM", b"1", {"a": "b"}, not_before=NOW + 60)
+        producer.put("IBM", b"1", not_before=datetime.fromtimestamp(NOW + 2, zone))
+        producer.send(Message(b"1", headers={"ticker": "IBM"}, not_before=int(NOW)))
+        producer.send(Message(b"1", key="IBM", not_before=datetime.fromtimestamp(NOW + 3, UTC)))
+        producer.send(Message(b"1", headers={"ticker": "IBM", "lvq-not-before": 1_800_000_060_250}))
+    assert [headers["lvq-not-before"] for _, _, headers in stored(dated)] == [
+        b"1800000001750",
+        b"1800000060250",
+        b"1800000002250",
+        b"1800000000000",
+        b"1800000003250",
+        b"1800000060250",
+    ]
+
+
+@pytest.mark.parametrize("not_before", [0, NOW - 1e9, NOW, datetime(1970, 1, 1, tzinfo=UTC)])
+def test_r11_a_time_in_the_past_is_no_error(dated: MemoryCluster, not_before: float | datetime) -> None:
+    with Producer(dated, TOPIC, key_header="ticker", max_delay=0.001) as producer:
+        producer.put("IBM", b"1", not_before=not_before).result()
+    assert len(stored(dated)) == 1
+
+
+def test_r11_a_scheduled_message_may_have_a_ttl_which_comes_last(dated: MemoryCluster) -> None:
+    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0, ttl=Ttl()) as producer:
+        producer.put("IBM", b"1", {"a": "b"}, ttl=5, not_before=NOW)
+        producer.send(Message(b"1", {"ticker": "IBM"}, ttl=5, not_before=NOW))
+    assert [[name for name, _ in record.headers][-2:] for record in dated.records(TOPIC)] == [
+        ["lvq-not-before", "lvq-ttl"]
+    ] * 2
+
+
+NAIVE = datetime(2027, 1, 15, 8)
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "options"),
+    [
+        (Message(b"1", not_before="5"), "not_before must be a point in time, not '5'", ("not_before",)),  # type: ignore[arg-type]
+        (Message(b"1", not_before=True), "not_before must be a point in time, not True", ("not_before",)),
+        (Message(b"1", not_before=math.nan), "not_before must be a point in time, not nan", ("not_before",)),
+        (Message(b"1", not_before=math.inf), "not_before must be a point in time, not inf", ("not_before",)),
+        (Message(b"1", not_before=-1), "not_before must be a point in time, not -1", ("not_before",)),
+        (Message(b"1", not_before=10**400), "not_before must be a point in time, not 10", ("not_before",)),
+        (Message(b"1", not_before=NAIVE), "not_before=2027-01-15 08:00:00 has no time zone", ("not_before",)),
+        (Message(b"1", not_before=NAIVE.date()), "not_before must be a point in time", ("not_before",)),  # type: ignore[arg-type]
+        (
+            Message(b"1", not_before=datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
+            "not_before must be a point in time, not -62",
+            ("not_before",),
+        ),
+        (
+            Message(b"1", not_before=NOW + 60.001),
+            "not_before is 60.001 s ahead, but the queue's max_delay is 60 s",
+            ("not_before", "max_delay"),
+        ),
+        (
+            Message(b"1", not_before=datetime.fromtimestamp(NOW + 3600, UTC)),
+            "not_before is 3,600.000 s ahead, but the queue's max_delay is 60 s",
+            ("not_before", "max_delay"),
+        ),
+        (
+            Message(b"1", {"lvq-not-before": 1_800_000_060_251}),
+            "lvq-not-before is 60.001 s ahead, but the queue's max_delay is 60 s",
+            ("lvq-not-before", "max_delay"),
+        ),
+        *(
+            (
+                Message(b"1", {"lvq-not-before": text}),
+                "lvq-not-before is .*, not a number of milliseconds. Pass not_before instead",
+                ("lvq-not-before",),
+            )
+            for text in ("soon", "", None, "-5", "1.5", "1" * 16, "١")
+        ),
+        (
+            Message(b"1", {"lvq-not-before": 5}, not_before=5),
+            "both not_before=5 and the header lvq-not-before",
+            ("not_before", "lvq-not-before"),
+        ),
+    ],
+)
+def test_r11_a_time_that_makes_no_sense_is_refused(
+    dated: MemoryCluster, message: Message[bytes], said: str, options: tuple[str, ...]
+) -> None:
+    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+        calls: list[Callable[[], object]] = [lambda: producer.send(message)]
+        calls += [lambda: producer.put("IBM", message.value, message.headers, not_before=message.not_before)]
+        for call in calls:
+            with pytest.raises(ConfigError, match=said) as caught:
+                call()
+            assert caught.value.options == options
+    assert stored(dated) == []
+
+
+def test_r11_what_is_too_far_ahead_goes_by_the_time_of_each_call() -> None:
+    times = iter([NOW, NOW + 1])
+    late = MemoryCluster(clock=lambda: next(times, NOW + 2))
+    late.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    with Producer(late, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+        with pytest.raises(ConfigError, match=r"60\.500 s ahead"):
+            producer.put("IBM", b"1", not_before=NOW + 60.5)
+        producer.put("IBM", b"1", not_before=NOW + 60.5).result()
+
+
+def test_r22_no_message_is_scheduled_where_the_queue_does_not_allow_it(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+        for call in (
+            lambda: producer.put("IBM", b"1", not_before=5),
+            lambda: producer.send(Message(b"1", not_before=datetime.now(UTC))),
+        ):
+            with pytest.raises(ConfigError, match=r"'lvq-not-before' is reserved.*max_delay=3600.0") as caught:
+                call()
+            assert caught.value.options == ("lvq-not-before",)
+    assert stored(cluster) == []
+
+
+def test_r11_a_delete_is_not_scheduled(dated: MemoryCluster) -> None:
+    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+        for headers in ({"lvq-not-before": 1_800_000_001_000}, [("a", "b"), ("lvq-not-before", "5")]):
+            with pytest.raises(ConfigError, match="lvq-not-before would schedule a delete") as caught:
+                producer.delete("IBM", headers)  # type: ignore[arg-type]
+            assert caught.value.options == ("lvq-not-before",)
+        producer.delete("IBM", {"a": "b"})
+    assert [(key, value) for key, value, _ in stored(dated)] == [(b"IBM", None)]
+
+
+def test_a_message_shows_when_it_counts() -> None:
+    assert repr(Message(b"1", key="IBM", ttl=5, not_before=7.5)) == "Message(b'1', key='IBM', ttl=5, not_before=7.5)"
 
 
 def test_r22_the_marks_of_copied_messages_are_not_refused(cluster: MemoryCluster) -> None:

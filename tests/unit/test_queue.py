@@ -287,6 +287,102 @@ class TestExistingTopic:
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
 
 
+class TestScheduled:
+    """R11: a topic must keep the value that counts for as long as a newer one may be scheduled."""
+
+    LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+
+    def lags(self, cluster: MemoryCluster, topic: str = "prices") -> tuple[str, ...]:
+        config = cluster.topics.config(topic)
+        return tuple(config[setting] for setting in self.LAGS)
+
+    def test_a_new_topic_is_not_compacted_for_as_long(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster, max_delay=3600)
+        assert queue.definition.max_delay == 3600.0
+        assert self.lags(memory_cluster) == ("3660000", "90000000")
+        assert queue.declaration is not None
+        assert queue.declaration.findings == ()
+        again = declare(memory_cluster, max_delay=3600.0)
+        assert again.declaration is not None
+        assert (again.declaration.created_queue, again.declaration.findings) == (False, ())
+        with pytest.raises(QueueMismatch, match="max_delay") as caught:
+            declare(memory_cluster)
+        assert caught.value.differences == {"max_delay": ({"ms": 3_600_000}, None)}
+
+    def test_producers_of_the_queue_schedule(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster, max_delay=60)
+        due = memory_cluster.now() + 30
+        bare: LastValueQueue[str] = LastValueQueue(
+            "prices", key_header="ticker", max_delay=60, value=TEXT, cluster=memory_cluster
+        )
+        for queue in (LastValueQueue.open("prices", value=TEXT, cluster=memory_cluster), bare):
+            with queue.producer() as producer:
+                producer.put("a", "1", not_before=due)
+        said = [dict(record.headers)["lvq-not-before"] for record in memory_cluster.records("prices")]
+        assert said == [b"%d" % round(due * 1000)] * 2
+
+    def test_a_topic_that_compacts_sooner_is_refused_with_the_reason(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster, "plain", topic="t")
+        with pytest.raises(TopicMismatch, match=r"min\.compaction\.lag\.ms is 60000, not 3660000.*goes dark") as caught:
+            declare(memory_cluster, "late", topic="t", max_delay=3600)
+        assert caught.value.settings == {"min.compaction.lag.ms": ("3660000", "60000")}
+        assert "reconcile" in caught.value.hint
+        assert self.lags(memory_cluster, "t") == ("60000", "86400000"), "nothing is altered unasked"
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["plain"]
+
+    def test_it_can_be_taken_as_it_is_with_a_warning(
+        self, memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        declare(memory_cluster, "plain", topic="t")
+        queue = declare(memory_cluster, "late", topic="t", max_delay=3600, on_mismatch="warn")
+        assert queue.declaration is not None
+        assert [(found.setting, found.severity) for found in queue.declaration.findings] == [
+            ("min.compaction.lag.ms", "error")
+        ]
+        assert "topic t: min.compaction.lag.ms is 60000, not 3660000: else compaction removes the value" in caplog.text
+        assert self.lags(memory_cluster, "t") == ("60000", "86400000")
+
+    @pytest.mark.parametrize("longest", [None, "120000"])
+    def test_it_can_be_set_right(self, memory_cluster: MemoryCluster, longest: str | None) -> None:
+        declare(memory_cluster, "plain", topic="t")
+        if longest is not None:
+            memory_cluster.topics.alter_config("t", {"max.compaction.lag.ms": longest})
+        queue = declare(memory_cluster, "late", topic="t", max_delay=86400, on_mismatch="reconcile")
+        assert queue.declaration is not None
+        assert queue.declaration.findings == ()
+        shortest, latest = map(int, self.lags(memory_cluster, "t"))
+        assert shortest == 86_460_000 <= latest
+
+    def test_the_longest_delay_on_a_topic_counts(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster, "day", topic="t", max_delay=86400)
+        assert self.lags(memory_cluster, "t") == ("86460000", "172800000")
+        for name, options in (("hour", {"max_delay": 3600}), ("plain", {})):
+            queue = declare(memory_cluster, name, topic="t", on_mismatch="reconcile", **options)
+            assert queue.declaration is not None
+            assert queue.declaration.findings == queue.declaration.reconciled == ()
+        assert self.lags(memory_cluster, "t") == ("86460000", "172800000")
+
+    @pytest.mark.parametrize("setting", LAGS)
+    def test_settings_that_exclude_it_are_refused_before_anything_is_created(
+        self, memory_cluster: MemoryCluster, setting: str
+    ) -> None:
+        spec = TopicSpec(config={setting: "1000"})
+        with pytest.raises(ConfigError, match=f"{setting}=1000 and max_delay=60 exclude each other") as caught:
+            declare(memory_cluster, spec=spec, max_delay=60)
+        assert caught.value.options == (setting, "max_delay")
+        with pytest.raises(TopicNotFound):
+            memory_cluster.topics.describe("prices")
+
+    def test_they_can_be_insisted_on_and_are_a_finding(self, memory_cluster: MemoryCluster) -> None:
+        spec = TopicSpec(config={"min.compaction.lag.ms": "1000"})
+        queue = declare(memory_cluster, spec=spec, max_delay=60, on_mismatch="warn")
+        assert self.lags(memory_cluster)[0] == "1000"
+        assert queue.declaration is not None
+        assert [(found.setting, found.expected) for found in queue.declaration.findings] == [
+            ("min.compaction.lag.ms", "120000")
+        ]
+
+
 class TestSharedTopic:
     def test_each_queue_has_its_own_consumption(self, memory_cluster: MemoryCluster) -> None:
         one, other = declare(memory_cluster, "one", topic="t"), declare(memory_cluster, "other", topic="t")

@@ -9,6 +9,7 @@ import pytest
 
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.not_before import LONGEST_DELAY
 from lvq_kafka.core.terms import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
 
@@ -38,10 +39,22 @@ def test_with_a_ttl_the_stored_form_is_version_2_which_older_clients_refuse() ->
     )
 
 
+def test_with_a_longest_delay_the_stored_form_is_version_2() -> None:
+    assert definition(max_delay=86400.0005).to_json() == (
+        b'{"key_header": "ticker", "key_mismatch": "record", "keyless": "pass", "max_delay": {"ms": 86400000}, '
+        b'"name": "prices", "non_destructive": false, "order": "tail", "topic": "prices", "version": 2}'
+    )
+    assert definition(max_delay=86400.0005) == definition(max_delay=86400), "as it is stored"
+    assert definition(max_delay=None).to_json() == definition().to_json()
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
+        {"max_delay": 0.001},
+        {"max_delay": 1 / 3, "ttl": Ttl(maximum=5), "selector": "price > 5"},
+        {"max_delay": LONGEST_DELAY},
         {"key_header": None, "topic": "other"},
         {"keyless": "refuse", "order": "in-place", "key_mismatch": "fail", "non_destructive": True},
         {"ttl": Ttl()},
@@ -97,6 +110,57 @@ def test_options_of_time_that_make_no_sense_are_named(
     assert caught.value.options == culprits
 
 
+@pytest.mark.parametrize("max_delay", [0, -1, 0.0004, "60", True, float("nan"), float("inf"), LONGEST_DELAY + 1, {}])
+def test_r11_a_longest_delay_is_a_number_of_seconds(max_delay: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r"max_delay=.* is not a number of seconds from 0.001 to 31,536,000"
+    ) as caught:
+        definition(max_delay=max_delay)
+    assert caught.value.options == ("max_delay",)
+
+
+@pytest.mark.parametrize(
+    ("options", "max_delay"),
+    [
+        ({"max-delay": "60"}, 60.0),
+        ({"max-delay": 0.5, "holdOnPublishEnabled": "true"}, 0.5),
+        ({"holdOnPublishEnabled": "false"}, None),
+        ({}, None),
+    ],
+)
+def test_r11_options_of_brokers_let_messages_be_scheduled(options: dict[str, object], max_delay: float | None) -> None:
+    made = QueueDefinition.from_options("prices", {"key-header": "ticker", **options})
+    assert made == definition(max_delay=max_delay)
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "culprits"),
+    [
+        ({"max-delay": "soon"}, "max-delay='soon' is not a number", ("max-delay",)),
+        ({"max-delay": "0"}, "max-delay=0.0 is not a number of seconds from 0.001", ("max-delay",)),
+        ({"max-delay": "nan"}, "max-delay=nan is not a number of seconds from 0.001", ("max-delay",)),
+        (
+            {"holdOnPublishEnabled": "true"},
+            "holdOnPublishEnabled=true needs max-delay: the topic is not compacted for as long",
+            ("holdOnPublishEnabled", "max-delay"),
+        ),
+        (
+            {"holdOnPublishEnabled": "false", "max-delay": 5},
+            "holdOnPublishEnabled=false and max-delay contradict each other",
+            ("holdOnPublishEnabled", "max-delay"),
+        ),
+        ({"holdOnPublishEnabled": "perhaps"}, "is neither true nor false", ("holdOnPublishEnabled",)),
+        ({"max-dealy": 5}, "Did you mean max-delay", ("max-dealy",)),
+    ],
+)
+def test_r11_options_of_delays_that_make_no_sense_are_named(
+    options: dict[str, object], said: str, culprits: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        QueueDefinition.from_options("prices", {"key-header": "ticker", **options})
+    assert caught.value.options == culprits
+
+
 @pytest.mark.parametrize("ttl", [5, "60", {}])
 def test_a_ttl_is_a_ttl(ttl: Any) -> None:
     with pytest.raises(ConfigError, match="ttl must be a Ttl"):
@@ -115,6 +179,15 @@ def test_a_ttl_is_a_ttl(ttl: Any) -> None:
         ({"version": 2, "ttl": {"default_ms": -5}}, "default=-0.005 is not a number of seconds"),
         ({"version": 2, "ttl": {"default_ms": 10**400}}, "default=inf is not a number of seconds"),
         ({"version": 2, "ttl": {"never": 1}}, "never=1 is neither True nor False"),
+        ({"max_delay": {"ms": 5}}, "unknown fields max_delay"),
+        *(
+            ({"version": 2, "max_delay": part}, "malformed: max_delay=.* does not say a whole number of ms")
+            for part in (5, "5", None, [], {}, {"ms": "5"}, {"ms": 5.0}, {"ms": True}, {"ms": 5, "jitter": 1})
+        ),
+        *(
+            ({"version": 2, "max_delay": {"ms": ms}}, "malformed: max_delay=.* is not a number of seconds from 0.001")
+            for ms in (0, -5, 31_536_000_001, 10**400)
+        ),
         ({"selector": "price > 5"}, "unknown fields selector"),
         ({"version": 2, "selector": ""}, "malformed: selector='' is empty"),
         ({"version": 2, "selector": 5}, "selector=5 is not text"),
