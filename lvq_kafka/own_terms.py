@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from lvq_kafka.core.headers import RESERVED, reserved_header
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, own_not_before
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay, own_not_before
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.terms import TTL_HEADER, Ttl, own_ttl, ttl_text
 from lvq_kafka.core.validation import moment
@@ -25,9 +25,14 @@ class OwnTerms:
         ttl: how long its messages live; None if they may carry no TTL.
         max_delay: the longest time, in seconds, by which they may be scheduled ahead; None if they may not.
         now: returns the time, in seconds since the epoch.
+
+    Raises:
+        ConfigError: ``max_delay`` is not such a time.
     """
 
     def __init__(self, topic: str, *, ttl: Ttl | None, max_delay: float | None, now: Callable[[], float]) -> None:
+        if max_delay is not None:
+            check_max_delay("max_delay", max_delay)
         self._topic = topic
         allowed = {TTL_HEADER: ttl, NOT_BEFORE_HEADER: max_delay}
         self._refused = RESERVED - {name for name, option in allowed.items() if option is not None}

@@ -196,6 +196,8 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("LastValueQueue.declare", "spec", ["x", {"partitions": 3}], lambda o, x: o.declare(spec=x)),
     ("LastValueQueue.declare", "start", [None, "now"], lambda o, x: o.declare(start=x)),
     ("LastValueQueue.declare", "on_mismatch", [None, "ignore"], lambda o, x: o.declare(on_mismatch=x)),
+    ("LastValueQueue.declare", "max_delay", ["5", math.nan, 0, -1, math.inf], lambda o, x: o.declare(max_delay=x)),
+    ("Producer", "max_delay", ["5", 0], lambda o, x: Producer(o.cluster, "q", key_header="k", max_delay=x)),
     ("LastValueQueue.stats", "on_foreign_commits", [None, "x"], lambda o, x: o.queue.stats(on_foreign_commits=x)),
     ("LastValueQueue.purge", "keys", ["IBM", 5], lambda o, x: o.queue.purge(keys=x)),
     ("LastValueQueue.expire", "older_than", [None, "5", math.nan, -1, math.inf], lambda o, x: o.queue.expire(x)),

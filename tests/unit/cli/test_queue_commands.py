@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
+from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
@@ -52,6 +53,65 @@ def test_declare_takes_the_options_of_time(run: Run, memory_cluster: MemoryClust
     refused = run("declare", "q2", "-k", "id", "--min-ttl", "5", "--max-ttl", "4")
     assert refused.code == 2
     assert "minimum=5.0 exceeds maximum=4.0" in refused.stderr
+
+
+def test_declare_lets_messages_be_scheduled(run: Run, memory_cluster: MemoryCluster) -> None:
+    row = run("declare", "q", "--record-key", "--max-delay", "3600").row
+    assert (row["max_delay"], row["findings"]) == ({"ms": 3_600_000}, [])
+    assert memory_cluster.topics.config("q")["min.compaction.lag.ms"] == "3660000"
+    (listed,) = run("queues").rows
+    assert listed["max_delay"] == {"ms": 3_600_000}
+    assert "up to 3,600 s ahead" in run("queues", person=True).text
+    assert "; scheduled up to 3,600 s ahead" in run("stats", "q", person=True).text
+    assert run("declare", "p", "-k", "id", "-o", "max-delay=0.5", "-o", "holdOnPublishEnabled=true").row[
+        "max_delay"
+    ] == {"ms": 500}
+    assert run("declare", "plain", "-k", "id").row["max_delay"] is None
+
+
+def test_lvq_says_that_a_topic_compacts_too_soon_for_scheduled_messages(
+    run: Run, memory_cluster: MemoryCluster
+) -> None:
+    assert run("declare", "q", "-k", "id", "--max-delay", "60").code == 0
+    memory_cluster.topics.alter_config("q", {"min.compaction.lag.ms": "0"})
+    looked = run("stats", "q")
+    assert looked.code == 4
+    assert looked.row["findings"][0]["setting"] == "min.compaction.lag.ms"
+    assert "min.compaction.lag.ms is 0, not 120000: else compaction removes the value that counts" in looked.stderr
+    refused = run("declare", "q", "-k", "id", "--max-delay", "60")
+    assert refused.code == 4
+    assert "goes dark" in refused.stderr
+    mended = run("declare", "q", "-k", "id", "--max-delay", "60", "--on-mismatch", "reconcile").row
+    assert [found["setting"] for found in mended["reconciled"]] == ["min.compaction.lag.ms"]
+    assert run("stats", "q").code == 0
+
+
+def test_stats_of_a_bare_topic_need_no_registry(run: Run, memory_cluster: MemoryCluster) -> None:
+    assert run("declare", "q", "-k", "id").code == 0
+    memory_cluster.fail_next("logs.start_offsets", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+    looked = run("stats", "--bare", "--key-header", "id", "q")
+    assert (looked.code, looked.row["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--max-delay", "0"], "max-delay=0.0 is not a number of seconds from 0.001"),
+        (["--max-delay", "nan"], "max-delay=nan is not a number of seconds from 0.001"),
+        (["--max-delay", "soon"], "'soon' is not a valid float"),
+        (["-o", "holdOnPublishEnabled=true"], "holdOnPublishEnabled=true needs max-delay"),
+        (["--max-delay", "5", "-o", "max-delay=5"], "--max-delay and -o max-delay are both given"),
+        (
+            ["--max-delay", "5", "--topic-config", "min.compaction.lag.ms=0"],
+            "min.compaction.lag.ms=0 and max_delay=5 exclude each other",
+        ),
+    ],
+)
+def test_declare_refuses_delays_that_cannot_be(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("declare", "q", "-k", "id", *arguments)
+    assert ran.code == 2
+    assert said in ran.stderr
+    assert run("queues").rows == []
 
 
 def test_declare_takes_what_selects(run: Run) -> None:
