@@ -1,4 +1,4 @@
-"""The terms that a message may carry of its own, in headers that only some queues have (R22)."""
+"""The terms that a message may carry of its own, in reserved headers (R22)."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def delay_from_wire(part: object) -> float:
 
 
 def own_not_before(value: bytes | None) -> int | None:
-    """Return the time, in ms since the epoch, that a header's value says; None if it says none."""
+    """Return the ms since the epoch that a header's value says; None if it says none."""
     return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 

@@ -138,7 +138,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeds:
-    """What the queues on a topic need of it because of their options of time."""
+    """The needs of the queues on a topic that come from their options of time."""
 
     lifetime: float | None = None
     """Seconds after which it need not keep a message of the queue that is declared.
