@@ -3,6 +3,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from lvq_kafka import (
@@ -64,6 +65,8 @@ def produce(queue: LastValueQueue[Price]) -> None:
         assert_type(producer, Producer[Price])
         assert_type(producer.put("IBM", Price("IBM", 119.0)), Receipt)
         producer.send(Message(Price("IBM", 119.5), headers={"ticker": "IBM"}))
+        producer.put("IBM", Price("IBM", 120.0), not_before=datetime.now(UTC))
+        producer.put("IBM", Price("IBM", 120.0), not_before="tomorrow")  # type: ignore[arg-type]
         producer.delete("IBM").result(10)
         producer.put("IBM", b"119")  # type: ignore[arg-type]
 
