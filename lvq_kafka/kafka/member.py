@@ -62,7 +62,7 @@ class KafkaMember(GroupMember):
         self._client.get()
         self._client.admit()
         self._partitions.retry()
-        self._partitions.begin_poll()
+        self._partitions.start_poll()
         try:
             fetch = self._pump.poll(timeout)
         except LVQError:

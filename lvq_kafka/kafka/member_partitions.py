@@ -68,8 +68,8 @@ class MemberPartitions:
             self._waiting.clear()
             self._assign_from(consumer, starts)
 
-    def begin_poll(self) -> None:
-        """Begin to note which partitions are given up, and which of them come back."""
+    def start_poll(self) -> None:
+        """Start to note which partitions are given up, and which of them come back."""
         self._ended.clear()
         self._restarted.clear()
 
