@@ -1,10 +1,11 @@
-"""Log lines on the times by which messages expire, for readers and consumers."""
+"""Log lines on the times by which messages are due and expire, for readers and consumers."""
 
 from __future__ import annotations
 
 from logging import Logger
 
 from lvq_kafka.core.log_time import LogTime
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.terms import TTL_HEADER, Terms
@@ -15,7 +16,7 @@ _SKEW = 5.0  # seconds between clocks that are worth a warning
 
 
 class ExpiryWarnings:
-    """Logs a slow clock, once while it is slow, and the first TTL that cannot be read.
+    """Logs a slow clock, once while it is slow, and the first TTL and due time that cannot be read.
 
     Args:
         logger: the logger.
@@ -27,30 +28,48 @@ class ExpiryWarnings:
         self._logger = logger
         self._topic = topic
         self._clock = clock
-        self._skewed = self._malformed_reported = False
+        self._skewed = False
+        self._reported: set[str] = set()  # headers
 
-    def check(self, time: LogTime, terms: Terms, first: tuple[int, int] | None = None) -> None:
+    def check(
+        self,
+        time: LogTime,
+        terms: Terms | None,
+        first: tuple[int, int] | None = None,
+        *,
+        not_before: NotBefore | None = None,
+    ) -> None:
         """Look at the clock, and at what was read.
 
         Args:
+            time: the time, and how slow the clock is.
+            terms: the judge of TTLs, if messages expire.
             first: partition and offset of the first message whose TTL cannot be read, if that is known.
+            not_before: the judge of due times, if messages may be scheduled.
         """
         behind = time.behind / 1000
         if behind > _SKEW and not self._skewed:
             self._logger.warning(
-                "the newest record of %s is %.0f s ahead of %s; what expires goes by the record, at most an hour "
-                "ahead: set the clocks of this machine and the brokers",
+                "the newest record of %s is %.0f s ahead of %s; what is due or expires goes by the record, at most an "
+                "hour ahead: set the clocks of this machine and the brokers",
                 self._topic,
                 behind,
                 self._clock,
             )
         self._skewed = behind > _SKEW
-        if terms.malformed and not self._malformed_reported:
-            self._malformed_reported = True
+        where = f"in {self._topic}" if first is None else f"of the message at {Position(self._topic, *first)}"
+        if terms is not None and terms.malformed:
+            self._report(TTL_HEADER, where, terms.example)
+        if not_before is not None and not_before.malformed:
+            self._report(NOT_BEFORE_HEADER, f"in {self._topic}", not_before.example)
+
+    def _report(self, header: str, where: str, example: bytes | None) -> None:
+        if header not in self._reported:
+            self._reported.add(header)
             self._logger.warning(
                 "a header %s %s is %s, not a number of milliseconds: the message counts as having none, and so do "
                 "others like it; stats.malformed counts them",
-                TTL_HEADER,
-                f"in {self._topic}" if first is None else f"of the message at {Position(self._topic, *first)}",
-                quoted(terms.example),
+                header,
+                where,
+                quoted(example),
             )

@@ -18,7 +18,6 @@ from lvq_kafka.consuming.delivery import Delivery, Settler
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.validation import at_least_one, waiting
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
 
@@ -201,7 +200,7 @@ class Acquiring(Generic[V]):
         may_be_stale = True
         while ahead:
             item = ahead.popleft()
-            if (may_be_stale or item.state is not State.STALE) and self._shared.hand_over(item):
+            if self._shared.hand_over(item, may_be_stale=may_be_stale):
                 delivery = Delivery(settler, item, self._read)
                 if not self._skips or self._is_readable(delivery):
                     yield delivery

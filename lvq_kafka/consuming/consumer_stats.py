@@ -30,6 +30,8 @@ class ConsumerStats:
     """
     in_work: int = 0
     """Messages that are held, or on their way to a holder."""
+    scheduled: int = 0
+    """Messages that do not count yet (R11)."""
     read: int = 0
     replaced: int = 0
     """Values replaced by a newer one of their key while waiting."""
@@ -50,12 +52,12 @@ class ConsumerStats:
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     malformed: int = 0
-    """Messages whose TTL cannot be read; they count as having none of their own (R10)."""
+    """Messages whose TTL or due time cannot be read; they count as having none of their own (R10, R11)."""
     clock_behind: float = 0.0
     """Seconds by which the newest message read is ahead of this machine's clock.
 
-    At least so much is the clock slow, or a producer's fast. Messages expire by the later time of the two, unless the
-    message is ahead by more than an hour.
+    At least so much is the clock slow, or a producer's fast. Messages are due and expire by the later time of the two,
+    unless the message is ahead by more than an hour.
     """
     commits: int = 0
     commit_text: int = 0
@@ -79,13 +81,14 @@ class ConsumerStats:
     def of(cls, core: ConsumerCore[Any]) -> Self:
         """Build the stats from what a consumer knows."""
         ledger, commits = core.ledger, core.commits
-        assignment, stats, expiring = ledger.assignment, ledger.stats, ledger.expiring
+        assignment, stats, times = ledger.assignment, ledger.stats, ledger.times
         return cls(
             partitions=tuple(sorted(core.partitions)),
             catching_up=tuple(sorted(assignment.catching_up)),
             available=assignment.available,
             gated=assignment.gated,
             in_work=ledger.in_work,
+            scheduled=0 if times is None else times.scheduled,
             read=stats.read,
             replaced=stats.replaced,
             deleted=stats.deleted,
@@ -98,8 +101,8 @@ class ConsumerStats:
             timed_out=stats.timed_out,
             lost=stats.lost,
             mismatched=core.mismatched,
-            malformed=0 if expiring is None else expiring.terms.malformed,
-            clock_behind=0.0 if expiring is None else expiring.time.behind / 1000,
+            malformed=0 if times is None else times.malformed,
+            clock_behind=0.0 if times is None else times.time.behind / 1000,
             commits=commits.sent,
             commit_text=commits.longest,
             text_limit=ledger.capacity.limit,

@@ -22,6 +22,7 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
@@ -192,12 +193,21 @@ class ConsumerThread:
         self._urgent = self._core.is_urgent(self._shared.clock())
         self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
-        if (expiring := self._core.ledger.expiring) is not None:
-            self._expiry_warnings.check(expiring.time, expiring.terms, expiring.malformed)
+        if (times := self._core.ledger.times) is not None:
+            self._report_times(times)
         self._expiry_letters.post()
         crowded, self._crowded = self._crowded, self._core.is_crowded
         if self._crowded and not crowded:  # the broker may accept longer texts than we assume
             self._monitor.hasten()
+
+    def _report_times(self, times: MessageTimes) -> None:
+        expiring, scheduling = times.expiring, times.scheduling
+        self._expiry_warnings.check(
+            times.time,
+            None if expiring is None else expiring.terms,
+            None if expiring is None else expiring.malformed,
+            not_before=None if scheduling is None else scheduling.not_before,
+        )
 
     def _poll(self, member: GroupMember) -> Fetch | None:
         """Wait a moment for what comes next; return None if that fails."""
@@ -216,7 +226,10 @@ class ConsumerThread:
             return None
 
     def _pause(self) -> float:
-        """Return how long a poll may wait: less while a commit is, or may become, urgent."""
+        """Return how long a poll may wait: less while a commit is, or may become, urgent, or if a message is due."""
+        return min(self._patience(), self._shared.until_alarm)
+
+    def _patience(self) -> float:
         if self._urgent or self._core.is_busy:
             self._busy_until = self._polled_at + _STAYS_BUSY
         if self._polled_at >= self._busy_until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from threading import Condition, RLock, Thread, current_thread
@@ -16,10 +17,12 @@ from lvq_kafka.core.commit_map import ANY_LENGTH
 from lvq_kafka.core.commits import Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Doing
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
@@ -54,7 +57,7 @@ class SharedState:
 
     Args:
         clock: returns the seconds by which lock timeouts, delays and silence are judged.
-        now: returns the seconds since the epoch by which messages expire.
+        now: returns the seconds since the epoch by which messages are due and expire.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class SharedState:
             limits,
             definition.order,
             terms=Terms.of(definition.ttl),
+            not_before=NotBefore.of(definition.max_delay),
             keep_expired=definition.expiry_topic is not None,
             selects=None if selector is None else selector.matches,
             now=clock(),
@@ -82,8 +86,8 @@ class SharedState:
         """True once the consumer has failed: no more messages will come."""
         self._definition = definition
         self._now = now
-        self._expiring = self.core.ledger.expiring
-        self._prepares = self._expiring is not None  # whether `acquire` has to look whether messages may be taken
+        self._times = self.core.ledger.times
+        self._prepares = self._times is not None  # whether `acquire` has to look whether messages may be taken
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
@@ -145,24 +149,30 @@ class SharedState:
                 waiters.wait(waiter)
             return taken, exhausted
 
-    def hand_over(self, item: Item) -> bool:
-        """See `HandOut.hand_over`."""
+    def hand_over(self, item: Item, *, may_be_stale: bool = True) -> bool:
+        """See `HandOut.hand_over`.
+
+        Args:
+            may_be_stale: whether to hand it out even if a newer value of its key has come.
+        """
         with self._lock:
-            if self._expiring is not None:
-                self._expire(self._expiring)
+            if self._times is not None:
+                self._pass_time(self._times)
+            if item.state is State.STALE and not may_be_stale:
+                return False
             return self.core.hand_out.hand_over(item, self.clock())
 
     def _prepare(self) -> None:
-        """Check that messages may come, and drop those that have expired."""
+        """Check that messages may come, and judge by the time which of them count."""
         if self._closed or self.failed:
             self._check()
-        if self._expiring is not None:
-            self._expire(self._expiring)
+        if self._times is not None:
+            self._pass_time(self._times)
 
-    def _expire(self, expiring: Expiring) -> None:
+    def _pass_time(self, times: MessageTimes) -> None:
         clock = self._now()
-        if clock >= expiring.alarm:
-            self.core.expire(clock)
+        if clock >= times.alarm:
+            self.core.pass_time(clock)
 
     def step_out(self, waiter: Waiter) -> None:
         """Remove a waiter that takes nothing more for now."""
@@ -290,12 +300,17 @@ class SharedState:
         if self.core.ledger.alarmed:  # otherwise there is no need to wait for the lock
             with self as core:
                 core.wake(now)
-        if self._expiring is not None:
+        if self._times is not None:
             with self:
-                self._expire(self._expiring)
+                self._pass_time(self._times)
         if silence:
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
         return silence > 0
+
+    @property
+    def until_alarm(self) -> float:
+        """The seconds until messages are due or expire; infinite if none does."""
+        return math.inf if self._times is None else max(0.0, self._times.alarm - self._now())
 
     def read(self, fetch: Fetch) -> None:
         """Add what was read.

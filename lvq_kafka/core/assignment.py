@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
+from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.errors import StateError
 
 __all__ = ["Assignment"]
+
+_OFFSET = attrgetter("offset")
 
 
 class Assignment:
@@ -17,10 +21,12 @@ class Assignment:
 
     Args:
         partitions: the ledger's partitions, by number.
+        timed: all of them, in a queue with options of time; else none.
     """
 
-    def __init__(self, partitions: Mapping[int, PartitionLedger]) -> None:
+    def __init__(self, partitions: Mapping[int, PartitionLedger], timed: Mapping[int, TimedPartition]) -> None:
         self._partitions = partitions
+        self._timed = timed
 
     def known(self, partitions: Collection[int]) -> list[PartitionLedger]:
         """Return these partitions.
@@ -92,9 +98,13 @@ class Assignment:
         """Return the number of unfinished messages tried before, and the lowest unfinished one."""
         return self._partitions[partition].unsettled
 
+    def scheduled(self, partition: int) -> list[Item]:
+        """Return the messages that are scheduled, and deletes, in offset order."""
+        return sorted(self._timed[partition].scheduled, key=_OFFSET) if partition in self._timed else []
+
     @property
     def outstanding(self) -> int:
-        """The number of messages that are not done: waiting, or held and still the newest."""
+        """The number of messages that are not done: waiting, scheduled, or held and still the newest."""
         return sum(part.alive for part in self._partitions.values())
 
     def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:

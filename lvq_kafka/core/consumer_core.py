@@ -25,6 +25,7 @@ from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import LEASE, Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
@@ -76,6 +77,7 @@ class ConsumerCore(Generic[W]):
         limits: how much to hand out, and for how long.
         order: see `Ledger`.
         terms: see `Ledger`.
+        not_before: see `Ledger`.
         keep_expired: see `Ledger`.
         selects: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
@@ -87,6 +89,7 @@ class ConsumerCore(Generic[W]):
         order: Order = "tail",
         *,
         terms: Terms | None = None,
+        not_before: NotBefore | None = None,
         keep_expired: bool = False,
         selects: Selects | None = None,
         now: float,
@@ -95,6 +98,7 @@ class ConsumerCore(Generic[W]):
             order=order,
             count_deliveries=limits.durable_counts,
             terms=terms,
+            not_before=not_before,
             keep_expired=keep_expired,
             selects=selects,
         )
@@ -202,13 +206,13 @@ class ConsumerCore(Generic[W]):
             self.ledger.wake(now)
             self._wake += 1
 
-    def expire(self, clock: float) -> None:
-        """Drop what has expired. Call it before messages are handed out.
+    def pass_time(self, clock: float) -> None:
+        """Let count what is due, and drop what has expired. Call it before messages are handed out.
 
         Args:
             clock: the time of this machine, in seconds since the epoch.
         """
-        self._wake += self.ledger.expire(clock)  # there may be room for others now
+        self._wake += self.ledger.pass_time(clock)  # there may be others to take, or room for them
 
     def pop_expired(self, most: int, now: float) -> list[Item]:
         """See `Ledger.pop_expired`.

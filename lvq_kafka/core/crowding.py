@@ -15,6 +15,8 @@ CROWDED_REMEDY = (
 )
 """Advice for a full commit text."""
 
+_SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: schedule fewer of them, or less far ahead."
+
 
 def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
@@ -34,7 +36,10 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
             for partition, gated in assignment.gated_in.items()
             if partition not in unsaid
         ]
-    return f"{'; '.join(told)}. {CROWDED_REMEDY}" if told else ""
+    if not told:
+        return ""
+    waits = any(assignment.scheduled(partition) for partition in {*unsaid, *assignment.gated_in})
+    return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{CROWDED_REMEDY}"
 
 
 def _consequences(missing: Unsaid) -> list[str]:
@@ -51,4 +56,6 @@ def _in_the_way(assignment: Assignment, partition: int) -> str:
     if lowest is None:
         return ""
     times = f", handed out {lowest.delivered:,} times" if lowest.delivered > 1 else ""
-    return f" ({unsettled:,} are not, the lowest is offset {lowest.offset}, {lowest.state}{times})"
+    scheduled = len(assignment.scheduled(partition))
+    waits = f"{scheduled:,} are scheduled and not due, " if scheduled else ""
+    return f" ({unsettled:,} are not, {waits}the lowest is offset {lowest.offset}, {lowest.state}{times})"

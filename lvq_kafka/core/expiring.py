@@ -1,14 +1,12 @@
-"""The messages of a consumer that will expire, and the time by which they do."""
+"""The messages of a consumer that will expire."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.lifecycle import TRANSITIONS, Event
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, own_ttl
@@ -19,6 +17,7 @@ _WAITS = frozenset(TRANSITIONS[Event.EXPIRE])
 _SET_ASIDE = frozenset(TRANSITIONS[Event.RELEASE])
 _FIRST = _NAME = itemgetter(0)
 _SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
+_TOGETHER = 250  # messages
 _ALL = 1 << 62
 
 
@@ -32,46 +31,46 @@ class Expiring:
 
     Args:
         terms: when a message expires.
-        keeps: whether what has expired is not done before it was stored elsewhere.
+        time: the time by which messages expire.
     """
 
-    def __init__(self, terms: Terms, *, keeps: bool = False) -> None:
-        self.keeps = keeps
-        self.kept: deque[Item] = deque()
-        """Messages that have expired, and must be stored elsewhere."""
-        self.time = LogTime()
-        """The time by which messages expire."""
-        self.alarm = 0.0
-        """Nothing expires before this machine's clock says so, in seconds since the epoch, or more is read."""
+    def __init__(self, terms: Terms, time: LogTime) -> None:
         self.terms = terms
         self.malformed: tuple[int, int] | None = None
         """Partition and offset of the first message whose TTL could not be read."""
+        self._time = time
         self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
         self._sweep_at = _SPARE
 
+    @property
+    def next(self) -> int | None:
+        """A time before which nothing expires; None if nothing will."""
+        return self._queue.next
+
     # ---------------------------------------------------------------- scheduling
 
-    def schedule(self, pending: PendingList, since: int, timestamps: Iterable[int]) -> list[Item]:
+    def schedule(self, pending: PendingList, since: int) -> list[Item]:
         """Schedule what was just read: the messages at or above an offset.
 
         Returns those that have expired already.
-
-        Args:
-            timestamps: the append times of all that was read.
         """
-        self.time.saw(max(timestamps))
-        self.alarm = 0.0
         items: list[Item] = []
         item = pending.last
         while item is not None and item.offset >= since:
-            items.append(item)
+            if item.state is not State.SCHEDULED:
+                items.append(item)
             item = item.before
-        if not items:
-            return []
+        return [one for at in range(0, len(items), _TOGETHER) for one in self._schedule(items[at : at + _TOGETHER])]
+
+    def schedule_one(self, item: Item) -> bool:
+        """Schedule a message that counts from now on. Returns whether it has expired already."""
+        return bool(self._schedule([item]))
+
+    def _schedule(self, items: list[Item]) -> list[Item]:
         expiries = self._judge(items)
         for item, expires in zip(items, expiries):
             item.expires = expires
-        first, now, queue = min(expiries), self.time.now, self._queue
+        first, now, queue = min(expiries), self._time.now, self._queue
         if first >= now and first >> BUCKET > queue.opened:
             if first != NEVER:
                 queue.extend(first >> BUCKET, items)
@@ -84,7 +83,6 @@ class Expiring:
     def schedule_again(self, item: Item, twin: Item) -> None:
         """Schedule a message that has come back under a new handle."""
         twin.expires = item.expires
-        self.alarm = 0.0
         if twin.expires != NEVER:
             self._note(twin)
 
@@ -101,16 +99,14 @@ class Expiring:
 
     # ---------------------------------------------------------------- expiring
 
-    def pop_due(self, clock: float) -> list[Item]:
-        """Return the messages that have expired. See `LogTime.advance` for the clock."""
-        now = self.time.advance(clock)
-        due = self._queue.next
-        found: list[Item] = []
-        if due is not None and due < now:
-            found = self._queue.pop_due(now, _ALL)
-            due = self._queue.next
-        self.alarm = math.inf if due is None else due / 1000
-        return found
+    def pop_expired(self) -> list[Item]:
+        """Return the messages that have expired."""
+        now, first = self._time.now, self._queue.next
+        return self._queue.pop_due(now, _ALL) if first is not None and first < now else []
+
+    def has_expired(self, item: Item) -> bool:
+        """Return whether a message has expired that is scheduled here."""
+        return item.expires < self._time.now
 
     @property
     def is_overgrown(self) -> bool:

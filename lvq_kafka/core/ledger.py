@@ -11,23 +11,24 @@ share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
-from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import MapCapacity
+from lvq_kafka.core.message_times import MessageTimes
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.selecting import Selects
 from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import StateError
 
@@ -54,6 +55,7 @@ class Ledger:
         count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
         terms: when messages expire; None if they never do.
+        not_before: when messages are due; None if all are at once.
         keep_expired: whether what has expired is done only when `bury_expired` says so.
         selects: the queue's selector; None if all messages of the topic are in the queue.
     """
@@ -67,6 +69,7 @@ class Ledger:
         count_deliveries: bool = False,
         bounded: bool = False,
         terms: Terms | None = None,
+        not_before: NotBefore | None = None,
         keep_expired: bool = False,
         selects: Selects | None = None,
     ) -> None:
@@ -84,10 +87,11 @@ class Ledger:
         """The number of messages held."""
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
-        self.expiring = None if terms is None else Expiring(terms, keeps=keep_expired)
-        """The messages that will expire; None if none does."""
+        self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
+        """What time decides; None in a queue without options of time."""
         self._partitions: dict[int, PartitionLedger] = {}
-        self.assignment = Assignment(self._partitions)
+        self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
+        self.assignment = Assignment(self._partitions, self._timed)
         """Queries on the partitions."""
         self._in_place = order == "in-place"
         self._selects = selects
@@ -119,7 +123,7 @@ class Ledger:
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
-        self._partitions[partition] = PartitionLedger(
+        part = self._partitions[partition] = PartitionLedger(
             partition,
             loaded,
             loaded.base if start is None else max(start, loaded.base),
@@ -128,11 +132,12 @@ class Ledger:
             line=self._line,
             slots=self._slots,
             stats=self.stats,
-            expiring=self.expiring,
             in_place=self._in_place,
             selects=self._selects,
             count_deliveries=self._count_deliveries,
         )
+        if self.times is not None:
+            self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
         return generation
 
     def withhold(self, partitions: Collection[int]) -> None:
@@ -175,6 +180,8 @@ class Ledger:
         lost = self.end_locks(partitions)
         for partition in dict.fromkeys(partitions):
             self._partitions.pop(partition).revoke()
+            if partition in self._timed:
+                self._timed.pop(partition).revoke()
         self._gated.difference_update(partitions)
         return lost
 
@@ -206,13 +213,14 @@ class Ledger:
         """
         if keys is None:
             keys = batch.keys
+        parts = self._timed or self._partitions
         for partition, rows in runs(batch.partitions):
-            if partition not in self._partitions:
+            if partition not in parts:
                 raise StateError(f"Partition {partition} is not assigned.")
             if rows is None:
-                self._partitions[partition].add(batch, keys)
+                parts[partition].add(batch, keys)
             else:
-                self._partitions[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
+                parts[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """Advance read positions, including past markers and holes. A position never moves back.
@@ -220,8 +228,10 @@ class Ledger:
         Raises:
             StateError: a partition is not assigned.
         """
-        for part, position in zip(self.assignment.known(positions.keys()), positions.values()):
-            part.advance(position)
+        self.assignment.known(positions.keys())
+        parts = self._timed or self._partitions
+        for partition, position in positions.items():
+            parts[partition].advance(position)
 
     # ---------------------------------------------------------------- working
 
@@ -338,34 +348,49 @@ class Ledger:
                 self._give_back(item, _ON_TIME_OUT, None)
                 self.stats.timed_out += not item.reserved
 
-    def expire(self, clock: float) -> bool:
-        """Drop the waiting messages that have expired, and return whether there were any.
+    def pass_time(self, clock: float) -> bool:
+        """Let scheduled messages count that are due, and drop the waiting ones that have expired.
 
-        Call it before messages are handed out. Messages that are set aside are no longer handed over. Those that
-        holders have stay with them, and are dropped here if they come back.
+        Call it before messages are handed out. Messages that are set aside are no longer handed over once they expire.
+        Those that holders have stay with them, and are dropped here if they come back. Returns whether there were any.
 
         Args:
             clock: the time of this machine, in seconds since the epoch; see `LogTime.advance`.
         """
-        if self.expiring is None:
+        times = self.times
+        if times is None:
             return False
-        expired = self.expiring.pop_due(clock)
+        times.time.advance(clock)
+        due = [] if times.scheduling is None else times.scheduling.pop_due()
+        for item in due:
+            self._timed[item.partition].come_due(item)
+        expired = [] if times.expiring is None else times.expiring.pop_expired()
         for item in expired:
             one: Item | None = item
             if item.reserved and item.state in _ON_RELEASE:
                 one = self._give_back(item, _ON_RELEASE, None)
             if one is not None and one.state in _ON_EXPIRE:
-                self._partitions[one.partition].expire(one)
-        if self.expiring.is_overgrown:
+                self._timed[one.partition].expire(one)
+        if times.expiring is not None and times.expiring.is_overgrown:
             parts = self._partitions.values()
             alive = sum(part.pending.count for part in parts)
-            self.expiring.tidy(alive, (item for part in parts for item in part.pending))
-        return bool(expired)
+            times.expiring.tidy(alive, (item for part in parts for item in part.pending))
+        times.set_alarm()
+        return bool(due or expired)
+
+    def withdraw(self, item: Item) -> None:
+        """Take a scheduled message out of the queue, for the operator, pending `bury_withdrawn`."""
+        self._timed[item.partition].withdraw(item)
+
+    def bury_withdrawn(self, item: Item) -> None:
+        """Remove a message that was withdrawn, after that was committed."""
+        item.state = _ON_COMMIT[item.state]
+        self._partitions[item.partition].bury(item)
 
     @property
     def has_expired(self) -> bool:
         """True if `pop_expired` may return something."""
-        return self.expiring is not None and len(self.expiring.kept) > 0
+        return self.times is not None and len(self.times.kept) > 0
 
     def pop_expired(self, most: int) -> list[Item]:
         """Return at most ``most`` messages that have expired, each once.
@@ -373,9 +398,8 @@ class Ledger:
         The caller stores them elsewhere, and calls `bury_expired`.
         """
         found: list[Item] = []
-        kept = deque[Item]() if self.expiring is None else self.expiring.kept
-        while kept and len(found) < most:
-            item = kept.popleft()
+        while self.times is not None and self.times.kept and len(found) < most:
+            item = self.times.kept.popleft()
             if self.keeps_expired(item):
                 found.append(item)
         return found
@@ -385,13 +409,13 @@ class Ledger:
 
         That is for its next owner once its partition has gone.
         """
-        part = self._partitions.get(item.partition)
+        part = self._timed.get(item.partition)
         return part is not None and part.keeps(item)
 
     def bury_expired(self, item: Item) -> None:
         """Remove an expired message that was stored elsewhere, unless its partition has gone."""
         if self.keeps_expired(item):
-            self._partitions[item.partition].bury_expired(item)
+            self._timed[item.partition].bury_expired(item)
 
     @property
     def alarmed(self) -> bool:
@@ -414,7 +438,7 @@ class Ledger:
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
             self._timers.set(twin, due)
-        if twin is not None and self.expiring is not None:
-            self.expiring.schedule_again(item, twin)
+        if twin is not None and self.times is not None:
+            self.times.comes_back(item, twin)
         self.in_work -= 1
         return twin

@@ -17,6 +17,8 @@ class State(StrEnum):
 
     AVAILABLE = "available"
     """It waits for its turn, for the end of catch-up, or for its key to be free."""
+    SCHEDULED = "scheduled"
+    """It does not count yet (R11). What it will replace still does."""
     DELAYED = "delayed"
     """It was released with a delay, and waits for the delay to pass."""
     ACQUIRED = "acquired"
@@ -47,7 +49,7 @@ class Event(StrEnum):
     RELEASE = "release"
     """Returned by the holder, at once or with a delay."""
     DUE = "due"
-    """The delay is over."""
+    """The delay is over, or the time has come from which on a scheduled message counts."""
     REJECT = "reject"
     LEAVE = "leave"
     """Acked in a transaction, or rejected into a dead letter topic."""
@@ -57,12 +59,14 @@ class Event(StrEnum):
     """The dead letter is stored."""
     RETURN = "return"
     """The transaction aborted, or the dead letter could not be stored."""
+    WITHDRAW = "withdraw"
+    """Purged or moved by the operator before it was due. A commit decides."""
     EXTEND = "extend"
     """The holder asked for more time."""
     TIME_OUT = "time out"
     """The holder did not settle it in time."""
     SUPERSEDE = "supersede"
-    """A newer value or a delete of the same key was read."""
+    """A newer value or a delete of the same key was read, or is due."""
     EXPIRE = "expire"
     """Its time is over (R10). A message in work stays with its holder; if it comes back, it expires then."""
     REVOKE = "revoke"
@@ -74,15 +78,17 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
         Event.ACQUIRE: {State.AVAILABLE: State.ACQUIRED},
         Event.ACK: {State.ACQUIRED: State.ACKED, State.STALE: State.ACKED},
         Event.RELEASE: {State.ACQUIRED: State.RELEASED, State.STALE: State.SUPERSEDED},
-        Event.DUE: {State.DELAYED: State.AVAILABLE},
+        Event.DUE: {State.SCHEDULED: State.AVAILABLE, State.DELAYED: State.AVAILABLE},
         Event.REJECT: {State.ACQUIRED: State.REJECTED, State.STALE: State.REJECTED},
         Event.LEAVE: {State.ACQUIRED: State.LEAVING, State.STALE: State.LEAVING_STALE},
         Event.COMMIT: {State.LEAVING: State.ACKED, State.LEAVING_STALE: State.ACKED},
         Event.BURY: {State.LEAVING: State.REJECTED, State.LEAVING_STALE: State.REJECTED},
         Event.RETURN: {State.LEAVING: State.RELEASED, State.LEAVING_STALE: State.SUPERSEDED},
+        Event.WITHDRAW: {State.SCHEDULED: State.LEAVING},
         Event.EXTEND: {State.ACQUIRED: State.ACQUIRED, State.STALE: State.STALE},
         Event.TIME_OUT: {State.ACQUIRED: State.LOST, State.STALE: State.LOST},
         Event.SUPERSEDE: {
+            State.SCHEDULED: State.SUPERSEDED,
             State.AVAILABLE: State.SUPERSEDED,
             State.DELAYED: State.SUPERSEDED,
             State.ACQUIRED: State.STALE,
@@ -93,6 +99,7 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
         Event.EXPIRE: {State.AVAILABLE: State.EXPIRED, State.DELAYED: State.EXPIRED},
         Event.REVOKE: dict.fromkeys(
             (
+                State.SCHEDULED,
                 State.AVAILABLE,
                 State.DELAYED,
                 State.ACQUIRED,

@@ -10,11 +10,10 @@ from operator import attrgetter
 
 from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
-from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.pending import Deletion, Item, PendingList
 from lvq_kafka.core.ready_queue import ReadyQueue
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.selecting import Selects, only_selected
@@ -22,10 +21,9 @@ from lvq_kafka.errors import StateError
 
 __all__ = ["PartitionLedger"]
 
-_ON_ACQUIRE, _ON_SUPERSEDE, _ON_EXPIRE, _ON_REVOKE = (
+_ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
     TRANSITIONS[Event.SUPERSEDE],
-    TRANSITIONS[Event.EXPIRE],
     TRANSITIONS[Event.REVOKE],
 )
 _AVAILABLE = State.AVAILABLE
@@ -35,7 +33,7 @@ _MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` allows for
 
 
 class PartitionLedger:
-    """An assigned partition.
+    """An assigned partition. What time does to its messages is in `lvq_kafka.core.timed_partition`.
 
     Args:
         generation: the number of this assignment.
@@ -43,20 +41,15 @@ class PartitionLedger:
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
         slots: yields the next place in the queue.
-        expiring: the messages of all partitions that will expire; None if none does.
         selects: the queue's selector, if it has one.
     """
 
     __slots__ = (
         "_acked_since",
-        "_attempted",
         "_buffer",
         "_count_deliveries",
         "_counts",
         "_delivered",
-        "_due",
-        "_expired",
-        "_expiring",
         "_generation",
         "_in_place",
         "_line",
@@ -68,6 +61,7 @@ class PartitionLedger:
         "_stats",
         "_withheld",
         "_written",
+        "attempted",
         "changed",
         "gated",
         "held",
@@ -88,7 +82,6 @@ class PartitionLedger:
         line: ReadyQueue[Item],
         slots: Iterator[int],
         stats: LedgerStats,
-        expiring: Expiring | None,
         in_place: bool,
         selects: Selects | None,
         count_deliveries: bool,
@@ -98,9 +91,6 @@ class PartitionLedger:
         self._line = line
         self._slots = slots
         self._stats = stats
-        self._expiring = expiring
-        self._expired: dict[int, Item] = {}  # by offset, messages that are done once they are stored elsewhere
-        self._due: list[Item] = []  # messages that have expired while this is catching up, if they must be stored
         self._in_place = in_place
         self._selects = selects
         self._count_deliveries = count_deliveries
@@ -123,7 +113,8 @@ class PartitionLedger:
         # One past the highest offset ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
         self._reach = max(self._delivered, loaded.end)  # nothing beyond it was handed out, by anyone
-        self._attempted: dict[int, Item] = {}  # by offset, messages handed out before; only if counts are durable
+        self.attempted: dict[int, Item] = {}
+        """By offset, messages handed out before; only if counts are durable."""
         self._most_deliveries = max(loaded.counts.values(), default=1)
         self._written: int | None = None  # characters of the last complete commit text, if known
         self._acked_since = 0
@@ -159,7 +150,7 @@ class PartitionLedger:
 
     @property
     def alive(self) -> int:
-        """The number of messages that are not done: waiting, or held and still the newest."""
+        """The number of messages that are not done: waiting, scheduled, or held and still the newest."""
         return self.pending.count + self._buffer.keys_beside(self.waiting)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
@@ -193,7 +184,7 @@ class PartitionLedger:
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
-            batch = only_selected(batch, keys, self._selects)
+            batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, gated = self._number, self.open, self._in_place, self.gated
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
@@ -204,21 +195,19 @@ class PartitionLedger:
                 batch.offsets, keys, batch.values, batch.timestamps, batch.headers
             ):
                 if offset < position:
-                    raise StateError(
-                        f"Offset {offset} of partition {number} was read before: the next one is {position}."
-                    )
+                    raise _read_before(number, offset, position)
                 position = offset + 1
                 if offset >= next_done:
                     next_done = pending.pass_over(offset)
                 lane = offset if key is None else key
                 ready = is_open
                 if lane in held:
-                    self._supersede_held(held[lane])
+                    self.supersede_held(held[lane])
                     ready = False
                 old = waiting.get(lane)
                 if value is None or (offset < loaded_end and loaded.done(offset)):
                     if old is not None:
-                        self._discard(old)
+                        self.discard(old)
                         deleted += value is None
                         replaced += value is not None
                     continue
@@ -226,7 +215,7 @@ class PartitionLedger:
                 if old is None or old.deliveries:
                     slot = old.slot if old is not None and in_place else next(slots)
                     if old is not None:
-                        self._discard(old)
+                        self.discard(old)
                         replaced += 1
                     item = Item(number, offset, timestamp, key, value, header, slot)
                     pending.append(item)
@@ -241,7 +230,7 @@ class PartitionLedger:
                         ready = False  # it keeps its place
                     else:
                         if ready:
-                            self._withdraw(item)
+                            self.withdraw(item)
                         item.slot = next(slots)
                 if offset < delivered:
                     self._recall(item)
@@ -252,38 +241,84 @@ class PartitionLedger:
             self._stats.read += read
             self._stats.replaced += replaced
             self._stats.deleted += deleted
-            if self._expiring is not None:
-                self._schedule(self._expiring, batch)
+
+    def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
+        """Return the records as the queue has them; see `only_selected`."""
+        return batch if self._selects is None else only_selected(batch, keys, self._selects)
+
+    def is_done(self, offset: int) -> bool:
+        """Return whether the group's last commit calls a record done."""
+        loaded = self.pending.loaded
+        return offset < loaded.end and loaded.done(offset)
+
+    def append(self, item: Item) -> None:
+        """Add the next record as a message that does not count yet. It neither waits nor supersedes anything.
+
+        Raises:
+            StateError: its offset was read before.
+        """
+        self._drain_buffer()
+        pending, offset = self.pending, item.offset
+        if offset < pending.position:
+            raise _read_before(self._number, offset, pending.position)
+        self.changed = True
+        pending.position = offset + 1
+        if offset >= pending.next_done:
+            pending.pass_over(offset)
+        pending.append(item)
+        if isinstance(item, Deletion):
+            return
+        self._stats.read += 1
+        if offset < self._delivered:
+            self._recall(item)
 
     def _recall(self, item: Item) -> None:
         """Restore the committed delivery count of a message."""
         item.redelivered = True
         item.deliveries = self._counts.get(item.offset, 0)
         if item.deliveries and self._count_deliveries:
-            self._attempted[item.offset] = item
+            self.attempted[item.offset] = item
 
-    def _schedule(self, expiring: Expiring, batch: RecordBatch) -> None:
-        """Schedule the expiry of what is left of a batch."""
-        first, _ = batch.ends
-        for item in expiring.schedule(self.pending, first, batch.timestamps):
-            self.expire(item)
+    def enter(self, item: Item, old: Item | None) -> None:
+        """Have a message wait that counts from now on.
 
-    def _discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
+        Args:
+            old: the message that waited until then.
+        """
+        item.slot = old.slot if old is not None and self._in_place else next(self._slots)
+        self.waiting[item.lane] = item
+        if item.lane not in self.held:
+            self.offer(item)
+
+    def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
         """Drop a waiting message that is superseded, or has expired."""
         item.state = outcomes[item.state]
         del self.waiting[item.lane]
         self.pending.remove(item, acked=False)
-        self._attempted.pop(item.offset, None)
-        self._withdraw(item)
+        self.attempted.pop(item.offset, None)
+        self.withdraw(item)
 
-    def _supersede_held(self, item: Item) -> None:
+    def supersede_held(self, item: Item) -> None:
+        """Supersede a message in work."""
         if item.state in _NEWEST_IN_WORK:
             # Mark it as acked: a later ack must find it done in the commit map, however long a lower message is held.
             # Also, a transaction's commit that counts it as acked may be in flight.
             self.pending.remove(item, acked=True)
             self._acked_since += 1
-            self._attempted.pop(item.offset, None)
+            self.attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
+
+    def dropped_early(self) -> None:
+        """Note that a waiting message was dropped that nothing has superseded."""
+        self.changed = True
+        self._buffer.recount()
+
+    def bury(self, item: Item) -> None:
+        """Remove a message that was stored elsewhere, and that nobody holds."""
+        self.changed = True
+        self.pending.remove(item, acked=True)
+        self._acked_since += 1
+        self.attempted.pop(item.offset, None)
 
     def advance(self, position: int) -> None:
         """Advance the read position. It never moves back."""
@@ -298,8 +333,6 @@ class PartitionLedger:
         if not self.open and not self._withheld and self.position >= self.target:
             self._drain_buffer()
             self.open = True
-            if self._due:
-                self._expire_due()
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)
 
@@ -310,7 +343,8 @@ class PartitionLedger:
         if self.open and item.state is _AVAILABLE:
             (self.gated or self._line).add(item)
 
-    def _withdraw(self, item: Item) -> None:
+    def withdraw(self, item: Item) -> None:
+        """Take a message out of those that may be handed out."""
         self._line.remove(item)
         self.gated.remove(item)
 
@@ -338,7 +372,7 @@ class PartitionLedger:
         # No run but the last ends above the highest message ever handed out.
         span = max(self._reach, item.offset + 1) - pending.base
         most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
-        if capacity.fits(pairs, span, len(self._attempted) + 1 if counts else 0, most):
+        if capacity.fits(pairs, span, len(self.attempted) + 1 if counts else 0, most):
             return True
         # That was the worst case. The last text written allows a tighter bound.
         acks = self._acked_since + len(self.held) + 1
@@ -369,7 +403,7 @@ class PartitionLedger:
             if offset >= self._reach:
                 self._reach = offset + 1
         if self._count_deliveries:
-            self._attempted[item.offset] = item
+            self.attempted[item.offset] = item
 
     # ---------------------------------------------------------------- settling
 
@@ -389,7 +423,7 @@ class PartitionLedger:
             self.pending.remove(item, acked=True)
             self._acked_since += 1
             if self._count_deliveries:
-                del self._attempted[item.offset]
+                del self.attempted[item.offset]
         item.state = after
         lane = item.lane
         del self.held[lane]
@@ -409,9 +443,9 @@ class PartitionLedger:
             twin = item.again()
             self.pending.replace(item, twin)
             if not twin.deliveries:
-                self._attempted.pop(item.offset, None)
+                self.attempted.pop(item.offset, None)
             elif self._count_deliveries:
-                self._attempted[item.offset] = twin
+                self.attempted[item.offset] = twin
             self.waiting[item.lane] = twin
             if delayed:
                 twin.state = State.DELAYED
@@ -421,53 +455,6 @@ class PartitionLedger:
         if lane in self.waiting:
             self.offer(self.waiting[lane])
         return twin
-
-    # ---------------------------------------------------------------- expiring
-
-    def expire(self, item: Item) -> None:
-        """Drop a waiting message that has expired.
-
-        Its key is gone: the values that it replaced do not return (R8). If it must be stored elsewhere, it stays until
-        `bury_expired`; and it waits for the end of catch-up, since a newer value may be further on.
-        """
-        expiring = self._expiring
-        if expiring is not None and expiring.keeps:
-            if not self.open:
-                self._due.append(item)
-                return
-            self._keep(item, expiring)
-        else:
-            self._discard(item, _ON_EXPIRE)
-        self.changed = True
-        self._buffer.recount()
-        self._stats.expired += 1
-
-    def _keep(self, item: Item, expiring: Expiring) -> None:
-        """Take a message out of the queue that is not done until it was stored elsewhere."""
-        item.state = _ON_EXPIRE[item.state]
-        del self.waiting[item.lane]
-        self._attempted.pop(item.offset, None)
-        self._withdraw(item)
-        self._expired[item.offset] = item
-        expiring.kept.append(item)
-
-    def _expire_due(self) -> None:
-        due, self._due = self._due, []
-        assert self._expiring is not None
-        for item in due:  # a newer value may have replaced it, or have taken its place here
-            if item.state in _ON_EXPIRE and item.expires < self._expiring.time.now:
-                self.expire(item)
-
-    def keeps(self, item: Item) -> bool:
-        """Return whether a message has expired, and must be stored elsewhere."""
-        return self._expired.get(item.offset) is item
-
-    def bury_expired(self, item: Item) -> None:
-        """Remove an expired message that was stored elsewhere."""
-        self.changed = True
-        del self._expired[item.offset]
-        self.pending.remove(item, acked=True)
-        self._acked_since += 1
 
     # ---------------------------------------------------------------- revoking
 
@@ -480,7 +467,7 @@ class PartitionLedger:
         if self.open:
             self.open = False
             for item in self.waiting.values():
-                self._withdraw(item)
+                self.withdraw(item)
         return [item for item in self.held.values() if item.reserved]
 
     def end_locks(self) -> list[Item]:
@@ -494,7 +481,6 @@ class PartitionLedger:
     def revoke(self) -> list[Item]:
         """Drop all messages after a revocation. Returns the messages that were in work."""
         lost = self.end_locks()
-        self._expired.clear()
         for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
         self.pending.clear()
@@ -510,10 +496,14 @@ class PartitionLedger:
         if self._count_deliveries:
             unread = max(base, self.pending.position)
             counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
-            for offset, item in self._attempted.items():
+            for offset, item in self.attempted.items():
                 # A message that is set aside is counted before it is delivered. One that is leaving or lost will not be
                 # delivered.
                 times = item.delivered if item.state in _NOBODY_GETS else item.deliveries
                 if times and item not in mine:
                     counts[offset] = min(times, _MOST_COUNTED)
         return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)
+
+
+def _read_before(partition: int, offset: int, position: int) -> StateError:
+    return StateError(f"Offset {offset} of partition {partition} was read before: the next one is {position}.")

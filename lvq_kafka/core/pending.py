@@ -17,7 +17,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = ["Item", "PendingList"]
+__all__ = ["Deletion", "Item", "PendingList"]
 
 _AVAILABLE = State.AVAILABLE
 
@@ -112,6 +112,12 @@ class Item:
 
     def __repr__(self) -> str:
         return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
+
+
+class Deletion(Item):
+    """A delete that is scheduled. It has no value, and nobody ever holds it."""
+
+    __slots__ = ()
 
 
 class PendingList:

@@ -142,7 +142,7 @@ class Backlog:
     """
 
     def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int, now: float) -> None:
-        ledger.expire(now)
+        ledger.pass_time(now)
         self._ledger = ledger
         self._loaded = loaded
         self.messages: list[Item] = []

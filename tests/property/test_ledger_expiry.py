@@ -92,7 +92,7 @@ class Expiry(RuleBasedStateMachine):
 
     def judge(self) -> None:
         """Let time have its effect on both: what waits or is set aside and has expired is gone."""
-        self.ledger.expire(self.now / 1000)
+        self.ledger.pass_time(self.now / 1000)
         for message in self.log:
             if message.expires < self.now and (message.item is None or message.aside):
                 message.kept = message.kept or (message.alive and self.keeps)

@@ -150,10 +150,10 @@ class Process:
         self.turned = now = self._clock()
         self.core.turn(now)
         self.core.wake(now)
-        self._expire()
+        self._pass_time()
         return wakes is not None and wakes <= now
 
-    def _expire(self) -> None:
+    def _pass_time(self) -> None:
         """Drop what has expired by this process's clock, which is fast or slow."""
         if self._options.ttl is not None:
             clock = self._clock() + _SKEWS[self.number % len(_SKEWS)]
@@ -161,7 +161,7 @@ class Process:
             read = [life.newest_at for life in lives if life.position >= max(life.target, life.loaded.end)]
             self.time = max(self.time, int(clock * 1000), *read)
             self._proof.later(self.time)
-            self.core.expire(clock)
+            self.core.pass_time(clock)
         self._observe()
 
     @property
@@ -334,7 +334,7 @@ class Process:
                     raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
                 self._proof.handed_out(generation, item, owner=owner)
                 self.working[item] = generation
-        for item in () if self.ledger.expiring is None else self.ledger.expiring.kept:
+        for item in () if self.ledger.times is None else self.ledger.times.kept:
             if item not in self.kept and self.ledger.keeps_expired(item):
                 self._proof.kept(item, owner=self._owns(item.partition))
                 self.kept[item] = self.lives[item.partition]

@@ -379,12 +379,12 @@ def test_i3_done_runs_whose_records_were_compacted_away_and_are_forgotten_are_ca
 
 
 def test_i4_a_release_that_ignores_that_a_newer_value_came_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(PartitionLedger, "_supersede_held", lambda self, item: None)
+    monkeypatch.setattr(PartitionLedger, "supersede_held", lambda self, item: None)
     assert caught("I4")
 
 
 def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch) -> None:
-    discard, offer = PartitionLedger._discard, PartitionLedger.offer
+    discard, offer = PartitionLedger.discard, PartitionLedger.offer
 
     def forgotten(self: PartitionLedger, item: Item) -> None:
         delayed = item.state is State.DELAYED
@@ -396,7 +396,7 @@ def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch
         self.waiting.setdefault(item.lane, item)
         offer(self, item)
 
-    monkeypatch.setattr(PartitionLedger, "_discard", forgotten)
+    monkeypatch.setattr(PartitionLedger, "discard", forgotten)
     monkeypatch.setattr(PartitionLedger, "offer", mutant)
     assert caught("I6")
 
@@ -624,7 +624,7 @@ def test_i14_to_count_what_is_taken_only_to_be_rejected_is_caught(monkeypatch: P
 
 
 def test_i18_a_hand_out_that_does_not_look_at_the_time_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Ledger, "expire", lambda self, clock: False)
+    monkeypatch.setattr(Ledger, "pass_time", lambda self, clock: False)
     assert caught("I18", expiring)
 
 

@@ -34,7 +34,7 @@ class Working(Process):
         """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
         if self.closing:
             return False
-        self._expire()
+        self._pass_time()
         if self.ahead:
             self._next_turn(self.ahead.popleft())
             return True

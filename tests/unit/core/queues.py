@@ -8,6 +8,7 @@ from itertools import count
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.terms import Terms
 
 __all__ = ["Queue", "facts"]
@@ -28,10 +29,18 @@ class Queue:
         count_deliveries: bool = False,
         bounded: bool = False,
         terms: Terms | None = None,
+        not_before: NotBefore | None = None,
         loaded: CommitMap | None = None,
     ) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
-        self.ledger = Ledger(order=order, limit=limit, count_deliveries=count_deliveries, bounded=bounded, terms=terms)
+        self.ledger = Ledger(
+            order=order,
+            limit=limit,
+            count_deliveries=count_deliveries,
+            bounded=bounded,
+            terms=terms,
+            not_before=not_before,
+        )
         self.ledger.assign(0, loaded, loaded.base + len(records))
         self.next = loaded.base
         self.send(*records)

@@ -13,6 +13,7 @@ from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled
@@ -52,17 +53,22 @@ class Queue:
         return self.ledger.assignment.claim(0)
 
     @property
+    def times(self) -> MessageTimes:
+        assert self.ledger.times is not None
+        return self.ledger.times
+
+    @property
     def expiring(self) -> Expiring:
-        assert self.ledger.expiring is not None
-        return self.ledger.expiring
+        assert self.times.expiring is not None
+        return self.times.expiring
 
 
 def test_r10_a_message_expires_a_millisecond_after_its_last_moment() -> None:
     queue = Queue()
     queue.send("a", "b")
-    assert not queue.ledger.expire(10.0)
+    assert not queue.ledger.pass_time(10.0)
     assert queue.waiting == ["0", "1"]
-    assert queue.ledger.expire(10.001)
+    assert queue.ledger.pass_time(10.001)
     assert queue.waiting == []
     assert (queue.ledger.stats.expired, queue.ledger.assignment.outstanding) == (2, 0)
     assert queue.ledger.acquire() is None
@@ -74,7 +80,7 @@ def test_r10_what_has_expired_is_done_and_takes_no_room_in_the_claim() -> None:
     for key in "bcd":
         queue.send(key, ttl=5)
         queue.send(key.upper())
-    queue.ledger.expire(1.0)
+    queue.ledger.pass_time(1.0)
     assert queue.claim == CommitMap(0)
     queue.ledger.ack(queue.take())
     assert queue.claim.base == 2
@@ -85,9 +91,9 @@ def test_r8_what_a_message_replaced_does_not_come_back_when_it_expires() -> None
     queue.send("a")
     old = queue.take()
     queue.send("a", ttl=5)
-    queue.ledger.expire(1.0)
+    queue.ledger.pass_time(1.0)
     queue.ledger.release(old)
-    queue.ledger.expire(1.0)
+    queue.ledger.pass_time(1.0)
     assert (old.state, queue.waiting, queue.claim.base) == (State.SUPERSEDED, [], 2)
 
 
@@ -96,7 +102,7 @@ def test_r10_a_holder_keeps_what_expires_in_its_hands(settle: Any) -> None:
     queue = Queue()
     queue.send("a")
     item = queue.take()
-    queue.ledger.expire(100.0)
+    queue.ledger.pass_time(100.0)
     assert (item.state, queue.ledger.in_work, queue.ledger.stats.expired) == (State.ACQUIRED, 1, 0)
     settle(*(queue.ledger, item, 1e9)[: 3 if settle is Ledger.extend else 2])
     assert item.state in (State.ACKED, State.REJECTED, State.ACQUIRED)
@@ -107,9 +113,9 @@ def test_r10_what_is_released_after_its_time_is_dropped(due: float | None) -> No
     queue = Queue()
     queue.send("a")
     item = queue.take()
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     queue.ledger.release(item, due)
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     assert (item.state, queue.waiting, queue.claim.base, queue.ledger.stats.expired) == (State.RELEASED, [], 1, 1)
     queue.ledger.wake(100.0)
     assert queue.ledger.acquire() is None
@@ -119,7 +125,7 @@ def test_r10_a_message_that_waits_for_the_end_of_a_delay_expires_too() -> None:
     queue = Queue()
     queue.send("a")
     queue.ledger.release(queue.take(), 50.0)
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     queue.ledger.wake(50.0)
     assert (queue.waiting, queue.ledger.acquire()) == ([], None)
 
@@ -130,11 +136,11 @@ def test_r10_what_is_left_in_a_transaction_stays_and_expires_when_that_aborts() 
     one, other = queue.take(), queue.take()
     queue.ledger.leave(one)
     queue.ledger.leave(other)
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     assert (one.state, other.state) == (State.LEAVING, State.LEAVING)
     queue.ledger.commit(one)
     queue.ledger.give_back(other)
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     assert (one.state, other.state, queue.claim) == (State.ACKED, State.RELEASED, CommitMap(2))
 
 
@@ -143,7 +149,7 @@ def test_r10_a_message_that_is_set_aside_is_not_handed_over_after_its_time() -> 
     queue.send("a")
     item = queue.ledger.reserve()
     assert item is not None
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     with pytest.raises(AlreadySettled):
         queue.ledger.hand_over(item)
     assert (queue.ledger.in_work, queue.ledger.stats.expired, queue.claim) == (0, 1, CommitMap(1))
@@ -155,7 +161,7 @@ def test_r10_a_superseded_message_that_is_set_aside_expires_too() -> None:
     item = queue.ledger.reserve()
     assert item is not None
     queue.send("a")
-    queue.ledger.expire(1.0)
+    queue.ledger.pass_time(1.0)
     assert (item.state, queue.waiting) == (State.SUPERSEDED, ["1"])
     assert queue.take().value == b"1"
 
@@ -175,7 +181,7 @@ def test_r10_a_counted_message_that_expires_before_anyone_comes_is_not_handed_ou
     hand_out = core.hand_out
     assert hand_out.acquire(1, 0.0) == ([], [])
     commit()
-    core.expire(11.0)
+    core.pass_time(11.0)
     assert hand_out.acquire(1, 0.0) == ([], [])
     assert (core.ledger.in_work, hand_out.counting, core.ledger.assignment.claim(0).counts) == (0, 0, {})
 
@@ -186,9 +192,9 @@ def test_r10_an_own_ttl_decides_whatever_the_order_in_the_log() -> None:
     queue.send("b", ttl=500)
     queue.send("c", ttl=4000)
     queue.send("d", ttl="forever")
-    queue.ledger.expire(1.0)
+    queue.ledger.pass_time(1.0)
     assert queue.waiting == ["0", "2", "3"]
-    queue.ledger.expire(3.0)
+    queue.ledger.pass_time(3.0)
     assert queue.waiting == ["2"]
     assert (queue.expiring.terms.malformed, queue.expiring.malformed) == (1, (0, 3))
 
@@ -198,24 +204,24 @@ def test_r10_a_newer_value_has_its_own_time() -> None:
     for ttl, left in ((5000, ["0"]), (60000, ["1"]), (1000, ["2"]), (None, ["3"])):
         queue.send("a", ttl=ttl)
         assert queue.waiting == left
-    queue.ledger.expire(1e9)
+    queue.ledger.pass_time(1e9)
     assert queue.waiting == ["3"]
     queue.send("a", ttl=1, at=1e9)
-    queue.ledger.expire(1e9 + 1)
+    queue.ledger.pass_time(1e9 + 1)
     assert queue.waiting == []
 
 
 def test_r10_what_has_expired_when_it_is_read_never_waits() -> None:
     queue = Queue()
-    queue.ledger.expire(100.0)
+    queue.ledger.pass_time(100.0)
     queue.send("a", at=80)
     assert (queue.waiting, queue.claim.base, queue.ledger.stats.expired) == ([], 1, 1)
 
 
 def test_r10_time_never_goes_back() -> None:
     queue = Queue()
-    queue.ledger.expire(100.0)
-    queue.ledger.expire(5.0)
+    queue.ledger.pass_time(100.0)
+    queue.ledger.pass_time(5.0)
     queue.send("a", at=80)
     assert queue.waiting == []
 
@@ -224,30 +230,30 @@ def test_r10_the_newest_message_read_is_a_clock_too() -> None:
     queue = Queue()
     queue.send("a", at=50)
     queue.send("b", at=70)
-    queue.ledger.expire(55.0)
+    queue.ledger.pass_time(55.0)
     assert queue.waiting == ["1"]
-    assert queue.expiring.time.behind == 15_000
+    assert queue.times.time.behind == 15_000
 
 
 def test_r10_what_is_buffered_while_catching_up_expires_when_it_is_processed() -> None:
     queue = Queue(target=4)
     queue.send("a", "b", "a")
     assert queue.ledger.assignment.available == 2
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     queue.send("c", at=5)
-    queue.ledger.expire(11.0)
+    queue.ledger.pass_time(11.0)
     assert (queue.waiting, queue.ledger.assignment.available, queue.claim.base) == (["3"], 1, 3)
 
 
 def test_r10_an_alarm_says_before_when_nothing_can_expire() -> None:
     queue = Queue()
     queue.send("a")
-    queue.ledger.expire(1.0)
-    assert 9.0 < queue.expiring.alarm <= 10.0
-    queue.ledger.expire(11.0)
-    assert queue.expiring.alarm == float("inf")
+    queue.ledger.pass_time(1.0)
+    assert 9.0 < queue.times.alarm <= 10.0
+    queue.ledger.pass_time(11.0)
+    assert queue.times.alarm == float("inf")
     queue.send("b", at=11)
-    assert queue.expiring.alarm == 0.0
+    assert queue.times.alarm == 0.0
 
 
 @pytest.mark.parametrize("keys", [("a",), ()])
@@ -259,9 +265,9 @@ def test_r10_memory_does_not_grow_with_what_was_consumed_or_replaced(keys: tuple
             queue.ledger.ack(item)
         if item is not None:
             queue.ledger.release(item)
-        queue.ledger.expire(1.0)
+        queue.ledger.pass_time(1.0)
     assert len(queue.expiring._queue) <= 4096 + 2 * queue.ledger.assignment.outstanding
-    queue.ledger.expire(4000.0)
+    queue.ledger.pass_time(4000.0)
     assert queue.ledger.assignment.outstanding == 0
     assert len(queue.expiring._queue) == 0
 
@@ -270,5 +276,5 @@ def test_r10_what_a_queue_without_ttl_is_told_of_the_time_changes_nothing() -> N
     ledger = Ledger()
     ledger.assign(0, CommitMap(0), 0)
     ledger.offer(0, 0, b"a", b"v", 0, [(TTL_HEADER, b"1")])
-    assert not ledger.expire(1e9)
+    assert not ledger.pass_time(1e9)
     assert ledger.acquire() is not None

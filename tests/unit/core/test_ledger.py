@@ -9,8 +9,9 @@ import pytest
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 from tests.unit.core.queues import Queue, facts
 
@@ -354,20 +355,24 @@ def test_nothing_is_left_of_what_is_done() -> None:
     assert (left.available, ledger.in_work, left.outstanding, left.gated) == (0, 0, 0, 0)
     assert ledger.assignment.claim(0) == CommitMap(queue.next)
     (part,) = ledger._partitions.values()
-    assert not [*part.waiting, *part.held, *part.pending, *part._attempted]
+    assert not [*part.waiting, *part.held, *part.pending, *part.attempted]
     assert not vars(ledger._line)["_line"]
     assert not vars(ledger._line)["_returned"]
 
 
 def story(state: State) -> tuple[Ledger, Item]:
     """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
-    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)))
+    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)), not_before=NotBefore.of(100))
     ledger, item = queue.ledger, queue.take(50.0)
     match state:
+        case State.SCHEDULED:
+            ledger.ack(item)
+            ledger.offer(0, 1, b"a", b"a2", headers=[(NOT_BEFORE_HEADER, b"60000"), (TTL_HEADER, b"100000")])
+            (item,) = ledger.assignment.scheduled(0)
         case State.AVAILABLE | State.DELAYED | State.EXPIRED:
             ledger.release(item, 60.0 if state is State.DELAYED else None)
             (item,) = ledger._partitions[0].waiting.values()
-            ledger.expire(80.0 if state is State.EXPIRED else 60.0)
+            ledger.pass_time(80.0 if state is State.EXPIRED else 60.0)
         case State.LEAVING | State.LEAVING_STALE:
             ledger.leave(item)
         case State.LOST:
@@ -391,12 +396,13 @@ SETTLEMENTS = {
     Event.COMMIT: Ledger.commit,
     Event.BURY: Ledger.bury,
     Event.RETURN: Ledger.give_back,
+    Event.WITHDRAW: Ledger.withdraw,
     Event.EXTEND: lambda ledger, item: ledger.extend(item, 99.0),
 }
 HAPPENINGS = {
-    (Event.DUE, Event.TIME_OUT): lambda ledger: ledger.wake(60.0),
+    (Event.DUE, Event.TIME_OUT): lambda ledger: (ledger.wake(60.0), ledger.pass_time(60.0)),
     (Event.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
-    (Event.EXPIRE,): lambda ledger: ledger.expire(80.0),
+    (Event.EXPIRE, Event.DUE): lambda ledger: ledger.pass_time(80.0),
     (Event.REVOKE,): lambda ledger: ledger.revoke([0]),
 }
 

@@ -1,0 +1,66 @@
+"""The time of a consumer, and what it decides: which messages expire, and which are due (R10, R11)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from lvq_kafka.core.expiring import Expiring
+from lvq_kafka.core.log_time import LogTime
+from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.scheduling import Scheduling
+from lvq_kafka.core.terms import Terms
+
+__all__ = ["MessageTimes"]
+
+
+class MessageTimes:
+    """The messages of a ledger for which time matters. See `Ledger` for the options."""
+
+    def __init__(self, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> None:
+        self.time = LogTime()
+        """The time by which messages are due and expire."""
+        self.expiring = None if terms is None else Expiring(terms, self.time)
+        """The messages that will expire; None if none does."""
+        self.scheduling = None if not_before is None else Scheduling(not_before, self.time)
+        """The messages that are not due; None if all count at once."""
+        self.keeps_expired = keeps_expired
+        self.kept: deque[Item] = deque()
+        """Messages that have expired, and must be stored elsewhere."""
+        self.alarm = 0.0
+        """Nothing happens before this machine's clock says so, in seconds since the epoch, or more is read."""
+
+    @classmethod
+    def of(cls, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> MessageTimes | None:
+        """Return the times of a queue; None if it has no option of time."""
+        if terms is None and not_before is None:
+            return None
+        return cls(terms, not_before, keeps_expired=keeps_expired)
+
+    @property
+    def scheduled(self) -> int:
+        """The number of scheduled messages."""
+        return 0 if self.scheduling is None else len(self.scheduling)
+
+    @property
+    def malformed(self) -> int:
+        """The number of messages whose TTL or due time could not be read."""
+        expiring = 0 if self.expiring is None else self.expiring.terms.malformed
+        return expiring + (0 if self.scheduling is None else self.scheduling.not_before.malformed)
+
+    def saw(self, timestamps: list[int]) -> None:
+        """Note the append times of what was read."""
+        self.time.saw(max(timestamps))
+        self.alarm = 0.0
+
+    def comes_back(self, item: Item, twin: Item) -> None:
+        """Note that a message has come back under a new handle."""
+        if self.expiring is not None:
+            self.expiring.schedule_again(item, twin)
+            self.alarm = 0.0
+
+    def set_alarm(self) -> None:
+        """Set the alarm for the next moment at which something is due or expires."""
+        moments = [part.next for part in (self.expiring, self.scheduling) if part is not None]
+        self.alarm = min((moment / 1000 for moment in moments if moment is not None), default=math.inf)

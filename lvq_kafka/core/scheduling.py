@@ -1,0 +1,69 @@
+"""The scheduled messages of a consumer, and the time when each is due (R11)."""
+
+from __future__ import annotations
+
+from lvq_kafka.core.expiry_queue import ExpiryQueue
+from lvq_kafka.core.log_time import LogTime
+from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.records import RecordBatch
+
+__all__ = ["Scheduling"]
+
+_SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
+_ALL = 1 << 62
+
+
+class Scheduling:
+    """The messages of a ledger that are not due.
+
+    Args:
+        not_before: the judge of due times.
+        time: the time by which messages are due.
+    """
+
+    def __init__(self, not_before: NotBefore, time: LogTime) -> None:
+        self.not_before = not_before
+        self._time = time
+        self._due: dict[Item, int] = {}
+        self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
+
+    def __len__(self) -> int:
+        """Return the number of scheduled messages."""
+        return len(self._due)
+
+    @property
+    def next(self) -> int | None:
+        """A time before which nothing is due; None if nothing is scheduled."""
+        return self._queue.next
+
+    def rows(self, batch: RecordBatch) -> list[tuple[int, int]]:
+        """Return the rows of a batch that are not due, each with the time when it is."""
+        now = self._time.now
+        return [(row, due) for row, due in self.not_before.scheduled(batch.timestamps, batch.headers) if due > now]
+
+    def add(self, item: Item, due: int) -> None:
+        """Schedule a message."""
+        self._due[item] = due
+        self._queue.add(item, due)
+
+    def drop(self, item: Item) -> None:
+        """Forget a message that was superseded, withdrawn or lost."""
+        del self._due[item]
+        if len(self._queue) >= 2 * len(self._due) + _SPARE:  # most entries are obsolete
+            self._queue = ExpiryQueue(self)
+            for left, due in self._due.items():
+                self._queue.add(left, due)
+
+    def pop_due(self) -> list[Item]:
+        """Return the messages that are due. Each stays until it is dropped, as it may supersede others of these."""
+        now = self._time.now
+        first = self._queue.next
+        return [] if first is None or first > now else self._queue.pop_due(now + 1, _ALL)
+
+    def due(self, item: Item, bucket: int) -> int | None:
+        """See `Schedule.due`."""
+        return self._due.get(item)
+
+    def moved(self, item: Item, bucket: int) -> None:
+        """See `Schedule.moved`."""
