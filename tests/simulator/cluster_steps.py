@@ -12,6 +12,7 @@ from tests.simulator.scene import Queue, Scene, one_of
 __all__ = ["ClusterSteps"]
 
 _OWN_TTLS = (None, None, 0, 1000, 3000, 8000, None, None)  # by the kind of a message
+_DELAYS = (None, None, None, 0, 1000, 2000, 3000, 9000)
 
 
 class ClusterSteps(Scene):
@@ -31,7 +32,8 @@ class ClusterSteps(Scene):
             transaction = self._transactions[who % len(self._transactions)]
         ttl = None if self._setting.options.ttl is None else _OWN_TTLS[kind]
         value = None if kind == 0 and key is not None else b"value"
-        log.append(key, value, transaction, timestamp=int(self._now * 1000), ttl=ttl)
+        delay = None if self._setting.options.max_delay is None else _DELAYS[(kind + number + who) % 8]
+        log.append(key, value, transaction, timestamp=int(self._now * 1000), ttl=ttl, delay=delay)
         log.end += self._setting.gap
         self._settle()
         return True
@@ -50,7 +52,7 @@ class ClusterSteps(Scene):
 
     def compact(self, who: int, how: int) -> bool:
         """Compact part of a log."""
-        gone = self._logs[who % len(self._logs)].compact(how | how << 6)
+        gone = self._logs[who % len(self._logs)].compact(how | how << 6, self._now * 1000)
         self.counts["records compacted away"] += gone
         return gone > 0
 
@@ -214,7 +216,7 @@ class ClusterSteps(Scene):
     def browse(self, who: int, how: int) -> bool:
         queue = self._queues[who % len(self._queues)]
         if queue.browser is None:
-            queue.browser = Browser(self._logs, queue.group, queue.proof)
+            queue.browser = Browser(self._logs, queue.group, queue.proof, self.now)
             return True
         if queue.browser.read(1 + how % 4):
             return True

@@ -7,7 +7,13 @@ from bisect import bisect_left
 from collections import deque
 from operator import attrgetter
 
-__all__ = ["Entry", "Lane", "Log", "Transaction"]
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.terms import TTL_HEADER
+
+__all__ = ["MOST_SKEW", "Entry", "Lane", "Log", "Transaction"]
+
+MOST_SKEW = 2000
+"""The most milliseconds by which a clock differs from the cluster's."""
 
 Lane = bytes | int
 """The key that a record conflates by. A record without a key conflates with nothing; its lane is its offset."""
@@ -28,7 +34,7 @@ class Transaction:
 class Entry:
     """A record in the log. A ``value`` of None is a delete."""
 
-    __slots__ = ("expires", "key", "lane", "offset", "timestamp", "transaction", "ttl", "value")
+    __slots__ = ("due", "expires", "headers", "key", "lane", "offset", "timestamp", "transaction", "value")
 
     def __init__(
         self,
@@ -37,8 +43,9 @@ class Entry:
         value: bytes | None,
         transaction: Transaction | None,
         timestamp: int,
-        ttl: int | None,
+        headers: list[tuple[str, bytes]],
         expires: float,
+        due: float,
     ) -> None:
         self.offset = offset
         self.key = key
@@ -47,10 +54,11 @@ class Entry:
         self.transaction = transaction
         self.timestamp = timestamp
         """The time of the append, in ms."""
-        self.ttl = ttl
-        """Its own TTL, in ms."""
+        self.headers = headers
         self.expires = expires
         """The last moment at which it counts, in ms."""
+        self.due = due
+        """The first moment at which it counts, in ms."""
 
 
 class Log:
@@ -58,15 +66,18 @@ class Log:
 
     Args:
         ttl: seconds for which values without a TTL of their own count.
+        max_delay: the longest time, in seconds, by which a message may be scheduled.
     """
 
-    def __init__(self, ttl: float = math.inf) -> None:
+    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0) -> None:
         self._ttl = ttl * 1000
+        self._max_delay = max_delay * 1000
         self.start = 0
         self.end = 0
         self.stable_end = 0
         self.newest: dict[Lane, Entry] = {}
         """By lane, the newest record that was ever readable, even if the cleaner has removed it since."""
+        self._readable: dict[Lane, list[Entry]] = {}  # all that ever were, likewise
         self._entries: list[Entry] = []
         self._unread: deque[Entry] = deque()  # at or above the stable end
         self._open: dict[Transaction, int] = {}  # first offset of each
@@ -79,10 +90,14 @@ class Log:
         *,
         timestamp: int = 0,
         ttl: int | None = None,
+        delay: int | None = None,
     ) -> None:
-        """Append a record."""
+        """Append a record. Its own TTL and its delay are in ms."""
+        headers = [] if ttl is None else [(TTL_HEADER, b"%d" % ttl)]
+        headers += [] if delay is None else [(NOT_BEFORE_HEADER, b"%d" % (timestamp + delay))]
         expires = timestamp + (self._ttl if ttl is None else ttl)
-        entry = Entry(self.end, key, value, transaction, timestamp, ttl, expires)
+        due = timestamp + min(delay or 0, self._max_delay)
+        entry = Entry(self.end, key, value, transaction, timestamp, headers, expires, due)
         self.end += 1
         self._entries.append(entry)
         self._unread.append(entry)
@@ -102,6 +117,7 @@ class Log:
             entry = unread.popleft()
             if entry.transaction is None or entry.transaction.committed:
                 self.newest[entry.lane] = entry
+                self._readable.setdefault(entry.lane, []).append(entry)
                 readable.append(entry)
         return readable
 
@@ -119,20 +135,32 @@ class Log:
                 found.append(entry)
         return found, max(position, self.stable_end)
 
-    def compact(self, mask: int) -> int:
+    def current(self, lane: Lane, time: float) -> Entry | None:
+        """Return the record of a lane that counts at a time, in ms."""
+        return next((entry for entry in reversed(self._readable[lane]) if entry.due <= time), None)
+
+    def compact(self, mask: int, now: float) -> int:
         """Remove some records: aborted or superseded ones, and deletes with no older record of their key left.
+
+        Where messages may be scheduled, what is younger than the compaction lag is neither removed nor removes others.
+
+        Args:
+            now: the time in ms.
 
         Returns:
             The number of records removed.
         """
         kept: list[Entry] = []
         lanes: set[Lane] = set()  # of the records kept
+        lag = self._max_delay and self._max_delay + MOST_SKEW
+        old = [entry for entry in self._entries if entry.offset < self.stable_end and entry.timestamp + lag <= now]
+        newest = {entry.lane: entry for entry in old if entry.transaction is None or entry.transaction.committed}
         for at, entry in enumerate(self._entries):
-            if entry.offset >= self.stable_end:
+            if entry.offset >= self.stable_end or entry.timestamp + lag > now:
                 kept += self._entries[at:]
                 break
             aborted = entry.transaction is not None and not entry.transaction.committed
-            replaced = not aborted and self.newest[entry.lane] is not entry
+            replaced = not aborted and newest[entry.lane] is not entry
             old_delete = entry.value is None and entry.lane not in lanes
             if (aborted or replaced or old_delete) and mask >> at % 8 & 1:
                 continue

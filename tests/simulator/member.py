@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER
 from tests.simulator.proof import Life
 from tests.simulator.working import Working
 
@@ -104,10 +103,10 @@ class Member(Working):
             [entry.timestamp for entry in entries],
             [entry.key for entry in entries],
             [entry.value for entry in entries],
-            [None if entry.ttl is None else [(TTL_HEADER, b"%d" % entry.ttl)] for entry in entries],
+            [entry.headers or None for entry in entries],
         )
         self.core.read(Fetch(batch, {partition: position}), batch.keys, 0)
-        self.lives[partition].read(entries, position)
-        self._proof.later(self.lives[partition].newest_at)  # now, since the partition may be gone by the next turn
+        self.newest_at = max([self.newest_at, *batch.timestamps])
+        self.lives[partition].read(entries, position, self.time)
         self._observe()
         return True

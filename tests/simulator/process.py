@@ -20,6 +20,7 @@ from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.terms import Terms, Ttl
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.letters import Letters, Removing
@@ -31,7 +32,7 @@ __all__ = ["Options", "Process", "Work"]
 
 _IN_WORK = frozenset({State.ACQUIRED, State.STALE, State.LEAVING, State.LEAVING_STALE})
 _REMOVED = frozenset({State.ACKED, State.REJECTED})
-_SKEWS = (0, -2, 1)  # seconds by which the clocks of processes differ from the cluster's
+_SKEWS = (0, -2, 1)  # seconds by which the clocks of processes differ from the cluster's; see `MOST_SKEW`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Options:
     partition_count: int = 1
     ttl: Ttl | None = None
     """How long messages live: by default, and without a minimum or a maximum."""
+    max_delay: float | None = None
+    """The longest time, in seconds, by which a message may be scheduled; None if none may."""
     expiry_topic: bool = False
     """Whether what has expired is stored elsewhere before it is done."""
     ends_known: bool = True
@@ -89,7 +92,12 @@ class Process:
         self.connection = Connection()
         self.stopped = False
         self.core: ConsumerCore[Question] = ConsumerCore(
-            options.limits, options.order, terms=Terms.of(options.ttl), keep_expired=options.expiry_topic, now=clock()
+            options.limits,
+            options.order,
+            terms=Terms.of(options.ttl),
+            not_before=NotBefore.of(options.max_delay),
+            keep_expired=options.expiry_topic,
+            now=clock(),
         )
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit
@@ -120,7 +128,9 @@ class Process:
         """Whether the last commit is known to be stored."""
         self.turned = clock()
         self.time = 0
-        """The time by which messages expire here, in ms; it never goes back."""
+        """The time by which messages are due and expire here, in ms; it never goes back."""
+        self.newest_at = 0
+        """The latest append time read, in ms."""
         self._clock = clock
         self._logs = logs
         self._group = group
@@ -154,13 +164,13 @@ class Process:
         return wakes is not None and wakes <= now
 
     def _pass_time(self) -> None:
-        """Drop what has expired by this process's clock, which is fast or slow."""
-        if self._options.ttl is not None:
+        """Let time have its effect by this process's clock, which is fast or slow."""
+        if self._options.ttl is not None or self._options.max_delay is not None:
             clock = self._clock() + _SKEWS[self.number % len(_SKEWS)]
-            lives = self.lives.values()
-            read = [life.newest_at for life in lives if life.position >= max(life.target, life.loaded.end)]
-            self.time = max(self.time, int(clock * 1000), *read)
+            self.time = max(self.time, int(clock * 1000), self.newest_at)
             self._proof.later(self.time)
+            for life in self.lives.values():
+                life.pass_time(self.time)
             self.core.pass_time(clock)
         self._observe()
 
@@ -332,6 +342,8 @@ class Process:
                 owner = self._owns(item.partition)
                 if self.in_doubt:
                     raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
+                if generation.due[item.offset] > max(self.time, item.timestamp):
+                    raise Violation("I20", f"{item} is handed out at {self.time}, and is not due")
                 self._proof.handed_out(generation, item, owner=owner)
                 self.working[item] = generation
         for item in () if self.ledger.times is None else self.ledger.times.kept:

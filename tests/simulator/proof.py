@@ -46,8 +46,8 @@ class Life:
     """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
-        "acked", "expires", "given", "holding", "last", "loaded", "newest", "newest_at", "out", "partition", "position",
-        "returned", "target",
+        "acked", "due", "expires", "given", "holding", "last", "loaded", "newest", "out", "partition", "position",
+        "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -56,12 +56,15 @@ class Life:
         self.target = target
         self.position = start
         self.newest: dict[Lane, int] = {}
+        """By lane, the newest record read that counts."""
+        self.scheduled: dict[int, Entry] = {}
+        """By offset, the records read above those that do not count yet."""
         self.out: dict[Lane, int] = {}
-        """By lane, the newest value read, unless it is settled."""
+        """By lane, the newest value read that counts, unless it is settled."""
         self.expires: dict[int, float] = {}
         """By offset, the last moment at which a message counts, in ms."""
-        self.newest_at = 0
-        """The latest append time read, in ms."""
+        self.due: dict[int, float] = {}
+        """By offset, the first moment at which a message counts, in ms."""
         self.holding: dict[Lane, int] = {}
         self.last: dict[Lane, int] = {}
         """By lane, the last message handed out."""
@@ -71,16 +74,32 @@ class Life:
         self.given: Counter[int] = Counter()
         """The number of deliveries, by offset."""
 
-    def read(self, entries: Iterable[Entry], position: int) -> None:
+    def read(self, entries: Iterable[Entry], position: int, time: float) -> None:
+        """Note what was read at a time, in ms."""
         for entry in entries:
-            self.newest[entry.lane] = entry.offset
             self.expires[entry.offset] = entry.expires
-            self.newest_at = max(self.newest_at, entry.timestamp)
-            if entry.value is None or says_done(self.loaded, entry.offset):
-                self.out.pop(entry.lane, None)
+            self.due[entry.offset] = entry.due
+            if entry.due > max(time, entry.timestamp) and not says_done(self.loaded, entry.offset):
+                self.scheduled[entry.offset] = entry
             else:
-                self.out[entry.lane] = entry.offset
+                self._counts(entry)
         self.position = position
+
+    def pass_time(self, time: float) -> None:
+        """Let count what is due at a time, in ms."""
+        for entry in [entry for entry in self.scheduled.values() if entry.due <= time]:
+            if entry.offset in self.scheduled:
+                self._counts(entry)
+
+    def _counts(self, entry: Entry) -> None:
+        lane = entry.lane
+        for lower in [at for at, one in self.scheduled.items() if one.lane == lane and at <= entry.offset]:
+            del self.scheduled[lower]
+        self.newest[lane] = entry.offset
+        if entry.value is None or says_done(self.loaded, entry.offset):
+            self.out.pop(lane, None)
+        else:
+            self.out[lane] = entry.offset
 
     def settled(self, item: Item, *, acked: bool) -> None:
         """Note that a message was settled or lost."""
@@ -113,7 +132,12 @@ class Proof:
         self._lettered: set[tuple[int, int]] = set()  # by partition and offset, what was stored elsewhere
         self.group: Group
         self.alive: list[dict[Lane, int]] = [{} for _ in logs]
-        """By lane, the newest value, unless it was consumed. No commit may mark it done, or it would be lost."""
+        """By lane, the newest value that counts, unless it was consumed. No commit may mark it done: it would be lost.
+
+        It counts by the most advanced time of any consumer.
+        """
+        self.scheduled: list[dict[int, Entry]] = [{} for _ in logs]
+        """By offset, the records that do not count for any consumer. No commit may mark them done."""
         self.effects: dict[tuple[int, int], int] = {}
         """The number of deliveries, by partition and offset."""
         self._logs = logs
@@ -133,12 +157,18 @@ class Proof:
 
     def later(self, time: int) -> None:
         """Note the time of a consumer."""
-        self.latest = max(self.latest, time)
+        if time <= self.latest:
+            return
+        self.latest = time
+        for partition, scheduled in enumerate(self.scheduled):
+            for entry in [entry for entry in scheduled.values() if entry.due <= time]:
+                if entry.offset in scheduled:
+                    self._counts(partition, entry)
 
     def has_expired(self, partition: int, offset: int) -> bool:
         """Return whether a message has expired for at least one consumer, and may be done for that reason."""
         stored = not self._keeps or (partition, offset) in self._lettered
-        return stored and self._expires[partition][offset] < self.latest
+        return stored and self._expires[partition][offset] < self.latest and offset not in self.scheduled[partition]
 
     def kept(self, item: Item, *, owner: bool) -> None:
         """Check I19 for a message that has expired, and must be stored elsewhere.
@@ -156,15 +186,26 @@ class Proof:
         self._lettered.add((item.partition, item.offset))
 
     def left(self, partition: int) -> dict[Lane, int]:
-        """Return what is `alive` and has not expired."""
-        return {lane: at for lane, at in self.alive[partition].items() if not self.has_expired(partition, at)}
+        """Return what is `alive` and has not expired, and what does not count yet."""
+        scheduled = {entry.offset: entry.offset for entry in self.scheduled[partition].values()}
+        return scheduled | {
+            lane: at for lane, at in self.alive[partition].items() if not self.has_expired(partition, at)
+        }
 
     # ---------------------------------------------------------------- events
 
     def readable(self, partition: int, entry: Entry) -> None:
         """Note that a record became readable."""
         self._expires[partition][entry.offset] = entry.expires
-        alive = self.alive[partition]
+        if entry.due > max(self.latest, entry.timestamp) and entry.offset >= self._base[partition]:
+            self.scheduled[partition][entry.offset] = entry
+        else:
+            self._counts(partition, entry)
+
+    def _counts(self, partition: int, entry: Entry) -> None:
+        alive, scheduled = self.alive[partition], self.scheduled[partition]
+        for lower in [at for at, one in scheduled.items() if one.lane == entry.lane and at <= entry.offset]:
+            del scheduled[lower]
         if entry.value is None or entry.offset < self._base[partition]:
             alive.pop(entry.lane, None)
         else:
@@ -192,6 +233,9 @@ class Proof:
         log, done = self._logs[partition], done_ranges(claim)
         if done[-1][1] > log.stable_end:
             raise Violation("I1", f"{claim} speaks of partition {partition} beyond its end {log.stable_end}")
+        for offset, entry in self.scheduled[partition].items():
+            if claim.done(offset):
+                raise Violation("I1", f"{claim} of partition {partition} says {offset} is done, due at {entry.due}")
         for lane, offset in self.alive[partition].items():
             if claim.done(offset) and offset not in leaving and not self.has_expired(partition, offset):
                 raise Violation(
@@ -208,6 +252,11 @@ class Proof:
             if not 0 <= count - generation.delivered(offset) <= (offset in generation.holding.values()):
                 raise Violation("I14", f"{claim} counts {count} times {offset}, which was handed out less often")
         done = done_ranges(claim)
+        for offset, entry in generation.scheduled.items():
+            if any(first <= offset < after for first, after in done):
+                raise Violation(
+                    "I11", f"{claim} says {offset} of partition {generation.partition} is done, {entry.due}"
+                )
         for lane, offset in generation.out.items():
             if generation.holding.get(lane) != offset and self.has_expired(generation.partition, offset):
                 continue
@@ -325,6 +374,8 @@ class Proof:
         """Check I12 for truncated records."""
         alive = self.alive[partition]
         for entry in gone:
+            if entry.offset in self.scheduled[partition]:
+                raise Violation("I12", f"{entry.offset} of partition {partition} was truncated before it was due")
             if alive.get(entry.lane) == entry.offset and not self.has_expired(partition, entry.offset):
                 raise Violation("I12", f"{entry.offset} of partition {partition} was truncated and not consumed")
 

@@ -77,6 +77,7 @@ def any_setting(choose: Choose) -> Setting:
             ends_known=choose([True, True, False]),
             partition_count=(1 << 31) - 1 if long_texts else 1,
             ttl=choose([None, None, Ttl(), Ttl(default=4)]),
+            max_delay=choose([None, None, 4.0]),
             expiry_topic=letters,
         ),
     )

@@ -98,6 +98,7 @@ class World(ConsumerSteps):
         ledger, gated = member.ledger, member.ledger.assignment.gated > 0
         self.counts["steps with messages gated"] += gated
         self.counts["steps after something has expired"] += ledger.stats.expired > 0
+        self.counts["steps while something is scheduled"] += ledger.times is not None and ledger.times.scheduled > 0
         self.counts["steps with acks that wait for room"] += member.commits.is_crowded
         if ledger.capacity.limit < self._setting.options.text_limit:
             self.counts["steps with messages gated by a limit that sank"] += gated
@@ -120,7 +121,7 @@ class World(ConsumerSteps):
         for queue, member in zip(self._queues, survivors):
             for number in set(queue.group.members) - {member.number}:
                 queue.group.remove(number)
-            rounds = _ROUNDS * (1 + sum(map(len, queue.proof.alive)))
+            rounds = _ROUNDS * (1 + sum(map(len, queue.proof.alive + queue.proof.scheduled)))
             for _ in range(rounds):
                 if self._is_done(queue) and not member.awaited:
                     break
