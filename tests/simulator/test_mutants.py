@@ -29,7 +29,10 @@ from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
+from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.scheduling import Scheduling
 from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.transaction_phases import ConsumerTransaction
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
@@ -143,6 +146,17 @@ def expiring_elsewhere(setting: Setting) -> Setting:
 
 def expiring_ahead(setting: Setting) -> Setting:
     return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), ahead=True))
+
+
+def scheduling(setting: Setting) -> Setting:
+    return replace(setting, options=replace(setting.options, ttl=None, max_delay=4.0))
+
+
+def scheduling_apart(setting: Setting) -> Setting:
+    """Messages are taken one by one, and nothing takes messages away."""
+    limits = ConsumerLimits(setting.options.limits.max_in_work)
+    options = replace(setting.options, ttl=None, max_delay=4.0, ahead=False, limits=limits, text_limit=4095)
+    return replace(setting, gap=0, broker_limits=(4096,), fenced=True, options=options)
 
 
 class MovesInTransactions(World):
@@ -680,21 +694,21 @@ def test_i1_a_message_that_is_done_before_it_is_in_the_expiry_topic_is_caught(mo
 
 def test_i19_a_letter_of_a_value_whose_successor_was_consumed_is_caught(monkeypatch: Patch) -> None:
     """The mutant writes letters while it is catching up."""
-    expire = PartitionLedger.expire
+    expire = TimedPartition.expire
 
-    def mutant(self: PartitionLedger, item: Item) -> None:
-        is_open, self.open = self.open, True
+    def mutant(self: TimedPartition, item: Item) -> None:
+        is_open, self._part.open = self._part.open, True
         expire(self, item)
-        self.open = is_open
+        self._part.open = is_open
 
-    monkeypatch.setattr(PartitionLedger, "expire", mutant)
+    monkeypatch.setattr(TimedPartition, "expire", mutant)
     assert caught("I19", expiring_elsewhere)
 
 
 def test_i19_a_letter_by_a_consumer_that_has_lost_the_message_is_caught(monkeypatch: Patch) -> None:
     def mutant(self: Ledger, most: int) -> list[Item]:
-        assert self.expiring is not None
-        kept = self.expiring.kept
+        assert self.times is not None
+        kept = self.times.kept
         return [kept.popleft() for _ in range(min(most, len(kept)))]
 
     monkeypatch.setattr(Ledger, "pop_expired", mutant)
@@ -721,6 +735,116 @@ def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch:
 
     monkeypatch.setattr(PartitionLedger, "give_back", mutant)
     assert caught("I4", expiring)
+
+
+# --- scheduled messages -----------------------------------------------------------------------------------------------
+
+
+def test_i20_a_message_that_comes_before_it_is_due_is_caught(monkeypatch: Patch) -> None:
+    pop_due = Scheduling.pop_due
+
+    def mutant(self: Scheduling) -> list[Item]:
+        self._time.now += 1000
+        try:
+            return pop_due(self)
+        finally:
+            self._time.now -= 1000
+
+    monkeypatch.setattr(Scheduling, "pop_due", mutant)
+    assert caught("I20", scheduling)
+
+
+def test_i20_a_message_that_counts_at_once_if_it_is_read_while_catching_up_is_caught(monkeypatch: Patch) -> None:
+    """The mutant buffers it, over older ones that still count."""
+    not_due = TimedPartition._not_due
+
+    def mutant(self: TimedPartition, batch: Any) -> list[tuple[int, int]]:
+        return not_due(self, batch) if self._part.open else []
+
+    monkeypatch.setattr(TimedPartition, "_not_due", mutant)
+    assert caught("I20", scheduling)
+
+
+def test_i1_a_value_that_still_counts_and_is_dropped_for_a_scheduled_one_is_caught(monkeypatch: Patch) -> None:
+    add_scheduled = TimedPartition._add_scheduled
+
+    def mutant(self: TimedPartition, batch: Any, key: bytes | None, due: int) -> None:
+        add_scheduled(self, batch, key, due)
+        if key in self._part.waiting:
+            self._part.discard(self._part.waiting[key])
+
+    monkeypatch.setattr(TimedPartition, "_add_scheduled", mutant)
+    assert caught("I1", scheduling)
+
+
+def test_i1_a_scheduled_message_that_is_dropped_for_a_later_scheduled_one_is_caught(monkeypatch: Patch) -> None:
+    add_scheduled = TimedPartition._add_scheduled
+
+    def mutant(self: TimedPartition, batch: Any, key: bytes | None, due: int) -> None:
+        if key in self._scheduled:
+            self._drop(self._scheduled.pop(key), deleted=False)
+        add_scheduled(self, batch, key, due)
+
+    monkeypatch.setattr(TimedPartition, "_add_scheduled", mutant)
+    assert caught("I1", scheduling)
+
+
+def test_i1_a_commit_that_passes_what_is_scheduled_is_caught(monkeypatch: Patch) -> None:
+    claim = PendingList.claim
+
+    def mutant(self: PendingList, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
+        return claim(self, {*leaving, *(item for item in self if item.state is State.SCHEDULED)})
+
+    monkeypatch.setattr(PendingList, "claim", mutant)
+    assert caught("I1", scheduling)
+
+
+def test_i6_a_scheduled_message_that_outlives_a_newer_one_is_caught(monkeypatch: Patch) -> None:
+    """The mutant does not drop it when a newer message that counts is read. It hides that one when it is due."""
+    monkeypatch.setattr(TimedPartition, "_add_counting", lambda self, batch, keys: keys and self._part.add(batch, keys))
+    assert caught("I6", scheduling_apart)
+
+
+def test_i4_a_held_message_that_comes_back_over_one_that_is_due_is_caught(monkeypatch: Patch) -> None:
+    come_due = TimedPartition.come_due
+
+    def mutant(self: TimedPartition, item: Item) -> None:
+        held = self._part.held.get(item.lane)
+        state = None if held is None else held.state
+        come_due(self, item)
+        if held is not None and state is State.ACQUIRED:
+            held.state = state
+            self._part.pending.append(held)
+
+    monkeypatch.setattr(TimedPartition, "come_due", mutant)
+    assert caught("I4", scheduling)
+
+
+def test_i4_a_slow_clock_that_ignores_the_log_for_what_is_due_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(LogTime, "saw", lambda self, timestamp: None)
+    assert caught("I4", scheduling)
+
+
+def test_i4_a_message_that_counted_for_another_consumer_and_supersedes_nothing_here_is_caught(
+    monkeypatch: Patch,
+) -> None:
+    """The mutant does not read what is done in the commit map and not due by its own, slower clock."""
+    add = TimedPartition.add
+
+    def mutant(self: TimedPartition, batch: RecordBatch, keys: list[bytes | None]) -> None:
+        assert self._times.scheduling is not None
+        done = {row for row, _ in self._times.scheduling.rows(batch) if self._part.is_done(batch.offsets[row])}
+        rows = [row for row in range(len(batch)) if row not in done]
+        if rows:
+            add(self, batch.pick(rows), [keys[row] for row in rows])
+
+    monkeypatch.setattr(TimedPartition, "add", mutant)
+    assert caught("I4", scheduling)
+
+
+def test_i10_a_message_that_never_comes_due_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Scheduling, "pop_due", lambda self: [])
+    assert caught("I10", scheduling)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
