@@ -16,7 +16,7 @@ _SKEW = 5.0  # seconds between clocks that are worth a warning
 
 
 class ExpiryWarnings:
-    """Logs a slow clock, once while it is slow, and the first TTL and due time that cannot be read.
+    """Logs a slow clock, once while it is slow, and the first unreadable TTL and due time.
 
     Args:
         logger: the logger.

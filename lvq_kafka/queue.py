@@ -497,7 +497,7 @@ class LastValueQueue(Bound, Generic[V]):
         )
 
     def purge(self, *, keys: Iterable[Key] | None = None, timeout: float = 60.0) -> Change:
-        """Mark everything now in the queue as consumed, or only the messages of ``keys``.
+        """Mark everything now in the queue as consumed, or only the messages of ``keys``. Scheduled ones go, too (R11).
 
         The topic does not change, so views, browsers of the topic and other queues on it do not notice. Messages hidden
         by an open transaction are still to come.
@@ -512,6 +512,8 @@ class LastValueQueue(Bound, Generic[V]):
 
     def expire(self, older_than: float, *, timeout: float = 60.0) -> Change:
         """Mark messages that arrived more than ``older_than`` seconds ago as consumed.
+
+        Scheduled messages stay: they have not been waiting for anybody yet (R11).
 
         Age is judged by the cluster's clock, as read from the commits of the queue's group. If this user may not
         describe ``__consumer_offsets``, this machine's clock is used, with a logged warning.
@@ -563,6 +565,9 @@ class LastValueQueue(Bound, Generic[V]):
         In the other queue they are new: each replaces what that queue has for its key. If the other queue has another
         key header, that one names the key; a message without it counts as one without a key, or is refused (R1).
 
+        Scheduled messages move, too, and are due when they were (R11). Of a key, all that is scheduled moves with the
+        value that counts. The other queue must let them wait for as long.
+
         Args:
             atomic: move in transactions of some thousand messages, so that each message is in exactly one of the
                 queues, whatever happens. Requires the right to use the transactional id ``lvq.move.<queue>``. Otherwise
@@ -575,7 +580,8 @@ class LastValueQueue(Bound, Generic[V]):
             DeliveryFailed: a message was not stored in the other queue.
             OutcomeUnknown: it is not yet decided whether the last batch was moved.
             ConfigError: both queues are on one topic, or no transaction is possible.
-            QueueError: consumers are active, or the messages lie too far apart for one commit map.
+            QueueError: consumers are active, the messages lie too far apart for one commit map, or the other queue's
+                ``max_delay`` is too short for those that are scheduled.
             QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout, TransportError:
                 as in `stats`.
         """
@@ -593,9 +599,10 @@ class LastValueQueue(Bound, Generic[V]):
     def reclaim(self, *, dry_run: bool = False) -> Reclaim:
         """Delete from the topic, permanently, what all declared queues on it have consumed.
 
-        That is everything below their lowest base. Requires a topic with the policy ``compact,delete``. Deleted records
-        are gone for everyone: views, Spark and browsers of the topic itself no longer see consumed values, and a queue
-        that is declared later or reset cannot go back to them. Consumers may be active.
+        That is everything below their lowest base, so never beyond a scheduled message (R11). Requires a topic with the
+        policy ``compact,delete``. Deleted records are gone for everyone: views, Spark and browsers of the topic itself
+        no longer see consumed values, and a queue that is declared later or reset cannot go back to them. Consumers may
+        be active.
 
         Args:
             dry_run: only report.

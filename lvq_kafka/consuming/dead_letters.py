@@ -11,6 +11,7 @@ from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.definition import check_letter_topic
 from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import printable, quoted
 from lvq_kafka.core.records import Headers, Position
@@ -25,7 +26,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.topics import describe_letter_topic
 
-__all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "reason_text"]
+__all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "kept_headers", "reason_text"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -58,16 +59,21 @@ def reason_text(reason: str | BaseException) -> str:
 
 
 def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
-    """Return the message's headers, plus its position, its delivery count and the reason.
+    """Return the message's headers that a letter keeps, plus its position, its delivery count and the reason.
 
     A reason longer than 1000 bytes is truncated.
     """
     return (
-        *(item.headers or ()),
+        *kept_headers(item),
         (DLQ_SOURCE, str(Position(topic, item.partition, item.offset)).encode()),
         (DLQ_COUNT, str(item.delivered).encode()),
         (DLQ_REASON, _writable(reason).encode()),
     )
+
+
+def kept_headers(item: Item) -> Headers:
+    """Return the message's headers, without the time when it was due (R11): its letter counts at once."""
+    return tuple(pair for pair in item.headers or () if pair[0] != NOT_BEFORE_HEADER)
 
 
 class _Letter:
@@ -88,7 +94,7 @@ class _Letter:
 
         Returns False if that was already done.
         """
-        own = tuple(self.item.headers or ())
+        own = kept_headers(self.item)
         longer, self.headers = self.headers != own, own
         return longer
 
@@ -214,13 +220,13 @@ class DeadLetters:
         letter = partial(writer.append, self.topic, item.key or b"", item.value)
         if source in self._too_large:
             self.log_shortened(item)
-            receipt = letter(item.headers)
+            receipt = letter(kept_headers(item))
         else:
             try:
                 receipt = letter(dead_letter_headers(item, self._shared.topic, reason))
             except MessageTooLarge:
                 self.log_shortened(item)
-                receipt = letter(item.headers)
+                receipt = letter(kept_headers(item))
         receipt.add_done_callback(partial(self._learn_size, source))
 
     def _learn_size(self, source: Position, receipt: Receipt) -> None:

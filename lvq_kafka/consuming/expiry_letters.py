@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.consuming.dead_letters import dead_letter_headers
+from lvq_kafka.consuming.dead_letters import dead_letter_headers, kept_headers
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.pending import Item
@@ -36,7 +36,7 @@ class ExpiryLetters:
 
     A message is done only when all in-sync replicas have stored its letter. If its partition goes to another consumer
     before that is committed, or the process dies, the next owner writes it again, with the same ``lvq-dlq-source``;
-    unless it finds that a newer value of the key has come. The letter has no TTL of its own.
+    unless it finds that a newer value of the key has come. The letter has no TTL of its own, and counts at once.
 
     Args:
         cluster: the cluster.
@@ -113,7 +113,7 @@ class ExpiryLetters:
         core.obstacles.clear("expiring")
 
     def _failed(self, item: Item, headers: Headers, error: Exception) -> None:
-        own = _without_ttl(item.headers or ())
+        own = _without_ttl(kept_headers(item))
         if isinstance(error, MessageTooLarge) and headers != own:  # these are known to fit
             self._post(item, own)
             return

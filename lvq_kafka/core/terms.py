@@ -16,7 +16,7 @@ from lvq_kafka.core.quoting import abridged, listed, quoted
 from lvq_kafka.core.validation import as_float
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "own_ttl", "ttl_headers", "ttl_text"]
+__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "own_ttl", "ttl_text"]
 
 TTL_HEADER = "lvq-ttl"
 """Carries a message's own TTL: milliseconds as decimal digits."""
@@ -127,13 +127,6 @@ def ttl_text(ttl: float) -> bytes:
     """
     check_ttl("ttl", ttl, "Leave it out for a message that lives on; to remove a value now, delete its key.")
     return b"%d" % _ms(ttl)
-
-
-def ttl_headers(
-    headers: Sequence[tuple[str, bytes | None]] | None,
-) -> Sequence[tuple[str, bytes | None]] | None:
-    """Return the headers that say a TTL, if any, without all others."""
-    return [pair for pair in headers if pair[0] == TTL_HEADER] or None if headers else None
 
 
 def own_ttl(value: bytes | None) -> int | None:

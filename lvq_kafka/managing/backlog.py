@@ -15,10 +15,12 @@ from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.pending import Deletion
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.selecting import only_selected
-from lvq_kafka.core.terms import Terms, ttl_headers
+from lvq_kafka.core.terms import TTL_HEADER, Terms
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
@@ -131,14 +133,16 @@ class Tally:
     """
     expired: int = 0
     """Values that had expired, and that no newer one has replaced (R10)."""
+    scheduled: int = 0
+    """Values that do not count yet, and that no newer one has replaced (R11)."""
 
 
 class Backlog:
-    """The pending messages of a queue: the newest of each key, read once, in queue order.
+    """The pending messages of a queue, read once: those that count, in queue order, and those that are scheduled.
 
     Args:
         done: the number of further values that were read and that the group had consumed.
-        now: the time by which messages expire, in seconds since the epoch.
+        now: the time by which messages are due and expire, in seconds since the epoch.
     """
 
     def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int, now: float) -> None:
@@ -146,21 +150,25 @@ class Backlog:
         self._ledger = ledger
         self._loaded = loaded
         self.messages: list[Item] = []
+        """The newest of each key that counts."""
         while (item := ledger.acquire()) is not None:
             self.messages.append(item)
-        counted = ledger.stats
-        self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done, counted.expired)
+        self.scheduled = [item for partition in loaded for item in ledger.assignment.scheduled(partition)]
+        """The messages, and deletes, that do not count yet, in log order within each partition."""
+        counted, scheduled = ledger.stats, sum(not isinstance(item, Deletion) for item in self.scheduled)
+        self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done, counted.expired, scheduled)
         """The fate of the values that were read."""
+        self._withdrawn = set(self.scheduled)
 
     def leave(self, items: Iterable[Item]) -> None:
         """Prepare these messages to be counted as done by `claim`."""
         for item in items:
-            self._ledger.leave(item)
+            (self._ledger.withdraw if item in self._withdrawn else self._ledger.leave)(item)
 
     def remove(self, items: Iterable[Item]) -> None:
         """Mark these leaving messages as done for good."""
         for item in items:
-            self._ledger.commit(item)
+            (self._ledger.bury_withdrawn if item in self._withdrawn else self._ledger.commit)(item)
 
     def claim(self, leaving: Collection[Item] = ()) -> dict[int, CommitMap]:
         """Return what the group may commit in each partition.
@@ -246,9 +254,15 @@ def _read(
     definition = snapshot.definition
     # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
-    selector, terms = queue_selector(definition), Terms.of(definition.ttl)
+    selector = queue_selector(definition)
+    terms, not_before = Terms.of(definition.ttl), NotBefore.of(definition.max_delay)
+    needed = {name for name, judge in ((TTL_HEADER, terms), (NOT_BEFORE_HEADER, not_before)) if judge is not None}
     ledger = Ledger(
-        order=definition.order, limit=ANY_LENGTH, terms=terms, keep_expired=definition.expiry_topic is not None
+        order=definition.order,
+        limit=ANY_LENGTH,
+        terms=terms,
+        not_before=not_before,
+        keep_expired=definition.expiry_topic is not None,
     )
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
@@ -258,6 +272,7 @@ def _read(
         positions[partition] = max(done.base, starts[partition])
         targets[partition] = max(snapshot.stable[partition], done.end)
         ledger.assign(partition, done, targets[partition], start=positions[partition])
+    ledger.pass_time(cluster.now())  # so that what is due by now takes its place in the order of the log
 
     def add(fetch: Fetch) -> None:
         nonlocal done_before
@@ -273,12 +288,19 @@ def _read(
                 done_before += 1
             if not keep(key):
                 batch.values[row] = b""
-                batch.headers[row] = None if terms is None else ttl_headers(batch.headers[row])
+                batch.headers[row] = _named(needed, batch.headers[row]) if needed else None
         ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
     _read_to(targets, cluster, definition.topic, positions, add, deadline)
     return Backlog(ledger, loaded, done_before, cluster.now())
+
+
+def _named(
+    names: Collection[str], headers: Sequence[tuple[str, bytes | None]] | None
+) -> Sequence[tuple[str, bytes | None]] | None:
+    """Return the headers with these names, if any, without all others."""
+    return [pair for pair in headers if pair[0] in names] or None if headers else None
 
 
 def _read_to(

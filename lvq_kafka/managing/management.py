@@ -19,6 +19,7 @@ from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.pending import Deletion
 from lvq_kafka.core.validation import chosen_keys, delays, moment
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.group.damage import Damage
@@ -60,7 +61,7 @@ class Change:
     before: Mapping[int, CommitMap]
     after: Mapping[int, CommitMap]
     messages: int | None = None
-    """Messages that were waiting and are now done. None if they were not counted."""
+    """Messages that were waiting, or scheduled, and are now done. None if they were not counted."""
     without_room: int = 0
     """Messages selected but left: they lie too far apart for the commit map.
 
@@ -91,7 +92,7 @@ def purge(
     snapshot = idle(cluster, definition)
     loaded = snapshot.maps()
     if wanted is not None:
-        return _mark_consumed(cluster, snapshot, loaded, lambda item: item.key in wanted, timeout)
+        return _mark_consumed(cluster, snapshot, loaded, lambda item: item.key in wanted, timeout, scheduled=True)
     ends = {
         partition: replace(one, base=max(one.base, snapshot.stable[partition]), runs=(), counts={})
         for partition, one in loaded.items()
@@ -105,7 +106,8 @@ def expire(cluster: Cluster, definition: QueueDefinition, older_than: float, *, 
     snapshot = idle(cluster, definition)
     horizon = (_now(cluster, snapshot) - older_than) * 1000
     snapshot = snapshot_queue(cluster, definition)
-    return _mark_consumed(cluster, snapshot, snapshot.maps(), lambda item: item.timestamp < horizon, timeout)
+    chosen = lambda item: item.timestamp < horizon  # noqa: E731
+    return _mark_consumed(cluster, snapshot, snapshot.maps(), chosen, timeout, scheduled=False)
 
 
 def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
@@ -226,10 +228,17 @@ def _mark_consumed(
     loaded: Mapping[int, CommitMap],
     chosen: Callable[[Item], bool],
     timeout: float,
+    *,
+    scheduled: bool,
 ) -> Change:
-    """Mark single messages as consumed, as many as fit."""
+    """Mark single messages as consumed, as many as fit.
+
+    Args:
+        scheduled: whether to choose among those that do not count yet, too. Then all of a key must be chosen: what is
+            done supersedes all below it in its key.
+    """
     backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
-    items = [item for item in backlog.messages if chosen(item)]
+    items = [item for item in backlog.messages + (backlog.scheduled if scheduled else []) if chosen(item)]
     backlog.leave(items)
     most = MOST_TEXT
     while True:
@@ -241,7 +250,11 @@ def _mark_consumed(
                 raise
             most //= 2  # this broker's limit is lower
         else:
-            return Change(loaded, after, len(fitting), len(items) - len(fitting))
+            return Change(loaded, after, _values(fitting), _values(items) - _values(fitting))
+
+
+def _values(items: Iterable[Item]) -> int:
+    return sum(not isinstance(item, Deletion) for item in items)
 
 
 def _resolve(cluster: Cluster, snapshot: QueueSnapshot, point: Point, option: str) -> dict[int, int]:

@@ -14,6 +14,8 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.pending import Deletion
 from lvq_kafka.core.records import header_value
 from lvq_kafka.core.validation import chosen_keys, waiting
 from lvq_kafka.errors import (
@@ -38,7 +40,7 @@ _JOIN = 30.0  # seconds to wait for all partitions
 _POLL = 0.1  # seconds
 _UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
 
-_Record = tuple[bytes, bytes, Sequence[tuple[str, bytes | None]]]
+_Record = tuple[bytes, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def move(
@@ -90,6 +92,7 @@ class _Moving:
         self._wanted = wanted
         self._timeout = timeout
         self._patience = waiting(timeout)
+        self._not_before = NotBefore.of(source.max_delay)
 
     def in_transactions(self, cluster: Cluster) -> Change:
         """Move batch by batch, each in a transaction, as the queue's only consumer."""
@@ -146,7 +149,10 @@ class _Moving:
         backlog = read_backlog(
             cluster, snapshot, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
         )
-        items = [item for item in backlog.messages if wanted is None or item.key in wanted]
+        items = _with_something_below(
+            item for item in backlog.messages + backlog.scheduled if wanted is None or item.key in wanted
+        )
+        self._check_delays(backlog.scheduled, cluster.now())
         backlog.leave(items)
         without_room = len(items) - len(backlog.fitting(items, management.MOST_TEXT))
         if without_room:
@@ -156,6 +162,37 @@ class _Moving:
                 hint="Move fewer keys at a time, or all of them at once.",
             )
         return backlog, items
+
+    def _check_delays(self, scheduled: Sequence[Item], now: float) -> None:
+        """Check that the other queue lets these messages wait for as long as this one does.
+
+        Raises:
+            QueueError: it does not.
+        """
+        allowed = self._target.max_delay
+        wanted = self._wanted
+        due = [self._due(item) for item in scheduled if wanted is None or item.key in wanted]
+        early = sum(allowed is None or at > (now + allowed) * 1000 for at in due)
+        if early:
+            longest = "none may be scheduled there" if allowed is None else f"its max_delay is {allowed:g} s"
+            raise QueueError(
+                f"{early} of the messages of {self._source.name} are scheduled, and would count too early in "
+                f"{self._target.name}: {longest}.",
+                queue=self._target.name,
+                hint="Wait until they are due, name the keys to move, or move to a queue whose max_delay is longer.",
+            )
+
+    def _due(self, item: Item) -> int:
+        assert self._not_before is not None
+        return self._not_before.due(item.timestamp, item.headers)
+
+    def _headers(self, item: Item) -> Sequence[tuple[str, bytes | None]]:
+        """Return a message's headers in its new queue, where it is due when it is here."""
+        headers = item.headers or ()
+        if self._not_before is None or header_value(headers, NOT_BEFORE_HEADER) is None:
+            return headers
+        others = [pair for pair in headers if pair[0] != NOT_BEFORE_HEADER]
+        return others if self._target.max_delay is None else [*others, (NOT_BEFORE_HEADER, b"%d" % self._due(item))]
 
     def _transact(
         self, writer: LogWriter, member: _SoleMember, batch: Sequence[Item], commits: Mapping[int, Commit]
@@ -199,13 +236,14 @@ class _Moving:
 
     def _record(self, item: Item) -> _Record:
         """Return a message's record in its new queue: unchanged, except for the key it has there."""
-        target, headers = self._target, item.headers or ()
+        target, headers = self._target, self._headers(item)
+        value = None if isinstance(item, Deletion) else item.value
         unkeyed = header_value(headers, UNKEYED_HEADER) is not None
         if item.key is not None and not unkeyed and target.key_header in (None, self._source.key_header):
-            return item.key, item.value, headers
+            return item.key, value, headers
         named = None if target.key_header is None else header_value(headers, target.key_header)
         if named is not None:
-            return named, item.value, headers
+            return named, value, headers
         if target.keyless == "refuse":
             raise MissingKey(
                 f"The message at {self._source.topic}/{item.partition}/{item.offset} has no key for {target.name}, "
@@ -213,8 +251,8 @@ class _Moving:
                 hint="Name the keys to move, and omit this one.",
             )
         if unkeyed and item.key is not None:
-            return item.key, item.value, headers
-        return f"{UNKEYED_HEADER}:{uuid.uuid4().hex}".encode(), item.value, [*headers, (UNKEYED_HEADER, b"1")]
+            return item.key, value, headers
+        return f"{UNKEYED_HEADER}:{uuid.uuid4().hex}".encode(), value, [*headers, (UNKEYED_HEADER, b"1")]
 
 
 class _SoleMember:
@@ -283,6 +321,18 @@ class _SoleMember:
     def _part(self, partitions: Sequence[int]) -> None:
         self._parted = True
         self._held.difference_update(partitions)
+
+
+def _with_something_below(items: Iterable[Item]) -> list[Item]:
+    """Return these messages without the deletes that have nothing to delete. Those would delete in the other queue."""
+    lanes: set[tuple[int, bytes | int]] = set()
+    found: list[Item] = []
+    for item in items:
+        if not isinstance(item, Deletion):
+            lanes.add((item.partition, item.lane))
+        if (item.partition, item.lane) in lanes:
+            found.append(item)
+    return found
 
 
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.pending import Deletion
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits
@@ -140,12 +141,18 @@ def measure(
             members = cluster.groups.member_count(definition.group)
     partitions = _count(snapshot, backlog, now, consumed=consumed)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
+    scheduled = [item for item in backlog.scheduled if not isinstance(item, Deletion)]
+    due_since = sum(now[item.partition].done(item.offset) for item in scheduled)
     return QueueStats(
         definition.name,
         definition.topic,
         partitions,
         members,
-        tally=replace(backlog.tally, consumed=backlog.tally.consumed + done_since),
+        tally=replace(
+            backlog.tally,
+            consumed=backlog.tally.consumed + done_since + due_since,
+            scheduled=len(scheduled) - due_since,
+        ),
         pending=pending,
         text_limit=_text_limit(cluster, max((one.text for one in partitions), default=0)),
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),

@@ -1,4 +1,4 @@
-"""Expiry in the ledger against a naive model: a list of messages, with the rule applied to each at every step."""
+"""Time in the ledger against a naive model: a list of messages, with the rules applied to each at every step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-OPTIONS = [Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]
+OPTIONS = [None, Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]
 KEYS = st.sampled_from([b"a", b"a", b"b", b"c", None])
 TTLS = st.sampled_from([None, None, b"0", b"1", b"255", b"256", b"800", b"60000", b"soon"])
+DELAYS = st.sampled_from([None, None, b"0", b"1", b"200", b"255", b"256", b"700", b"5000", b"soon"])
 VALUES = st.sampled_from([b"v", b"v", b"v", None])
-RECORDS = st.lists(st.tuples(KEYS, VALUES, TTLS, st.integers(0, 300)), min_size=1, max_size=6)
+RECORDS = st.lists(st.tuples(KEYS, VALUES, TTLS, DELAYS, st.integers(0, 300)), min_size=1, max_size=6)
 
 
 @dataclass
@@ -28,8 +30,10 @@ class Message:
     """A message of the model."""
 
     record: Record
-    alive: bool  # the newest of its key, with a value that nobody has acked and that has not expired
+    alive: bool  # it does not count yet, or is the newest of its key, with a value that is neither acked nor expired
     expires: int
+    due: int
+    scheduled: bool = False  # it does not count yet
     item: Item | None = None  # its holder's handle
     aside: bool = False  # not received by the holder
     delayed: bool = False
@@ -44,7 +48,7 @@ class Message:
         return self.record.offset if self.record.key is None else self.record.key
 
 
-class Expiry(RuleBasedStateMachine):
+class Times(RuleBasedStateMachine):
     """One partition, read and consumed while time passes."""
 
     def __init__(self) -> None:
@@ -52,34 +56,49 @@ class Expiry(RuleBasedStateMachine):
         self.log: list[Message] = []
         self.now = 1000  # ms
 
-    @initialize(ttl=st.sampled_from(OPTIONS), counted=st.booleans(), in_place=st.booleans(), keeps=st.booleans())
-    def begin(self, ttl: Ttl, counted: bool, in_place: bool, keeps: bool) -> None:
-        self.keeps = keeps
-        terms = Terms.of(ttl)
-        assert terms is not None
-        self.terms = terms
+    @initialize(
+        ttl=st.sampled_from(OPTIONS),
+        max_delay=st.sampled_from([None, 0.7, 60.0]),
+        counted=st.booleans(),
+        in_place=st.booleans(),
+        keeps=st.booleans(),
+    )
+    def begin(self, ttl: Ttl | None, max_delay: float | None, counted: bool, in_place: bool, keeps: bool) -> None:
+        self.keeps = keeps and ttl is not None
+        self.terms, self.not_before = Terms.of(ttl), NotBefore.of(max_delay)
         order = "in-place" if in_place else "tail"
         self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "terms": Terms.of(ttl)}
-        self.options["keep_expired"] = keeps
+        self.options |= {"keep_expired": self.keeps, "not_before": NotBefore.of(max_delay)}
         self.ledger = Ledger(**self.options)
         self.ledger.assign(0, CommitMap(0), 0)
 
     # ---------------------------------------------------------------- the steps
 
     @rule(records=RECORDS)
-    def read(self, records: list[tuple[bytes | None, bytes | None, bytes | None, int]]) -> None:
+    def read(self, records: list[tuple[bytes | None, bytes | None, bytes | None, bytes | None, int]]) -> None:
         messages: list[Message] = []
-        for key, value, ttl, later in records:
+        judged_at = self.now
+        for key, value, ttl, delay, later in records:
             self.now += later
-            headers = () if ttl is None else ((TTL_HEADER, ttl),)
+            headers: tuple[tuple[str, bytes], ...] = () if ttl is None else ((TTL_HEADER, ttl),)
+            if delay is not None:
+                headers += ((NOT_BEFORE_HEADER, b"%d" % (self.now + int(delay)) if delay.isdigit() else delay),)
             record = Record(0, len(self.log), self.now, key, b"v" if key is None else value, headers)
-            message = Message(record, record.value is not None, self.terms.expiry(self.now, headers))
-            for older in self.log:
-                older.alive = older.alive and older.lane != message.lane
+            expires = NEVER if self.terms is None else self.terms.expiry(self.now, headers)
+            due = self.now if self.not_before is None else self.not_before.due(self.now, headers)
+            message = Message(record, True, expires, due, scheduled=due > max(self.now, judged_at))
             self.log.append(message)
             messages.append(message)
+            if not message.scheduled:
+                self.count(message)
         self.add(messages)
         self.judge()
+
+    def count(self, message: Message) -> None:
+        """Let a message count: it supersedes all below it in its lane."""
+        for older in self.log[: message.offset]:
+            older.alive = older.alive and older.lane != message.lane
+        message.alive, message.scheduled = message.record.value is not None, False
 
     def add(self, messages: list[Message]) -> None:
         self.ledger.add(RecordBatch.of(message.record for message in messages))
@@ -91,22 +110,31 @@ class Expiry(RuleBasedStateMachine):
         self.judge()
 
     def judge(self) -> None:
-        """Let time have its effect on both: what waits or is set aside and has expired is gone."""
+        """Let time have its effect on both: what is due counts, what waits or is set aside and has expired is gone."""
         self.ledger.pass_time(self.now / 1000)
+        for message in sorted(self.log, key=lambda message: (message.due, -message.offset)):
+            if message.alive and message.scheduled and message.due <= self.now:
+                self.count(message)
+                self.expire(message)
         for message in self.log:
-            if message.expires < self.now and (message.item is None or message.aside):
-                message.kept = message.kept or (message.alive and self.keeps)
-                message.alive, message.item, message.aside = False, None, False
+            self.expire(message)
+
+    def expire(self, message: Message) -> None:
+        if message.expires < self.now and not message.scheduled and (message.item is None or message.aside):
+            message.kept = message.kept or (message.alive and self.keeps)
+            message.alive, message.item, message.aside = False, None, False
 
     @rule(aside=st.booleans())
     def take(self, aside: bool) -> None:
         held = {message.lane for message in self.log if message.item is not None}
-        free = [one for one in self.log if one.alive and not one.delayed and one.lane not in held]
+        ready = [one for one in self.log if one.alive and not one.scheduled and not one.delayed]
+        free = [one for one in ready if one.lane not in held]
         item = self.ledger.reserve() if aside else self.ledger.acquire()
         assert (item is None) == (not free)
         if item is not None:
             (message,) = [one for one in free if one.offset == item.offset]
             assert message.expires >= self.now, "R10"
+            assert message.due <= self.now, "R11"
             message.item, message.aside = item, aside
 
     @rule(which=st.integers(0, 9))
@@ -167,10 +195,12 @@ class Expiry(RuleBasedStateMachine):
                 with pytest.raises((LockLost, AlreadySettled)):
                     self.ledger.ack(message.item)
             message.item, message.aside, message.delayed = None, False, False
-            newer = [other for other in self.log[message.offset + 1 :] if other.lane == message.lane]
+            above = self.log[message.offset + 1 :]
+            newer = [other for other in above if other.lane == message.lane and not other.scheduled]
             message.alive, message.kept = message.alive or (message.kept and not newer), False
         self.ledger = Ledger(**self.options)
         self.ledger.assign(0, loaded, len(self.log))
+        self.ledger.pass_time(self.now / 1000)
         self.add(self.log[loaded.base :])
         self.judge()
 
@@ -181,7 +211,10 @@ class Expiry(RuleBasedStateMachine):
         if not hasattr(self, "ledger"):
             return
         alive = [message for message in self.log if message.alive]
-        waiting = [message for message in alive if message.item is None]
+        scheduled = [message for message in alive if message.scheduled]
+        assert not [message for message in self.log if message.scheduled and message.item]
+        assert [item.offset for item in self.ledger.assignment.scheduled(0)] == [one.offset for one in scheduled]
+        waiting = [message for message in alive if message.item is None and not message.scheduled]
         assert self.ledger.assignment.available == len(waiting)
         left = alive + [message for message in self.log if message.kept]
         assert self.ledger.assignment.outstanding == len(left)
@@ -191,5 +224,5 @@ class Expiry(RuleBasedStateMachine):
         assert not [message for message in left if claim.done(message.offset)], "I1"
 
 
-TestExpiry = Expiry.TestCase
-TestExpiry.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTimes = Times.TestCase
+TestTimes.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

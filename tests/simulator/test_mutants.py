@@ -29,7 +29,6 @@ from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
-from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.scheduling import Scheduling
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.timed_partition import TimedPartition
@@ -822,23 +821,6 @@ def test_i4_a_held_message_that_comes_back_over_one_that_is_due_is_caught(monkey
 
 def test_i4_a_slow_clock_that_ignores_the_log_for_what_is_due_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(LogTime, "saw", lambda self, timestamp: None)
-    assert caught("I4", scheduling)
-
-
-def test_i4_a_message_that_counted_for_another_consumer_and_supersedes_nothing_here_is_caught(
-    monkeypatch: Patch,
-) -> None:
-    """The mutant does not read what is done in the commit map and not due by its own, slower clock."""
-    add = TimedPartition.add
-
-    def mutant(self: TimedPartition, batch: RecordBatch, keys: list[bytes | None]) -> None:
-        assert self._times.scheduling is not None
-        done = {row for row, _ in self._times.scheduling.rows(batch) if self._part.is_done(batch.offsets[row])}
-        rows = [row for row in range(len(batch)) if row not in done]
-        if rows:
-            add(self, batch.pick(rows), [keys[row] for row in rows])
-
-    monkeypatch.setattr(TimedPartition, "add", mutant)
     assert caught("I4", scheduling)
 
 

@@ -263,6 +263,8 @@ def _tally(stats: QueueStats) -> str:
     became = [f"{number:,} {'was' if number == 1 else 'were'} {what}" for what, number in told if number]
     if tally.expired:
         became.append(f"{tally.expired:,} {'has' if tally.expired == 1 else 'have'} expired")
+    if tally.scheduled:
+        became.append(f"{tally.scheduled:,} {'is' if tally.scheduled == 1 else 'are'} scheduled")
     became.append(f"{stats.depth:,} {'is' if stats.depth == 1 else 'are'} left to consume")
     return f"of the newest {count(tally.added, 'value')} {', '.join(became)}"
 
