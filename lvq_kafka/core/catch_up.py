@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from lvq_kafka.core.absence import PRESENT, Absence
-from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.fold import Changes, LatestValues
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.progress import Shortfall
@@ -123,7 +123,8 @@ class ReaderStatus:
     clock_behind: float = 0.0
     """Seconds by which this machine's clock was behind the newest append time, when they were last compared.
 
-    Messages then expire by the log's time, at most an hour ahead of the clock. Always 0 if none expires.
+    The time of the log then counts, at most an hour ahead of the clock. Always 0 if messages neither expire nor are
+    scheduled.
     """
 
     @property
@@ -147,10 +148,10 @@ class CatchUp:
     Args:
         topic: its name, for errors.
         now: the time in seconds, as in all methods that take one. It includes the time for which a machine sleeps.
-        expires: whether messages expire.
+        timed: whether messages expire, or may be scheduled.
     """
 
-    def __init__(self, topic: str, now: float, *, expires: bool = False) -> None:
+    def __init__(self, topic: str, now: float, *, timed: bool = False) -> None:
         self._topic = topic
         self.values: ValueStore = LatestValues()
         self.topic_id = ""  # of the topic that ``values`` were read from
@@ -164,8 +165,8 @@ class CatchUp:
         self.open = False
         """True while there is more to come: `check` would raise nothing."""
         self.troubles: dict[Trouble, LVQError] = {}
-        self.time = LogTime() if expires else None
-        """The time by which messages expire; None if none does."""
+        self.time = LogTime() if timed else None
+        """The time by which messages are due and expire; None if no message has to do with it."""
 
     def _note(self, event: ReadEvent) -> bool:
         """Follow the table; return whether the read has just caught up."""
@@ -196,17 +197,19 @@ class CatchUp:
         self._note(ReadEvent.READ)
         return self._note_progress(keys)
 
-    def expire(self, clock: float) -> list[bytes]:
-        """Remove some values that have expired. Call again until none is left.
+    def pass_time(self, clock: float, first: bytes | None = None) -> Changes | None:
+        """Have time pass, in part. Call again until nothing is left to do, and it returns None.
 
         Args:
             clock: the machine's time, in seconds since the epoch.
+            first: a key for which all of it passes.
         """
         assert self.time is not None
         now = self.time.advance(clock)
-        if self.starting_over:
-            self.replay.values.expire(now)
-        return self.values.expire(now)
+        unseen = self.replay.values.pass_time(now) if self.starting_over else None
+        shown = self.values.pass_time(now, first)
+        self._rewinds_in_doubt()
+        return Changes() if shown is None and unseen is not None else shown
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> Iterable[bytes]:
         """Set the second target, the last stable offsets, which were requested at ``then``."""
@@ -252,6 +255,8 @@ class CatchUp:
     def _show(self) -> Iterable[bytes]:
         """Show what was read. Return the differences, found when they are iterated over."""
         before, after = self.values, self.replay.values
+        while self.time is not None and after.pass_time(self.time.now) is not None:
+            pass  # it is compared, and shown, as a whole
         self.values, self.topic_id = after, self.replay.topic_id
         return () if before is after else _differences(before, after)
 

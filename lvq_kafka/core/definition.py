@@ -165,6 +165,11 @@ class QueueDefinition:
         return self.ttl is not None and not self.ttl.never
 
     @property
+    def timed(self) -> bool:
+        """True if the time decides which messages count: they may expire (R10), or be scheduled (R11)."""
+        return self.expires or self.max_delay is not None
+
+    @property
     def group(self) -> str:
         """The consumer group that records what was consumed."""
         return f"lvq.{self.name}"

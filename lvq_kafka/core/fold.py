@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
 from lvq_kafka.core.expiring_table import ExpiringTable
@@ -14,7 +15,7 @@ from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
 from lvq_kafka.core.terms import Terms
 
-__all__ = ["LatestValues", "Order", "ReaderStats"]
+__all__ = ["Changes", "LatestValues", "Order", "ReaderStats"]
 
 _SOME = 4096  # keys that expire at once, about 2 ms
 
@@ -41,9 +42,23 @@ class ReaderStats:
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or is unreadable (R16)."""
     malformed: int = 0
-    """Values whose TTL cannot be read: they count as having none."""
+    """Values whose TTL, or the time from which on they count, cannot be read: they count as having none."""
     split: int = 0
     """Keys found in more than one partition (R14)."""
+    scheduled: int = 0
+    """Records that are set aside now, since they are not due (R11). They are not among those added, until they count
+    or a newer record of their key does."""
+
+
+class Changes(NamedTuple):
+    """The keys that a step through time has changed, by cause."""
+
+    touched: Collection[bytes] = ()
+    """Their records have become due (R11)."""
+    left: Collection[bytes] = ()
+    """Their values, which have become due, are not selected, and those before were."""
+    expired: Collection[bytes] = ()
+    """Their values have expired (R10)."""
 
 
 class LatestValues:
@@ -94,6 +109,7 @@ class LatestValues:
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
         self._newest_timestamp = 0
+        self._malformed = 0  # counted so far
         # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
         self._contested: dict[bytes, dict[int, Record]] = {}
         self._prune_at = 1024
@@ -111,8 +127,13 @@ class LatestValues:
 
     # ---------------------------------------------------------------- folding
 
-    def apply(self, batch: RecordBatch) -> list[bytes]:
+    def apply(self, batch: RecordBatch, *, late: bool = False) -> list[bytes]:
         """Fold in a batch, and return the keys it touched. A key may be listed more than once.
+
+        Args:
+            batch: the records.
+            late: these were read before, and not folded in. They are newer than what is known of their keys in their
+                partitions.
 
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``; nothing is applied.
@@ -129,11 +150,12 @@ class LatestValues:
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
         for partition, rows in rows_by_partition(batch.partitions):
-            changed += self._fold_run(partition, columns if rows is None else pick(rows, columns))
+            run = columns if rows is None else pick(rows, columns)
+            changed += self._fold_run(partition, run if late else self._drop_stale(partition, run))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
         if self._expiring is not None:
-            self.stats.malformed = self._expiring.terms.malformed
+            self._count_malformed(self._expiring.terms.malformed)
         return changed
 
     def grow(self, partitions: int) -> list[bytes]:
@@ -143,7 +165,7 @@ class LatestValues:
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition in offset order; return the keys they touched."""
-        columns = self._drop_unusable(partition, columns)
+        columns = self._drop_unkeyed(columns)
         _, timestamps, keys, values, _ = columns
         if not keys:
             return keys
@@ -164,16 +186,20 @@ class LatestValues:
         self._fold_distinct(partition, pick(list(last.values()), columns))
         return [keys[row] for row in sorted(last.values())]
 
-    def _drop_unusable(self, partition: int, columns: Columns) -> Columns:
-        """Advance past records of one partition; drop those read before, and those without a key."""
-        offsets, keys = columns[0], columns[2]
+    def _drop_stale(self, partition: int, columns: Columns) -> Columns:
+        """Advance past records of one partition; drop those read before."""
+        offsets = columns[0]
         position = self.progress.positions.get(partition, 0)
         self.progress.advance({partition: offsets[-1] + 1})
         if offsets[0] < position:
             fresh = bisect_left(offsets, position)
             self.stats.stale += fresh
             columns = pick(slice(fresh, None), columns)
-            keys = columns[2]
+        return columns
+
+    def _drop_unkeyed(self, columns: Columns) -> Columns:
+        """Drop records without a key."""
+        keys = columns[2]
         if not all(keys) and None in keys:
             keyed = [row for row, key in enumerate(keys) if key is not None]  # type: ignore[redundant-expr]
             self.stats.unkeyed += len(keys) - len(keyed)
@@ -286,6 +312,15 @@ class LatestValues:
                 self._remember(table.expired_record(key))
         self.stats.expired += table.remove(keys)
         return keys
+
+    def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
+        """Remove some of what has expired by now; see `ValueStore.pass_time`."""
+        expired = self.expire(now)
+        return Changes(expired=expired) if expired else None
+
+    def _count_malformed(self, total: int) -> None:
+        self.stats.malformed += total - self._malformed
+        self._malformed = total
 
     def _remember(self, record: Record) -> None:
         """Have a value that has expired take part in contests, as a delete does."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from operator import itemgetter
 
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import as_float
@@ -32,6 +34,7 @@ LONGEST_DELAY = 31_536_000.0
 """The longest delay that a queue may allow: 365 days, in seconds. Its topic is not compacted for as long."""
 
 _DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
+_NAME = itemgetter(0)
 _Headers = Sequence[tuple[str, bytes | None]] | None
 
 
@@ -122,6 +125,10 @@ class NotBefore:
                 due = self._read(timestamp, value)
         return due
 
+    def counts(self, now: int, timestamp: int, headers: _Headers) -> bool:
+        """Return whether a message counts at this time, in ms."""
+        return self.due(timestamp, headers) <= max(now, timestamp)
+
     def scheduled(self, timestamps: Sequence[int], headers: Sequence[_Headers]) -> list[tuple[int, int]]:
         """Return the rows of scheduled messages, each with the time when it is due.
 
@@ -131,14 +138,16 @@ class NotBefore:
             timestamps: the append times of a batch.
             headers: its headers.
         """
-        if not any(headers):
+        if not any(headers) or NOT_BEFORE_HEADER not in map(_NAME, chain.from_iterable(filter(None, headers))):
             return []
         found = []
         for row, cells in enumerate(headers):
-            if cells and any(name == NOT_BEFORE_HEADER for name, _ in cells):
-                due = self.due(timestamps[row], cells)
-                if due > timestamps[row]:
-                    found.append((row, due))
+            for name, _ in cells or ():
+                if name == NOT_BEFORE_HEADER:
+                    due = self.due(timestamps[row], cells)
+                    if due > timestamps[row]:
+                        found.append((row, due))
+                    break
         return found
 
     def _read(self, timestamp: int, value: bytes | None) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lvq_kafka.core.conditions import UNSELECTED, keys_of
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.fold import Changes, LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import UNSELECTED_HEADERS, RecordBatch
 
@@ -76,23 +76,27 @@ class SelectedValues:
         """Selected keys that currently have records in more than one partition (R14)."""
         return self._values.split_keys
 
-    def apply(self, batch: RecordBatch) -> list[bytes]:
+    def apply(self, batch: RecordBatch, *, late: bool = False) -> list[bytes]:
         """Fold in a batch. Return the keys it touched, but not those in ``left``.
 
         ``left`` has the keys that were selected before, and have an unselected value now.
+
+        Args:
+            batch: the records.
+            late: see `LatestValues.apply`.
         """
         self.left = []
         values = batch.values
         if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
-            return self._values.apply(batch)
+            return self._values.apply(batch, late=late)
         keys = keys_of(batch, self._definition)
         if not self._several:
             plain = self._without_deletes(keys, values)
             if plain is not None:
-                return self._values.apply(batch.pick(plain))
+                return self._values.apply(batch.pick(plain), late=late)
         rows, shown = self._rows(batch.partitions, keys, values)
         unselected = self._derive_deletes(batch, rows, keys)
-        changed = self._values.apply(batch if len(rows) == len(batch) else batch.pick(rows))
+        changed = self._values.apply(batch if len(rows) == len(batch) else batch.pick(rows), late=late)
         index = self.table.index
         if self._several:
             self._forget([keys[row] for row in rows if values[row] is None])
@@ -100,13 +104,13 @@ class SelectedValues:
         left = set(self.left)
         return [key for key in changed if key in index or (key in shown and key not in left)]
 
-    def expire(self, now: int) -> list[bytes]:
-        """Remove some of the values that have expired by now, in ms, and return their keys."""
-        expired = self._values.expire(now)
-        if self._several and expired:
+    def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
+        """Remove some of what has expired by now; see `ValueStore.pass_time`."""
+        passed = self._values.pass_time(now, first)
+        if self._several and passed is not None:
             self._forgetful.update(range(self.table.partitions))
-            self._forget(expired)
-        return expired
+            self._forget(passed.expired)
+        return passed
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count: keys get other homes, so the topic has to be read again.

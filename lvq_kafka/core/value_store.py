@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
-from lvq_kafka.core.fold import ReaderStats
+from lvq_kafka.core.fold import Changes, ReaderStats
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import Record, RecordBatch
 
@@ -48,8 +48,9 @@ class NewestRecords(Protocol):
 class ValueStore(Protocol):
     """A fold of a topic into a `NewestRecords`, up to a position in each partition.
 
-    `LatestValues`, in memory, is one, and `SelectedValues`, which holds only some keys, another. A third, on disk for
-    example, has to provide only this, and is chosen where the reading thread starts
+    `LatestValues`, in memory, is one; `SelectedValues`, which holds only some keys, and `ScheduledValues`, for queues
+    with scheduled messages, are others. One on disk, for example, has to provide only this, and is chosen where the
+    reading thread starts
     (`lvq_kafka.reading.reader_thread`). A store is used by one thread at a time; copies of its table may be used by
     others.
     """
@@ -79,10 +80,11 @@ class ValueStore(Protocol):
     def apply(self, batch: RecordBatch) -> list[bytes]:
         """Fold in a batch, and return the keys it touched, but not those in ``left``."""
 
-    def expire(self, now: int) -> list[bytes]:
-        """Remove some of the values that have expired by now, in ms, and return their keys.
+    def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
+        """Have some values count that are due by now, in ms, and remove some that have expired.
 
-        Single keys are looked up as of this time, whatever is left; for anything else, call again until none is.
+        Call again until nothing has changed, and it returns None: then the table is that of this time. Until then, only
+        a look-up of the key ``first`` is.
         """
 
     def grow(self, partitions: int) -> list[bytes]:

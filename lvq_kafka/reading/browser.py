@@ -106,7 +106,7 @@ class Browser(QueueReader[V], Generic[V]):
         metadata_interval: float = 5.0,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
-        self._replay = ReplayPeriod(replay_period, dump=dump)
+        self._replay = ReplayPeriod(replay_period, dump=dump, max_delay=definition.max_delay)
         delays(refresh=refresh)
         if every is not None:
             durations("Leave it out for events as they come.", every=every)
@@ -166,7 +166,9 @@ class Browser(QueueReader[V], Generic[V]):
             self._learn(self._consumed)  # consumed, or no longer consumed, since the dump was read
             waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         with shared.lock:
-            self._replay.opened(shared.catch_up.values.progress.positions)
+            shared.pass_all_time()
+            catch_up = shared.catch_up
+            self._replay.opened(catch_up.values.progress.positions, shared.as_of, catch_up.topic_id)
         self._watch = Watch(
             self._follower,
             self._codec,
@@ -253,7 +255,7 @@ class Browser(QueueReader[V], Generic[V]):
         if record is not None and self._consumed is not None and self._consumed.done(record):
             self._membership.forget(key)
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
-        if record is not None and self._replay.excludes(record):
+        if record is not None and self._replay.excludes(record, self._shared.catch_up.topic_id):
             return None
         told = self._membership.to_event(key, record, matches, cause)
         if self._consumed is None or told is None:

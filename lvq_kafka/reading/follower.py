@@ -53,9 +53,7 @@ class Follower:
         metadata_interval: float = 5.0,
     ) -> None:
         self.topic = definition.topic
-        self.shared = FollowerState(
-            definition.topic, partitions=partitions, time=cluster.now, expires=definition.expires
-        )
+        self.shared = FollowerState(definition.topic, partitions=partitions, time=cluster.now, timed=definition.timed)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(
             cluster, definition, self.shared, self._metadata, since=since, screen=screen, by_value=by_value

@@ -12,6 +12,7 @@ from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.catch_up import CatchUp, Trouble
+from lvq_kafka.core.conflation import Cause
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.replay import Replay
@@ -34,8 +35,8 @@ class FollowerState:
     Args:
         partitions: the partitions that are read; None for all.
         clock: returns seconds, by which absences are judged.
-        time: returns seconds since the epoch, by which messages expire.
-        expires: whether messages expire.
+        time: returns seconds since the epoch, by which messages are due and expire.
+        timed: whether messages expire, or may be scheduled.
     """
 
     def __init__(
@@ -45,13 +46,13 @@ class FollowerState:
         *,
         partitions: Collection[int] | None = None,
         time: Callable[[], float] = time.time,
-        expires: bool = False,
+        timed: bool = False,
     ) -> None:
         self.topic = topic
         self.clock = clock
         self.partitions = partitions
-        self.expires = expires
-        self.catch_up = CatchUp(topic, clock(), expires=expires)
+        self.timed = timed
+        self.catch_up = CatchUp(topic, clock(), timed=timed)
         self._time = time
         self.stop = Event()
         self.abandoned = ""  # where it was opened, once no one can use it
@@ -70,6 +71,8 @@ class FollowerState:
         """Begin a new read."""
         with self.lock:
             self.notifier.notify(self.catch_up.start(self.clock(), replay), everybody=True)
+            if self.timed:
+                self.pass_time()  # what was due long ago need not be set aside
 
     def apply(self, fetch: Fetch, screened: Fetch) -> Lapse | None:
         """Apply what a fetch has for this reader, and return None.
@@ -88,11 +91,11 @@ class FollowerState:
                     self.notifier.notify(catch_up.values.left, cause="left")
             return lapse
 
-    def expire_due(self) -> None:
-        """Remove what has expired, in steps, so that nobody waits for the lock for long."""
+    def pass_time_in_steps(self) -> None:
+        """Have time pass in steps, so that nobody waits for the lock for long."""
         while True:
             with self.lock:
-                if not self.expire():
+                if not self.pass_time():
                     break
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
@@ -146,8 +149,10 @@ class FollowerState:
 
     # ---------------------------------------------------------------- called by users
 
-    def current(self) -> NewestRecords:
-        """Return the values shown. Hold the lock while using them.
+    def current(self, key: bytes | None) -> NewestRecords:
+        """Return the values shown, to look up this key, if it is one.
+
+        Hold the lock while using them.
 
         Raises:
             Closed, ReaderFailed, StateError: as for `CatchUp.check`.
@@ -155,19 +160,18 @@ class FollowerState:
         catch_up = self.catch_up
         if not catch_up.open:
             catch_up.check()
-        if self.expires:
-            self.expire()
+        if self.timed:
+            self.pass_time(key)
         return catch_up.values.table
 
     def current_whole(self) -> NewestRecords:
-        """Return the values shown, for anything but single keys. Hold the lock while using them.
+        """Return the values shown, for anything but a single key. Hold the lock while using them.
 
         Raises what `current` raises.
         """
-        table = self.current()
-        while self.expires and self.expire():
-            pass
-        return table
+        self.catch_up.check()
+        self.pass_all_time()
+        return self.catch_up.values.table
 
     @property
     def as_of(self) -> float:
@@ -175,12 +179,31 @@ class FollowerState:
         log_time = self.catch_up.time
         return self._time() if log_time is None else log_time.now / 1000
 
-    def expire(self) -> bool:
-        """Remove some of what has expired; return whether there was anything. The lock is held."""
-        keys = self.catch_up.expire(self._time())
-        if keys:
-            self.notifier.notify(keys, cause="expired")
-        return bool(keys)
+    def pass_time(self, first: bytes | None = None) -> bool:
+        """Have time pass, in part; return whether more may be left. The lock is held.
+
+        Args:
+            first: a key for which all of it passes.
+        """
+        passed = self.catch_up.pass_time(self._time(), first)
+        if passed is None:
+            return False
+        causes: tuple[Cause | None, ...] = (None, "left", "expired")
+        for keys, cause in zip(passed, causes):
+            if keys:
+                self.notifier.notify(keys, cause=cause)
+        return True
+
+    def pass_all_time(self) -> None:
+        """Have all time pass, so that the values are those of `as_of`. The lock is held."""
+        while self.timed and self.pass_time():
+            pass
+
+    def saw(self, moment: float) -> None:
+        """Note that another reader's time was this, in seconds since the epoch."""
+        with self.lock:
+            if self.catch_up.time is not None:
+                self.catch_up.time.saw(round(1000 * moment))
 
     def rewind(self, since: Mapping[int, int]) -> None:
         """Make the reading thread start again from these earlier positions."""

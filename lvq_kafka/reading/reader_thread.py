@@ -11,8 +11,10 @@ from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
+from lvq_kafka.core.scheduled_values import ScheduledValues
 from lvq_kafka.core.selected_values import SelectedValues, Strays
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.value_store import ValueStore
@@ -63,6 +65,7 @@ class ReaderThread:
         self._strays = Strays() if by_value else None
         self._in_vain = 0
         self._terms: Terms | None = None
+        self._not_before: NotBefore | None = None
         self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
         self._reader: LogReader
 
@@ -85,8 +88,8 @@ class ReaderThread:
         try:
             while not shared.over:
                 self._step()
-                if self._terms is not None:
-                    self._expire(self._terms)
+                if shared.timed:
+                    self._pass_time()
         finally:
             self._reader.close()
             if shared.abandoned:
@@ -96,10 +99,10 @@ class ReaderThread:
                     shared.abandoned,
                 )
 
-    def _expire(self, terms: Terms) -> None:
-        self._shared.expire_due()
+    def _pass_time(self) -> None:
+        self._shared.pass_time_in_steps()
         if (time := self._shared.catch_up.time) is not None:
-            self._expiry_warnings.check(time, terms)
+            self._expiry_warnings.check(time, self._terms, not_before=self._not_before)
 
     def _step(self) -> None:
         shared, catch_up = self._shared, self._shared.catch_up
@@ -178,13 +181,13 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
-        self._terms = Terms.of(self._definition.ttl)
+        self._terms, self._not_before = Terms.of(self._definition.ttl), NotBefore.of(self._definition.max_delay)
         values = LatestValues(
             described.partitions,
             key_header=self._definition.key_header,
             key_mismatch=self._definition.key_mismatch,
             topic=self._topic,
-            tombstone_memory=round(1000 * retention),
+            tombstone_memory=round(1000 * (retention + (self._definition.max_delay or 0.0))),
             terms=self._terms,
         )
         values.progress.advance(starts)
@@ -205,10 +208,13 @@ class ReaderThread:
         )
 
     def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
-        """Return a store that holds what is selected, and folds into these values."""
-        if self._strays is None:
-            return values
-        return SelectedValues(values, self._definition, self._strays, several=several)
+        """Return a store that holds what is selected, once it is due, and folds into these values."""
+        selected: LatestValues | SelectedValues = values
+        if self._strays is not None:
+            selected = SelectedValues(values, self._definition, self._strays, several=several)
+        if self._not_before is None:
+            return selected
+        return ScheduledValues(selected, self._definition, self._not_before)
 
     def _check_partitions(self, described: TopicDescription) -> None:
         missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))

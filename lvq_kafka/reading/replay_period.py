@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import as_float, delays
 from lvq_kafka.errors import ConfigError
@@ -16,47 +18,75 @@ __all__ = ["ReplayPeriod"]
 class ReplayPeriod:
     """Limits the dump of a browser to what arrived in a period that ends now (R15).
 
+    A message that was scheduled before that, and becomes due while the browser is open, is an update.
+
     Args:
-        dump: False for no dump.
         seconds: the length of the period; None for no limit.
+        dump: False for no dump.
+        max_delay: the longest delay of the queue, in seconds; None if no message may be scheduled.
 
     Raises:
         ConfigError: the period is invalid, or there is no dump for it.
     """
 
-    def __init__(self, seconds: float | None, *, dump: bool) -> None:
+    def __init__(self, seconds: float | None, *, dump: bool, max_delay: float | None = None) -> None:
         if seconds and not dump:
             raise ConfigError(
                 f"dump=False skips the values that replay_period={seconds!r} selects.",
                 options=["dump", "replay_period"],
                 hint="Give one of them.",
             )
-        self._horizon = _horizon(seconds)
         self._dump = dump and seconds != 0
+        horizon = _horizon(seconds)
+        self._horizon = horizon if self._dump else math.inf
+        self._max_delay = max_delay
+        self._judge = NotBefore.of(max_delay)
+        self._ends: Mapping[int, int] | None = None  # as of the start; None if the dump has what came since, too
         self._opened_at: Mapping[int, int] = {}
+        self._opened_when = 0  # in ms
+        self._topic_id = ""
 
     def first(self, cluster: Cluster, topic: str) -> dict[int, int]:
-        """Return, by partition, the offset below which nothing is in the period.
+        """Return, by partition, the offset below which nothing is in the period, or scheduled.
 
         It is 0 for partitions that are missing, and never beyond records that an open transaction still hides.
         """
-        if self._dump and self._horizon is None:
+        if self._horizon is None:
             return {}
         visible = cluster.logs.end_offsets(topic, stable=True)
-        if not self._dump or self._horizon is None:
+        horizon, now = self._horizon, cluster.now()
+        if not self._dump:
+            self._ends, self._opened_when = visible, round(1000 * now)
+        if self._max_delay is not None:
+            horizon = min(horizon, max(0, round(1000 * (now - self._max_delay))))
+        if horizon == math.inf:
             return visible
-        recent = cluster.logs.offsets_at(topic, self._horizon)
+        recent = cluster.logs.offsets_at(topic, int(horizon))
         return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
 
-    def opened(self, positions: Mapping[int, int]) -> None:
-        """Set the boundary: records below these positions are for the dump, later ones updates."""
-        self._opened_at = dict(positions)
+    def opened(self, positions: Mapping[int, int], when: float, topic_id: str) -> None:
+        """Set the boundary of the dump.
 
-    def excludes(self, record: Record) -> bool:
-        """Return whether a record is too old for the dump, and no update."""
-        if self._horizon is None or record.timestamp >= self._horizon:
+        Records below these positions are for the dump if they count; all others are updates.
+
+        Args:
+            positions: the next offset of each partition.
+            when: the time by which they count, in seconds since the epoch.
+            topic_id: the id of the topic.
+        """
+        self._topic_id = topic_id
+        if self._ends is None:
+            self._opened_at, self._opened_when = dict(positions), round(1000 * when)
+        else:  # unless the log has been truncated since
+            self._opened_at = {partition: min(at, positions.get(partition, 0)) for partition, at in self._ends.items()}
+
+    def excludes(self, record: Record, topic_id: str) -> bool:
+        """Return whether a record of this topic is too old for the dump, and no update."""
+        if self._horizon is None or record.timestamp >= self._horizon or topic_id != self._topic_id:
             return False
-        return record.offset < self._opened_at.get(record.partition, 0)
+        if record.offset >= self._opened_at.get(record.partition, 0):
+            return False
+        return self._judge is None or self._judge.counts(self._opened_when, record.timestamp, record.headers)
 
 
 def _horizon(replay_period: object) -> int | None:

@@ -11,9 +11,12 @@ from typing import Any, NoReturn
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.conditions import keys_of
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.log_time import MOST_AHEAD
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.policy import DELETE_RETENTION, delete_retention
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.entries import EndOfDump
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.snapshot import Snapshot
@@ -57,6 +60,22 @@ class ResumePoint:
             return cls(dict(offsets), since.topic_id, since.as_of)
         return cls(dict(offsets))
 
+    def check_time(self, cluster: Cluster, topic: str) -> None:
+        """Check that this point has a time, which says which scheduled messages counted.
+
+        Raises:
+            ConfigError: it has none, or one too far ahead.
+        """
+        if not self.as_of:
+            raise ConfigError(
+                f"Messages in {topic} may be scheduled, so offsets alone do not say which ones counted.",
+                options=["since", "max_delay"],
+                hint="Give an EndOfDump or a snapshot, which have a time (as_of), or begin with a dump.",
+            )
+        ahead = self.as_of - cluster.now()
+        if not ahead <= MOST_AHEAD / 1000:
+            raise _later(topic, ahead)
+
     def check(self, cluster: Cluster, topic: str, topic_id: str) -> None:
         """Check that a topic with this id has all records from this point on.
 
@@ -85,20 +104,56 @@ class ResumePoint:
                 )
 
 
+class _Changes:
+    """The keys whose newest record that counts is another one than at a point.
+
+    Args:
+        definition: the queue.
+        point: the point. Of records below it, those count that were due at its time.
+        end: the cut up to which changes count. Of records below it, those count that are due at its time.
+    """
+
+    def __init__(self, definition: QueueDefinition, point: ResumePoint, end: EndOfDump) -> None:
+        self._definition = definition
+        self._judge = NotBefore.of(definition.max_delay)
+        self._point, self._end = point, end
+        self._then, self._now = round(1000 * point.as_of), round(1000 * end.as_of)
+        self._found: dict[tuple[int, bytes], bool | None] = {}  # None: as at the point
+
+    def read(self, batch: RecordBatch) -> None:
+        """Look at records in the order of the log."""
+        keys, since, judge, found = keys_of(batch, self._definition), self._point.offsets, self._judge, self._found
+        rows = zip(keys, batch.values, batch.partitions, batch.offsets, batch.timestamps, batch.headers)
+        for key, value, partition, offset, timestamp, headers in rows:
+            if key is None or offset >= self._end.offsets[partition]:  # the watch hears of it anyway
+                continue
+            if judge is not None and not judge.counts(self._now, timestamp, headers):
+                continue
+            before = offset < since.get(partition, 0)
+            known = before and (judge is None or judge.counts(self._then, timestamp, headers))
+            found.pop((partition, key), None)
+            found[partition, key] = None if known else value is None
+
+    @property
+    def keys(self) -> dict[bytes, bool]:
+        """The keys, in the order of their last records, and whether those are deletes."""
+        changed: dict[bytes, bool] = {}
+        for (_, key), deleted in self._found.items():
+            if deleted is not None:
+                changed.pop(key, None)
+                changed[key] = deleted
+        return changed
+
+
 def changed_since(
-    cluster: Cluster,
-    definition: QueueDefinition,
-    point: ResumePoint,
-    until: Mapping[int, int],
-    *,
-    topic_id: str,
-    timeout: float,
+    cluster: Cluster, definition: QueueDefinition, point: ResumePoint, end: EndOfDump, *, timeout: float
 ) -> dict[bytes, bool]:
-    """Return the keys with records from a point to these positions.
+    """Return the keys whose newest record that counts has changed from a point to a cut.
 
     They are in the order of their last records. The value of a key says whether that is a delete.
 
     Raises:
+        ConfigError: the time of the point is later than that of the cut.
         TopicRecreated: the topic was re-created meanwhile.
         DataLoss: records from there on are gone, and deletes may be among them (R34).
         CatchUpTimeout: reading took longer than ``timeout`` seconds.
@@ -106,12 +161,13 @@ def changed_since(
     """
     topic = definition.topic
     began = time.monotonic()
-    starts = cluster.logs.start_offsets(topic)
-    since = {partition: point.offsets.get(partition, starts.get(partition, 0)) for partition in until}
-    range_ends = {partition: end for partition, end in until.items() if end > since[partition]}
+    if definition.max_delay is not None and end.as_of < point.as_of:
+        raise _later(topic, point.as_of - end.as_of)
+    since = _reading_starts(cluster, definition, point, end.offsets)
+    range_ends = {partition: at for partition, at in end.offsets.items() if at > since[partition]}
     young, retention = _young(cluster, topic, point.as_of, since, range_ends)
-    changed: dict[bytes, bool] = {}
-    holes = {partition: max(0, min(young[partition], end) - since[partition]) for partition, end in range_ends.items()}
+    changes = _Changes(definition, point, end)
+    holes = {partition: max(0, min(young[partition], at) - since[partition]) for partition, at in range_ends.items()}
     progress = Progress({partition: since[partition] for partition in range_ends})
 
     def give_up(shortfalls: list[Shortfall], error: TransportError | None) -> NoReturn:
@@ -123,23 +179,33 @@ def changed_since(
     reader = cluster.reader(topic, progress.positions)
     try:
         for fetch in read_to_end(lambda: reader.poll(_POLL), progress, range_ends, give_up=give_up, timeout=timeout):
-            batch = fetch.batch
-            keys = keys_of(batch, definition)
-            for key, value, partition, offset in zip(keys, batch.values, batch.partitions, batch.offsets):
-                if offset >= range_ends[partition]:
-                    continue  # the watch hears of it anyway
-                holes[partition] -= offset < young[partition]
-                if key is not None:
-                    changed.pop(key, None)
-                    changed[key] = value is None
+            changes.read(fetch.batch)
+            for partition, offset in zip(fetch.batch.partitions, fetch.batch.offsets):
+                holes[partition] -= offset < min(young[partition], range_ends[partition])
     finally:
         reader.close()
-    if cluster.topics.describe(topic).id != topic_id:
+    if cluster.topics.describe(topic).id != end.topic_id:
         raise TopicRecreated(f"The topic {topic} was re-created meanwhile.", topic=topic, hint="Begin with a dump.")
     lost = sorted(partition for partition, count in holes.items() if count)
     if lost or time.monotonic() - began > (1 - _TRUSTED) / 2 * retention:
         _refuse(topic, lost, holes, retention)
-    return changed
+    return changes.keys
+
+
+def _reading_starts(
+    cluster: Cluster, definition: QueueDefinition, point: ResumePoint, until: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the offsets from which on records may have come to count since a point.
+
+    All that was scheduled then had been appended at most the longest delay before.
+    """
+    topic = definition.topic
+    starts = cluster.logs.start_offsets(topic)
+    since = {partition: point.offsets.get(partition, starts.get(partition, 0)) for partition in until}
+    if definition.max_delay is None:
+        return since
+    earlier = cluster.logs.offsets_at(topic, max(0, round(1000 * (point.as_of - definition.max_delay))))
+    return {p: max(starts.get(p, 0), min(offset, earlier.get(p, offset))) for p, offset in since.items()}
 
 
 def _young(
@@ -157,6 +223,14 @@ def _young(
         return ends, retention
     young = cluster.logs.offsets_at(topic, max(0, round(horizon * 1000)))
     return {partition: young.get(partition, end) for partition, end in ends.items()}, retention
+
+
+def _later(topic: str, ahead: float) -> ConfigError:
+    return ConfigError(
+        f"since= is {ahead:,.1f} s later than the time by which messages in {topic} are due here.",
+        options=["since"],
+        hint="Set the clocks of this machine and of the one that since= is from, or begin with a dump.",
+    )
 
 
 def _refuse(topic: str, lost: list[int], holes: Mapping[int, int], retention: float) -> NoReturn:

@@ -24,8 +24,11 @@ class TableSource(Protocol):
     def lock(self) -> AbstractContextManager[object]:
         """To be held from `current` to the last use of the table."""
 
-    def current(self) -> NewestRecords:
-        """Return the table to look up single keys, or raise if it is no longer valid."""
+    def current(self, key: bytes | None) -> NewestRecords:
+        """Return the table to look up this key, if it is one.
+
+        Raise if the table is no longer valid.
+        """
 
     def current_whole(self) -> NewestRecords:
         """Return the table for anything else."""
@@ -41,9 +44,9 @@ class CurrentValues(Mapping[str, V]):
     _order: Order
 
     def _find(self, key: Key) -> Record:
-        source = self._source
+        source, encoded = self._source, encode_key(key)
         with source.lock:
-            record = source.current().record(encode_key(key))
+            record = source.current(encoded).record(encoded)
         if record is None:
             raise KeyError(key)
         return record
@@ -63,12 +66,13 @@ class CurrentValues(Mapping[str, V]):
     def __contains__(self, key: object) -> bool:
         """Return whether a key has a value; False for anything that cannot be a key."""
         source = self._source
+        try:
+            encoded = encode_key(key)
+        except UnencodableKey:
+            encoded = None
         with source.lock:
-            table = source.current()
-            try:
-                return encode_key(key) in table
-            except UnencodableKey:
-                return False
+            table = source.current(encoded)
+            return encoded is not None and encoded in table
 
     def __len__(self) -> int:
         with self._source.lock:
@@ -130,18 +134,20 @@ class _Frozen:
     def __init__(self, table: NewestRecords) -> None:
         self._table = table
 
-    def current(self) -> NewestRecords:
+    def current(self, key: bytes | None) -> NewestRecords:
         return self._table
 
-    current_whole = current
+    def current_whole(self) -> NewestRecords:
+        return self._table
 
 
 class Snapshot(CurrentValues[V]):
     """The current values at one moment, with their cut through the log (G8).
 
     ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
-    it. ``as_of`` is the time of the snapshot, in seconds since the epoch: what had expired by then is missing, and all
-    else stays, although it may expire. ``topic_id`` distinguishes the topic from another one of the same name.
+    it. ``as_of`` is the time of the snapshot, in seconds since the epoch: what had expired by then is missing, what was
+    scheduled for a later time does not count, and that stays so. ``topic_id`` distinguishes the topic from another one
+    of the same name.
 
     Reading the log up to these offsets, as of this time, yields the same rows, as long as the log holds them:
     compaction removes those superseded since, retention and DeleteRecords remove those below the log start offset.
@@ -175,7 +181,7 @@ class Snapshot(CurrentValues[V]):
         Raises:
             DecodeError: as for `entries`.
         """
-        for record in self._source.current().records(self._order):
+        for record in self._source.current_whole().records(self._order):
             yield to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
 
     def __repr__(self) -> str:

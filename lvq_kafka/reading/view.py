@@ -18,7 +18,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.validation import callables, instance
 from lvq_kafka.core.value_store import NewestRecords
-from lvq_kafka.entries import Event
+from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.queue_reader import QueueReader
@@ -207,7 +207,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 the next offset of each partition. Instead of a dump, the watch begins with the keys that have changed
                 since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A key
                 that came and went meanwhile, or that is not selected, may be reported as `Deleted` although the earlier
-                watch had never returned it.
+                watch had never returned it. If messages of this queue may be scheduled, offsets alone do not say what
+                counted already; what has become due since is read from ``max_delay`` further back.
             previous: have each event carry the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
             every: return events in batches, at most one in so many seconds.
@@ -215,7 +216,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
         Raises:
             ConfigError: an argument is invalid, or two contradict each other; or ``since`` is beyond the end of the
-                log, or messages of this queue expire, of which the log has no record.
+                log; or messages of this queue expire, of which the log has no record; or they may be scheduled, and
+                ``since`` has no time, or one too far ahead.
             DataLoss: deletes since then may be gone (R34).
             TopicRecreated: ``since`` belongs to another topic of this name.
             CatchUpTimeout, TransportError: the topic could not be read since then.
@@ -252,23 +254,26 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         return await in_thread(partial(self.watch, **options), undo=Watch.close)
 
     def _resume_point(self, since: Resumable) -> ResumePoint:
-        if self._shared.expires:
+        if self._definition.expires:
             raise ConfigError(
                 f"Messages in {self._topic} expire, and nothing in its log says which have since.",
                 options=["since", "ttl"],
                 hint="Begin with a dump.",
             )
         point, limit = ResumePoint.of(since), Limit(self._catch_up_timeout)
+        if self._definition.max_delay is not None:
+            point.check_time(self._cluster, self._topic)
+            self._shared.saw(point.as_of)
         self._follower.waiter.caught_up(limit)
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
         return point
 
-    def _changed_since(self, point: ResumePoint, until: Mapping[int, int], topic_id: str) -> Mapping[bytes, bool]:
-        """Return the keys of this view that have changed from a point to these positions."""
+    def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
+        """Return the keys of this view that have changed from a point to a cut."""
         timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
-        changed = changed_since(self._cluster, self._definition, point, until, topic_id=topic_id, timeout=timeout)
-        if set(until) - set(point.offsets):  # with partitions that are new, keys have other homes (R14)
+        changed = changed_since(self._cluster, self._definition, point, end, timeout=timeout)
+        if set(end.offsets) - set(point.offsets):  # with partitions that are new, keys have other homes (R14)
             with self._shared.lock:
                 split = self._shared.catch_up.values.split_keys
             changed |= {key: changed.get(key, False) for key in split}

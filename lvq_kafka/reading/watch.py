@@ -107,6 +107,7 @@ class Watch(Bound, Generic[V]):
         """Return the pending keys. The lock is held, so dump and offsets reflect the same moment."""
         if self._pending is None:
             catch_up = self._shared.catch_up
+            self._shared.pass_all_time()
             dump = () if self._dump is None else self._dump(catch_up.values.table)
             self._pending = ConflatedKeys(dump, self._selects, batches=self._pace is not None)
             if self._previous:
@@ -126,17 +127,19 @@ class Watch(Bound, Generic[V]):
         offsets = dict(sorted(catch_up.values.progress.positions.items()))
         return EndOfDump(offsets, tuple(missing), self._shared.as_of, catch_up.topic_id)
 
-    def resume(self, changed_since: Callable[[Mapping[int, int], str], Mapping[bytes, bool]]) -> None:
+    def resume(self, changed_since: Callable[[EndOfDump], Mapping[bytes, bool]]) -> None:
         """Begin with the keys that have changed since an earlier watch, and `EndOfDump`.
 
         Args:
-            changed_since: returns the keys that have changed up to some positions in the topic with an id, and whether
-                their last record there is a delete.
+            changed_since: returns the keys that have changed up to a cut, and whether their last record there is a
+                delete.
         """
         shared = self._shared
         with shared.lock:
-            pending, end, table = self._subscribe(), self._cut(), shared.catch_up.values.table.copy()
-        changed = changed_since(end.offsets, end.topic_id)
+            pending = self._subscribe()
+            shared.pass_all_time()
+            end, table = self._cut(), shared.catch_up.values.table.copy()
+        changed = changed_since(end)
         if self._selects is not None:
             changed = {key: deleted for key, deleted in changed.items() if self._selects(key)}
         self._membership.remember(changed)
@@ -242,8 +245,8 @@ class Watch(Bound, Generic[V]):
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """Return the next undecoded event, or None. The lock is held."""
         catch_up = self._shared.catch_up
-        if self._shared.expires:
-            self._shared.expire()
+        if self._shared.timed:
+            self._shared.pass_time()
         while True:
             values = catch_up.values
             if values is not catch_up.replay.values or self._closed:
@@ -251,6 +254,9 @@ class Watch(Bound, Generic[V]):
             pending = self._subscribe() if self._pending is None else self._pending
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and catch_up.replay.complete:
+                    self._shared.pass_all_time()
+                    if pending:
+                        continue
                     self._end_of_dump = self._cut()
                 if self._end_of_dump is not None:
                     self._in_dump = False
@@ -260,6 +266,8 @@ class Watch(Bound, Generic[V]):
                 return None
             key = pending.pop()
             if key is None:
+                if self._shared.timed and self._shared.pass_time():
+                    continue
                 return None
             record = values.table.record(key)
             cause = pending.pop_cause(key) if record is None else None

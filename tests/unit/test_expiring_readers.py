@@ -89,7 +89,7 @@ def test_r10_nothing_but_a_look_up_is_needed(
 ) -> None:
     producer.put("IBM", "1")
     with queue.view() as view:
-        monkeypatch.setattr("lvq_kafka.reading.follower_state.FollowerState.expire_due", lambda self: None)
+        monkeypatch.setattr("lvq_kafka.reading.follower_state.FollowerState.pass_time_in_steps", lambda self: None)
         clock.now += 11
         assert "IBM" not in view
         assert view.get("IBM") is None

@@ -1,0 +1,128 @@
+"""A store whose records count from the moment they are due (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from lvq_kafka.core.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import Changes, LatestValues
+from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.records import Record, RecordBatch, new_record
+from lvq_kafka.core.scheduled import Scheduled, SetAside
+from lvq_kafka.core.selected_values import SelectedValues
+
+__all__ = ["ScheduledValues"]
+
+_SOME = 4096  # records that are due at once, a few ms
+
+
+class ScheduledValues:
+    """A store that sets aside what is not due when it is read, and folds it into another one when it is.
+
+    What is set aside takes part in nothing, whether it is selected or not: neither in the contest of partitions (R14),
+    nor in what is known of strays. Once due, it is the newest record of its key in its partition, since a record that
+    counts drops those below it.
+
+    Args:
+        values: the store of what counts, empty.
+        definition: the queue, for the keys of its records, as the fold chooses them.
+        judge: the judge of when records are due.
+    """
+
+    def __init__(self, values: LatestValues | SelectedValues, definition: QueueDefinition, judge: NotBefore) -> None:
+        self.table = values.table
+        self.progress = values.progress
+        self.stats = values.stats
+        self._values = values
+        self._definition = definition
+        self._judge = judge
+        self._scheduled = Scheduled()
+        self._now = 0
+
+    @property
+    def left(self) -> Collection[bytes]:
+        """See `ValueStore.left`."""
+        return self._values.left
+
+    @property
+    def doubtful(self) -> bool:
+        """See `ValueStore.doubtful`."""
+        return self._values.doubtful
+
+    @property
+    def split_keys(self) -> list[bytes]:
+        """See `ValueStore.split_keys`."""
+        return self._values.split_keys
+
+    def apply(self, batch: RecordBatch) -> list[bytes]:
+        """Fold in what is due of a batch, and return the keys that it touched, but not those in ``left``."""
+        unreadable = self._judge.malformed
+        not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
+        if not (not_due or self._scheduled):
+            changed = self._values.apply(batch)
+        else:
+            changed = self._apply_due(batch, keys_of(batch, self._definition), not_due)
+        self.stats.malformed += self._judge.malformed - unreadable
+        return changed
+
+    def _apply_due(
+        self, batch: RecordBatch, keys: list[bytes | None], not_due: Iterable[tuple[int, int]]
+    ) -> list[bytes]:
+        ends = {partition: offset + 1 for partition, offset in zip(batch.partitions, batch.offsets)}
+        aside = self._set_aside(batch, keys, not_due)
+        if aside:
+            rows = [row for row in range(len(batch)) if row not in aside]
+            batch, keys = batch.pick(rows), [keys[row] for row in rows]
+        for row, dropped in self._scheduled.supersede(batch, keys):
+            self._count_superseded(dropped, batch.values[row])
+        self.stats.scheduled = len(self._scheduled)
+        changed = self._values.apply(batch)
+        self.progress.advance(ends)
+        return changed
+
+    def _set_aside(self, batch: RecordBatch, keys: list[bytes | None], not_due: Iterable[tuple[int, int]]) -> set[int]:
+        """Set aside what is not due; return its rows. What was read before stays: the fold drops it."""
+        positions, aside = self.progress.positions, set()
+        for row, due in not_due:
+            key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
+            if key is not None and offset >= positions.get(partition, 0):
+                fields = (partition, offset, batch.timestamps[row], batch.keys[row], batch.values[row])
+                self._scheduled.add(due, key, new_record((*fields, batch.headers[row])))
+                aside.add(row)
+        return aside
+
+    def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
+        """Fold in some of what is due, and remove some of what has expired by then; see `ValueStore.pass_time`."""
+        self._now = now
+        if self._scheduled.next_due > now or not (due := self._pop_due(now, first)):
+            return self._values.pass_time(now, first)
+        touched, left = self._values.apply(RecordBatch.of(due), late=True), self._values.left
+        passed = self._values.pass_time(now, first)  # later, as a value may be due after it has expired
+        return Changes(touched, left, () if passed is None else passed.expired)
+
+    def _pop_due(self, now: int, first: bytes | None) -> list[Record]:
+        """Return some of the records that are due, by partition and offset.
+
+        Each is the newest of its key in its partition.
+        """
+        due: list[Record] = []
+        for *dropped, one in self._scheduled.pop_due(now, _SOME, first):
+            self._count_superseded(dropped, one.record.value)
+            due.append(one.record)
+        self.stats.scheduled = len(self._scheduled)
+        due.sort(key=lambda record: (record.partition, record.offset))
+        return due
+
+    def grow(self, partitions: int) -> list[bytes]:
+        """Raise the partition count, and return the keys whose value changed."""
+        return self._values.grow(partitions)
+
+    def _count_superseded(self, dropped: Iterable[SetAside], value: bytes | None) -> None:
+        """Count what was dropped for a newer value or delete, although it never counted."""
+        count = sum(one.record.value is not None and one.record.value is not UNSELECTED for one in dropped)
+        self.stats.added += count
+        if value is None or value is UNSELECTED:
+            self.stats.deleted += count
+        else:
+            self.stats.replaced += count
