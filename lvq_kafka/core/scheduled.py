@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lvq_kafka.core.expiry_queue import ExpiryQueue
@@ -54,20 +54,28 @@ class Scheduled:
         self._count += 1
         self._queue.add(one, due)
 
-    def supersede(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> Iterator[tuple[int, list[SetAside]]]:
-        """Drop what these records, which count, supersede. Yield the row of each that does, and what was dropped.
+    def supersede(
+        self, batch: RecordBatch, keys: Sequence[bytes | None], positions: Mapping[int, int]
+    ) -> Iterator[tuple[int, list[SetAside]]]:
+        """Drop what is superseded by records that count.
+
+        Yields the row of each that supersedes any, and what was dropped.
 
         Args:
-            batch: the records, which were just read.
+            batch: the records. Those read before change nothing.
             keys: their keys.
+            positions: by partition, the offset below which all was read before.
         """
         for partition, rows in rows_by_partition(batch.partitions):
             lines = self._lines.get(partition)
             there = range(len(keys)) if rows is None else rows if isinstance(rows, list) else range(len(keys))[rows]
             if lines and not lines.keys().isdisjoint(keys if rows is None else map(keys.__getitem__, there)):
+                position = positions.get(partition, 0)
                 for row in there:
-                    key = keys[row]
-                    if key is not None and key in lines and (dropped := self._take(lines, key, batch.offsets[row])):
+                    key, offset = keys[row], batch.offsets[row]
+                    if key is None or key not in lines or offset < position:
+                        continue
+                    if dropped := self._take(lines, key, offset):
                         yield row, dropped
         self._tidy()
 

@@ -74,7 +74,7 @@ class ScheduledValues:
         if aside:
             rows = [row for row in range(len(batch)) if row not in aside]
             batch, keys = batch.pick(rows), [keys[row] for row in rows]
-        for row, dropped in self._scheduled.supersede(batch, keys):
+        for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
             self._count_superseded(dropped, batch.values[row])
         self.stats.scheduled = len(self._scheduled)
         changed = self._values.apply(batch)
@@ -82,7 +82,7 @@ class ScheduledValues:
         return changed
 
     def _set_aside(self, batch: RecordBatch, keys: list[bytes | None], not_due: Iterable[tuple[int, int]]) -> set[int]:
-        """Set aside what is not due; return its rows. What was read before stays: the fold drops it."""
+        """Set aside the records in these rows, but not those read before; return the rows."""
         positions, aside = self.progress.positions, set()
         for row, due in not_due:
             key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
@@ -93,7 +93,7 @@ class ScheduledValues:
         return aside
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
-        """Fold in some of what is due, and remove some of what has expired by then; see `ValueStore.pass_time`."""
+        """Fold in some of what is due by now, and remove some of what has expired."""
         self._now = now
         if self._scheduled.next_due > now or not (due := self._pop_due(now, first)):
             return self._values.pass_time(now, first)
