@@ -166,7 +166,7 @@ class QueueDefinition:
 
     @property
     def timed(self) -> bool:
-        """True if the time decides which messages count: they may expire (R10), or be scheduled (R11)."""
+        """True if messages may expire (R10) or be scheduled (R11), so that their time counts."""
         return self.expires or self.max_delay is not None
 
     @property

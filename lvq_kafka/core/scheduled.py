@@ -29,7 +29,7 @@ class Scheduled:
 
     Of the records of one key in one partition, that with the highest offset counts among those that are due. So when
     one counts, all below it are superseded, and never count again. Therefore records only ever leave a key's line from
-    its front. What is still in the queue is obsolete if its line begins beyond it.
+    its front, and an entry of the queue is obsolete if its line begins beyond it.
     """
 
     def __init__(self) -> None:

@@ -18,10 +18,10 @@ _SOME = 4096  # records that are due at once, a few ms
 
 
 class ScheduledValues:
-    """A store that sets aside what is not due when it is read, and folds it into another one when it is.
+    """A store that sets records aside until they are due, and then folds them into another.
 
-    What is set aside takes part in nothing, whether it is selected or not: neither in the contest of partitions (R14),
-    nor in what is known of strays. Once due, it is the newest record of its key in its partition, since a record that
+    Until then a record takes part in nothing, whether it is selected or not: neither in the contest of partitions
+    (R14), nor in doubts about strays. Once due, it is the newest of its key in its partition, since a record that
     counts drops those below it.
 
     Args:
@@ -56,7 +56,7 @@ class ScheduledValues:
         return self._values.split_keys
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold in what is due of a batch, and return the keys that it touched, but not those in ``left``."""
+        """Fold in a batch but for what is not due; see `ValueStore.apply`."""
         unreadable = self._judge.malformed
         not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
         if not (not_due or self._scheduled):
