@@ -20,6 +20,7 @@ pytest.register_assert_rewrite("tests.scenarios.harness")
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
 from lvq_kafka.embedded import EmbeddedBroker  # noqa: E402
 from lvq_kafka.kafka import ClientConfig, KafkaCluster  # noqa: E402  # the harness must not be imported before this
+from lvq_kafka.overriding import override  # noqa: E402
 from lvq_kafka.retrying import patiently  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction  # noqa: E402
@@ -33,7 +34,7 @@ from tests.scenarios import (  # noqa: E402
     test_management,
     test_non_destructive,
     test_restart,
-    test_scheduled_consuming,
+    test_scheduling,
     test_selecting,
     test_time_to_live,
     test_transactions,
@@ -51,7 +52,7 @@ ON_A_BROKER = (
     test_management,
     test_non_destructive,
     test_restart,
-    test_scheduled_consuming,
+    test_scheduling,
     test_selecting,
     test_time_to_live,
     test_transactions,
@@ -154,12 +155,24 @@ for _module in ON_A_BROKER:
             globals()[_name] = _test
 
 
+class ClusterLater(KafkaCluster):
+    """A cluster whose clients read a clock that is ahead by so many seconds."""
+
+    def __init__(self, servers: str, ahead: float) -> None:
+        super().__init__(servers)
+        self.ahead = ahead
+
+    @override
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
 class OnKafka:
     """`Venue` on a real broker."""
 
     def __init__(self, broker: ProvidedBroker) -> None:
         self._broker = broker
-        self.cluster = KafkaCluster(broker.bootstrap_servers)
+        self.cluster = ClusterLater(broker.bootstrap_servers, 0.0)
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
         force_compaction(self.cluster, topic, drop_tombstones=drop_tombstones)
@@ -179,13 +192,12 @@ class OnKafka:
         self.cluster.close()
 
     def later(self, seconds: float) -> None:
-        then = self.cluster.now() + seconds + 0.01
-        eventually(lambda: self.cluster.now() > then, seconds + PATIENCE)
+        self.cluster.ahead += seconds + 0.01
 
     def restart(self) -> None:
         self.close()
         self._broker.restart()
-        self.cluster = KafkaCluster(self._broker.bootstrap_servers)
+        self.cluster = ClusterLater(self._broker.bootstrap_servers, self.cluster.ahead)
 
 
 @pytest.fixture

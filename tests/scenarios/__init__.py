@@ -77,10 +77,10 @@ S108   test_management.py
 S109   test_management.py       R7: a message is identified by its key
 S111   test_management.py
 S113   test_consuming.py
-S114   test_scheduled_consuming.py
-S115   test_scheduled_consuming.py  R11: the value before stays until then (as ART; BJ hands out none)
-S116   test_scheduled_consuming.py  R11: the scheduled one never counts (ART gives it when it is due)
-S117   test_scheduled_consuming.py
+S114   test_scheduling.py
+S115   test_scheduling.py       R11: the value before stays until then (as ART; BJ shows none)
+S116   test_scheduling.py       R11: the scheduled one never counts (ART gives it when it is due)
+S117   test_scheduling.py
 S139   test_selecting.py        R28: default filters are for browsers; R27: no consumer selects
 S140   test_selecting.py        R15
 S143   test_selecting.py        R15: the period ends when the browser opens; updates always come

@@ -141,6 +141,11 @@ class Queue:
         key, _, value = message.partition("=")
         self._producer.put(key, value, ttl=ttl).result(PATIENCE)
 
+    def send_in(self, delay: float, message: str) -> None:
+        """Send a message that counts from so many seconds on, and wait until it is stored."""
+        key, _, value = message.partition("=")
+        self._producer.put(key, value, not_before=self.venue.cluster.now() + delay).result(PATIENCE)
+
     def delete(self, *keys: str) -> None:
         """Delete keys."""
         for receipt in [self._producer.delete(key) for key in keys]:
