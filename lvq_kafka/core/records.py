@@ -157,6 +157,13 @@ class RecordBatch:
         """Return some rows, in the given order."""
         return RecordBatch(*([column[row] for row in rows] for column in self._columns))
 
+    def without(self, rows: Iterable[int]) -> RecordBatch:
+        """Return all rows but these."""
+        kept = bytearray(b"\1") * len(self)
+        for row in rows:
+            kept[row] = 0
+        return RecordBatch(*(list(compress(column, kept)) for column in self._columns))
+
     def entries(self) -> Sequence[Any]:
         """Return one object per record, from which `gather` makes a batch again."""
         return list(self)

@@ -75,7 +75,7 @@ class Scheduled:
                     key, offset = keys[row], batch.offsets[row]
                     if key is None or key not in lines or offset < position:
                         continue
-                    if dropped := self._take(lines, key, offset):
+                    if dropped := self._pop_up_to(lines, key, offset):
                         yield row, dropped
         self._tidy()
 
@@ -97,11 +97,11 @@ class Scheduled:
         for one in found:
             at = (one.record.partition, one.key)
             newest[at] = max(newest.get(at, 0), one.record.offset)
-        taken = [self._take(self._lines[partition], key, offset) for (partition, key), offset in newest.items()]
+        taken = [self._pop_up_to(self._lines[partition], key, offset) for (partition, key), offset in newest.items()]
         self._tidy()
         return taken
 
-    def _take(self, lines: dict[bytes, list[SetAside]], key: bytes, offset: int) -> list[SetAside]:
+    def _pop_up_to(self, lines: dict[bytes, list[SetAside]], key: bytes, offset: int) -> list[SetAside]:
         """Remove and return what a key's line has up to this offset."""
         line = lines[key]
         end = bisect_right(line, offset, key=_offset)

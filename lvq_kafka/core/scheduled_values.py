@@ -62,34 +62,32 @@ class ScheduledValues:
         if not (not_due or self._scheduled):
             changed = self._values.apply(batch)
         else:
-            changed = self._apply_due(batch, keys_of(batch, self._definition), not_due)
+            changed = self._apply_due(batch, not_due)
         self.stats.malformed += self._judge.malformed - unreadable
         return changed
 
-    def _apply_due(
-        self, batch: RecordBatch, keys: list[bytes | None], not_due: Iterable[tuple[int, int]]
-    ) -> list[bytes]:
-        ends = {partition: offset + 1 for partition, offset in zip(batch.partitions, batch.offsets)}
-        aside = self._set_aside(batch, keys, not_due)
-        if aside:
-            rows = [row for row in range(len(batch)) if row not in aside]
-            batch, keys = batch.pick(rows), [keys[row] for row in rows]
+    def _apply_due(self, batch: RecordBatch, not_due: Collection[tuple[int, int]]) -> list[bytes]:
+        ends: dict[int, int] = {}
+        if not_due and (aside := self._set_aside(batch, not_due)):
+            ends = {batch.partitions[row]: batch.offsets[row] + 1 for row in aside}
+            batch = batch.without(aside)
+        keys = keys_of(batch, self._definition)
         for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
             self._count_superseded(dropped, batch.values[row])
         self.stats.scheduled = len(self._scheduled)
         changed = self._values.apply(batch)
-        self.progress.advance(ends)
+        self.progress.advance(ends)  # only now: the fold drops what lies below
         return changed
 
-    def _set_aside(self, batch: RecordBatch, keys: list[bytes | None], not_due: Iterable[tuple[int, int]]) -> set[int]:
+    def _set_aside(self, batch: RecordBatch, not_due: Iterable[tuple[int, int]]) -> list[int]:
         """Set aside the records in these rows, but not those read before; return the rows."""
-        positions, aside = self.progress.positions, set()
+        keys, positions, aside = keys_of(batch, self._definition), self.progress.positions, []
         for row, due in not_due:
             key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
             if key is not None and offset >= positions.get(partition, 0):
                 fields = (partition, offset, batch.timestamps[row], batch.keys[row], batch.values[row])
                 self._scheduled.add(due, key, new_record((*fields, batch.headers[row])))
-                aside.add(row)
+                aside.append(row)
         return aside
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:

@@ -104,7 +104,7 @@ class ResumePoint:
                 )
 
 
-class _Changes:
+class _Differences:
     """The keys whose newest record that counts is another one than at a point.
 
     Args:
@@ -166,7 +166,7 @@ def changed_since(
     since = _reading_starts(cluster, definition, point, end.offsets)
     range_ends = {partition: at for partition, at in end.offsets.items() if at > since[partition]}
     young, retention = _young(cluster, topic, point.as_of, since, range_ends)
-    changes = _Changes(definition, point, end)
+    changes = _Differences(definition, point, end)
     holes = {partition: max(0, min(young[partition], at) - since[partition]) for partition, at in range_ends.items()}
     progress = Progress({partition: since[partition] for partition in range_ends})
 
