@@ -59,10 +59,7 @@ class ScheduledValues:
         """Fold in a batch but for what is not due; see `ValueStore.apply`."""
         unreadable = self._judge.malformed
         not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
-        if not (not_due or self._scheduled):
-            changed = self._values.apply(batch)
-        else:
-            changed = self._apply_due(batch, not_due)
+        changed = self._apply_due(batch, not_due) if not_due or self._scheduled else self._values.apply(batch)
         self.stats.malformed += self._judge.malformed - unreadable
         return changed
 

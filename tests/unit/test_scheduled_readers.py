@@ -263,6 +263,21 @@ def test_r14_a_scheduled_value_in_another_partition_contends_when_it_is_due(
         assert shown(view) == {"IBM": "home", "SAP": "home"}
 
 
+def test_r14_a_delete_is_remembered_for_longer_by_the_longest_delay(clock: Clock, cluster: MemoryCluster) -> None:
+    queue = declare(cluster, max_delay=1000.0, spec=TopicSpec(partitions=2, delete_retention=60.0))
+    home, due = home_partition(b"IBM", 2), b"%d" % round(1000 * (clock.now + 900))
+    cluster.write("prices", b"IBM", b"away", [("lvq-not-before", due)], partition=1 - home)
+    cluster.write("prices", b"IBM", None, partition=home)
+    with queue.view() as view:
+        clock.now += 500
+        for number in range(1100):  # more than are kept before the old ones are looked for
+            cluster.write("prices", b"%d" % number, None)
+        view.barrier()
+        clock.now += 400
+        assert shown(view) == {}
+        assert view.stats.scheduled == 0
+
+
 def test_partitions_that_are_added_do_not_lose_what_is_scheduled(clock: Clock, cluster: MemoryCluster) -> None:
     queue = declare(cluster)
     with queue.producer() as producer:

@@ -65,6 +65,7 @@ class QueueReport:
     mismatched: int = 0
     unkeyed: int = 0
     expired: int = 0
+    scheduled: int = 0
     malformed: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
     stats: QueueStats | None = None
@@ -139,7 +140,8 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
             values[partition] = values.get(partition, 0) + 1
         found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
         found.mismatched, found.unkeyed = view.stats.mismatched, view.stats.unkeyed
-        found.expired, found.malformed = view.stats.expired, view.stats.malformed
+        found.expired, found.scheduled = view.stats.expired, view.stats.scheduled
+        found.malformed = view.stats.malformed
     finally:
         view.close()
     if found.state not in ("caught-up", "blocked"):
@@ -190,6 +192,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "mismatched": found.mismatched,
         "unkeyed": found.unkeyed,
         "expired": found.expired,
+        "scheduled": found.scheduled,
         "malformed": found.malformed,
         "blocked": blocked_rows(found.blocked),
         "damage": [damage_row(damage) for damage in found.damage],
@@ -210,6 +213,8 @@ def _picture(
     holds = count(found.values, "value")
     if found.expired:
         holds += f" ({found.expired:,} in the log have expired)"
+    if found.scheduled:
+        holds += f", {found.scheduled:,} scheduled"
     if found.stats is not None:
         holds += f", {found.stats.depth:,} left to consume"
     told = Text.assemble(
@@ -287,7 +292,7 @@ def _remarks(found: QueueReport) -> list[str]:
             f"{count(found.mismatched, 'record')} whose key header differs from the record key or cannot be read"
         )
     if found.malformed:
-        told.append(f"{count(found.malformed, 'value')} whose TTL cannot be read, which count as having none")
+        told.append(f"{count(found.malformed, 'value')} whose TTL or time cannot be read, which count as having none")
     if found.unkeyed:
         told.append(f"{count(found.unkeyed, 'record')} without a record key, which are ignored")
     return told
