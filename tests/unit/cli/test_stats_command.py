@@ -105,6 +105,15 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCl
     assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are left to consume" in text
 
 
+def test_what_is_scheduled_is_counted(run: Run) -> None:
+    run("declare", "prices", "-k", "ticker", "--non-destructive", "--max-delay", "3600")
+    run("put", "prices", "IBM", "1")
+    run("put", "prices", "IBM", "2", "--delay", "600")
+    row = run("stats", "prices").row
+    assert (row["values"], row["scheduled"]) == (1, 1)
+    assert "holds 1 value, 1 scheduled" in run("stats", "prices", person=True).text
+
+
 def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.open("prices", cluster=memory_cluster)
     overwrite(queue, p0=said(queue, 0, delivered=2, counts={0: 3, 1: 2}))
