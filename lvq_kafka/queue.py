@@ -497,10 +497,10 @@ class LastValueQueue(Bound, Generic[V]):
         )
 
     def purge(self, *, keys: Iterable[Key] | None = None, timeout: float = 60.0) -> Change:
-        """Mark everything now in the queue as consumed, or only the messages of ``keys``. Scheduled ones go, too (R11).
+        """Mark everything now in the queue as consumed, or only the messages of ``keys``.
 
-        The topic does not change, so views, browsers of the topic and other queues on it do not notice. Messages hidden
-        by an open transaction are still to come.
+        Scheduled messages go, too (R11). The topic does not change, so views, browsers of the topic and other queues on
+        it do not notice. Messages hidden by an open transaction are still to come.
 
         Raises:
             QueueError: consumers are active.

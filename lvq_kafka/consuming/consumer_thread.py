@@ -226,7 +226,10 @@ class ConsumerThread:
             return None
 
     def _pause(self) -> float:
-        """Return how long a poll may wait: less while a commit is, or may become, urgent, or if a message is due."""
+        """Return how long a poll may wait: until a message is due at most.
+
+        It is less while a commit is, or may become, urgent.
+        """
         return min(self._patience(), self._shared.until_alarm)
 
     def _patience(self) -> float:

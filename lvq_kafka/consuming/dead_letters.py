@@ -59,9 +59,9 @@ def reason_text(reason: str | BaseException) -> str:
 
 
 def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
-    """Return the message's headers that a letter keeps, plus its position, its delivery count and the reason.
+    """Return a dead letter's headers: the message's, and where, how often and why.
 
-    A reason longer than 1000 bytes is truncated.
+    That is its position, its delivery count and the reason. A reason longer than 1000 bytes is truncated.
     """
     return (
         *kept_headers(item),
@@ -72,7 +72,10 @@ def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
 
 
 def kept_headers(item: Item) -> Headers:
-    """Return the message's headers, without the time when it was due (R11): its letter counts at once."""
+    """Return the message's headers, without the time when it was due (R11).
+
+    So its letter counts at once.
+    """
     return tuple(pair for pair in item.headers or () if pair[0] != NOT_BEFORE_HEADER)
 
 

@@ -104,7 +104,7 @@ class Assignment:
 
     @property
     def outstanding(self) -> int:
-        """The number of messages that are not done: waiting, scheduled, or held and still the newest."""
+        """The number of messages that are not done: waiting, scheduled, or held and the newest."""
         return sum(part.alive for part in self._partitions.values())
 
     def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:

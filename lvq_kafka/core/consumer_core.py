@@ -207,7 +207,7 @@ class ConsumerCore(Generic[W]):
             self._wake += 1
 
     def pass_time(self, clock: float) -> None:
-        """Let count what is due, and drop what has expired. Call it before messages are handed out.
+        """Let due messages count, and drop expired ones. Call it before handing out.
 
         Args:
             clock: the time of this machine, in seconds since the epoch.

@@ -88,7 +88,7 @@ class Ledger:
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
         self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
-        """What time decides; None in a queue without options of time."""
+        """The effects of time; None in a queue without options of time."""
         self._partitions: dict[int, PartitionLedger] = {}
         self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
         self.assignment = Assignment(self._partitions, self._timed)

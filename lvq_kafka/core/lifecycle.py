@@ -18,7 +18,7 @@ class State(StrEnum):
     AVAILABLE = "available"
     """It waits for its turn, for the end of catch-up, or for its key to be free."""
     SCHEDULED = "scheduled"
-    """It does not count yet (R11). What it will replace still does."""
+    """It does not count yet (R11). The value that it will replace still does."""
     DELAYED = "delayed"
     """It was released with a delay, and waits for the delay to pass."""
     ACQUIRED = "acquired"

@@ -1,4 +1,4 @@
-"""The time of a consumer, and what it decides: which messages expire, and which are due (R10, R11)."""
+"""The time of a consumer, which decides what is due and what expires (R10, R11)."""
 
 from __future__ import annotations
 

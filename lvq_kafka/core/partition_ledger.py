@@ -33,7 +33,9 @@ _MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` allows for
 
 
 class PartitionLedger:
-    """An assigned partition. What time does to its messages is in `lvq_kafka.core.timed_partition`.
+    """An assigned partition.
+
+    `lvq_kafka.core.timed_partition` has the effects of time.
 
     Args:
         generation: the number of this assignment.
@@ -150,7 +152,7 @@ class PartitionLedger:
 
     @property
     def alive(self) -> int:
-        """The number of messages that are not done: waiting, scheduled, or held and still the newest."""
+        """The number of messages that are not done: waiting, scheduled, or held and the newest."""
         return self.pending.count + self._buffer.keys_beside(self.waiting)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
@@ -252,7 +254,9 @@ class PartitionLedger:
         return offset < loaded.end and loaded.done(offset)
 
     def append(self, item: Item) -> None:
-        """Add the next record as a message that does not count yet. It neither waits nor supersedes anything.
+        """Add the next record as a message that does not count yet.
+
+        It neither waits nor supersedes anything.
 
         Raises:
             StateError: its offset was read before.

@@ -56,7 +56,10 @@ class Scheduling:
                 self._queue.add(left, due)
 
     def pop_due(self) -> list[Item]:
-        """Return the messages that are due. Each stays until it is dropped, as it may supersede others of these."""
+        """Return the messages that are due.
+
+        Each stays here until it is dropped, since one of these may supersede another.
+        """
         now = self._time.now
         first = self._queue.next
         return [] if first is None or first > now else self._queue.pop_due(now + 1, _ALL)

@@ -1,4 +1,4 @@
-"""One partition's part of what time decides: messages expire, and scheduled ones come due (R10, R11).
+"""The effects of time on one partition: what is due counts, and what has expired goes.
 
 A lane has one message that counts, which waits or is in work, and scheduled ones above it. All of them are pending in
 the commit map: what is done there has counted for somebody, so it supersedes all below it for everyone.
@@ -72,7 +72,10 @@ class TimedPartition:
         return [(row, due) for row, due in rows if not self._part.is_done(batch.offsets[row])] if rows else rows
 
     def _add_counting(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        """Add records that count. Each supersedes what is scheduled below it, also while it is only buffered."""
+        """Add records that count.
+
+        Each supersedes what is scheduled below it, also while it is only buffered.
+        """
         if not keys:
             return
         self._part.add(batch, keys)
@@ -98,7 +101,7 @@ class TimedPartition:
         scheduling.add(item, due)
 
     def _judge(self) -> None:
-        """Note when what was read since the last time expires. What has expired is dropped."""
+        """Schedule the expiry of everything read since the last time."""
         since, self._judged = self._judged, self._part.pending.position
         if self._times.expiring is not None and self._judged > since:
             for item in self._times.expiring.schedule(self._part.pending, since):
@@ -121,7 +124,7 @@ class TimedPartition:
             return
         part, lane, deletes = self._part, item.lane, isinstance(item, Deletion)
         self._drop(self._below(item), deleted=deletes)
-        self._take(item)
+        self._unschedule(item)
         part.changed = True
         if lane in part.held:
             part.supersede_held(part.held[lane])
@@ -141,7 +144,7 @@ class TimedPartition:
     def withdraw(self, item: Item) -> None:
         """Take a scheduled message out for the operator. It stays pending until it is buried."""
         item.state = _ON_WITHDRAW.get(item.state) or item.refuse()
-        self._take(item)
+        self._unschedule(item)
 
     def _below(self, item: Item) -> list[Item]:
         """Remove and return the messages that are scheduled below this one in its lane."""
@@ -151,7 +154,7 @@ class TimedPartition:
         del line[:end]
         return below
 
-    def _take(self, item: Item) -> None:
+    def _unschedule(self, item: Item) -> None:
         line = self._scheduled[item.lane]
         line.remove(item)
         if not line:
@@ -223,5 +226,5 @@ class TimedPartition:
         """Forget all messages after a revocation."""
         self._kept.clear()
         for item in list(self.scheduled):
-            self._take(item)
+            self._unschedule(item)
             item.state = _ON_REVOKE[item.state]

@@ -138,7 +138,9 @@ class Tally:
 
 
 class Backlog:
-    """The pending messages of a queue, read once: those that count, in queue order, and those that are scheduled.
+    """The pending messages of a queue, read once.
+
+    They are those that count, in queue order, and those that are scheduled.
 
     Args:
         done: the number of further values that were read and that the group had consumed.

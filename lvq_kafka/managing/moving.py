@@ -324,7 +324,10 @@ class _SoleMember:
 
 
 def _with_something_below(items: Iterable[Item]) -> list[Item]:
-    """Return these messages without the deletes that have nothing to delete. Those would delete in the other queue."""
+    """Return these messages without the deletes that have nothing to delete.
+
+    Those would delete in the other queue.
+    """
     lanes: set[tuple[int, bytes | int]] = set()
     found: list[Item] = []
     for item in items:

@@ -36,7 +36,7 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   acked when it expired. With an expiry topic, what has expired is done only once it was stored there (I1), and all of
   it is in the end (I10).
 - **I20 schedule**: nothing is handed out before it is due, by its consumer's clock and the newest append time read.
-  What is scheduled is not done until it has counted for some consumer, nor truncated (I1, I11, I12). The value below it
+  No scheduled message is done before it has counted for some consumer, nor truncated (I1, I11, I12). The value below it
   counts until then, and may be handed out (I4); all of it is consumed in the end (I10).
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
