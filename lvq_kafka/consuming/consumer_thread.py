@@ -230,7 +230,7 @@ class ConsumerThread:
 
         It is less while a commit is, or may become, urgent.
         """
-        return min(self._patience(), self._shared.until_alarm)
+        return min(self._patience(), max(self._shared.until_due, _URGENT_POLL))
 
     def _patience(self) -> float:
         if self._urgent or self._core.is_busy:

@@ -308,9 +308,10 @@ class SharedState:
         return silence > 0
 
     @property
-    def until_alarm(self) -> float:
-        """The seconds until messages are due or expire; infinite if none does."""
-        return math.inf if self._times is None else max(0.0, self._times.alarm - self._now())
+    def until_due(self) -> float:
+        """The seconds until a scheduled message is due; infinite if there is none."""
+        due = math.inf if self._times is None else self._times.next_due
+        return due if due == math.inf else due - self._now()
 
     def read(self, fetch: Fetch) -> None:
         """Add what was read.

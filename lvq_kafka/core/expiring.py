@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
@@ -43,9 +44,10 @@ class Expiring:
         self._sweep_at = _SPARE
 
     @property
-    def next(self) -> int | None:
-        """A time before which nothing expires; None if nothing will."""
-        return self._queue.next
+    def next(self) -> float:
+        """A time before which nothing expires, in ms; infinite if nothing will."""
+        first = self._queue.next
+        return math.inf if first is None else first
 
     # ---------------------------------------------------------------- scheduling
 
@@ -101,12 +103,8 @@ class Expiring:
 
     def pop_expired(self) -> list[Item]:
         """Return the messages that have expired."""
-        now, first = self._time.now, self._queue.next
-        return self._queue.pop_due(now, _ALL) if first is not None and first < now else []
-
-    def has_expired(self, item: Item) -> bool:
-        """Return whether a message has expired that is scheduled here."""
-        return item.expires < self._time.now
+        now = self._time.now
+        return self._queue.pop_due(now, _ALL) if self.next < now else []
 
     @property
     def is_overgrown(self) -> bool:

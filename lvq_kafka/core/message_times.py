@@ -30,6 +30,8 @@ class MessageTimes:
         """Messages that have expired, and must be stored elsewhere."""
         self.alarm = 0.0
         """Nothing happens before this machine's clock says so, in seconds since the epoch, or more is read."""
+        self.next_due = math.inf
+        """No message is due before that, likewise."""
 
     @classmethod
     def of(cls, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> MessageTimes | None:
@@ -62,5 +64,5 @@ class MessageTimes:
 
     def set_alarm(self) -> None:
         """Set the alarm for the next moment at which something is due or expires."""
-        moments = [part.next for part in (self.expiring, self.scheduling) if part is not None]
-        self.alarm = min((moment / 1000 for moment in moments if moment is not None), default=math.inf)
+        self.next_due = math.inf if self.scheduling is None else self.scheduling.next / 1000
+        self.alarm = min(self.next_due, math.inf if self.expiring is None else self.expiring.next / 1000)

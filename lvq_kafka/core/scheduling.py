@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from lvq_kafka.core.expiry_queue import ExpiryQueue
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.not_before import NotBefore
@@ -33,9 +35,10 @@ class Scheduling:
         return len(self._due)
 
     @property
-    def next(self) -> int | None:
-        """A time before which nothing is due; None if nothing is scheduled."""
-        return self._queue.next
+    def next(self) -> float:
+        """A time before which nothing is due, in ms; infinite if nothing is scheduled."""
+        first = self._queue.next
+        return math.inf if first is None else first
 
     def rows(self, batch: RecordBatch) -> list[tuple[int, int]]:
         """Return the rows of a batch that are not due, each with the time when it is."""
@@ -61,8 +64,7 @@ class Scheduling:
         Each stays here until it is dropped, since one of these may supersede another.
         """
         now = self._time.now
-        first = self._queue.next
-        return [] if first is None or first > now else self._queue.pop_due(now + 1, _ALL)
+        return self._queue.pop_due(now + 1, _ALL) if self.next <= now else []
 
     def due(self, item: Item, bucket: int) -> int | None:
         """See `Schedule.due`."""
