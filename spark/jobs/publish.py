@@ -34,6 +34,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         headers=options.headers,
         newest=options.newest,
         ttl=options.ttl,
+        not_before=options.not_before,
         vanished=options.vanished,
     )
     return {"topic": queue.topic, **asdict(published)}
@@ -62,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--headers", metavar="COLUMN", help="an array of structs of key and value")
     options.add_argument(
         "--newest", metavar="COLUMN", help="of several rows with a key, publish the one with the largest value"
+    )
+    options.add_argument(
+        "--not-before", metavar="COLUMN", help="time from which on the value counts; null for one that counts at once"
     )
     options.add_argument("--ttl", metavar="COLUMN", help="seconds after which the value expires; null for no TTL")
     options.add_argument(

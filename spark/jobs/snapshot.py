@@ -124,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
         "--as-of",
         metavar="TIME",
         type=datetime.fromisoformat,
-        help="a past time; values that had expired by then are missing",
+        help="a past time; values that had expired by then, or were not due, are missing",
     )
     options.add_argument(
         "--as-of-policy",

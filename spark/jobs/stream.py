@@ -26,12 +26,13 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     The result describes the newest version.
     """
     store = {"keep": options.keep, "grace": options.grace, "on_stale": options.on_stale}
+    work_in = upsert(queue, options.store, **store)  # first, since it checks whether the queue can be streamed
     if not versions(spark, options.store):
         refresh(spark, queue, options.store, **store)  # at once, rather than in the first batch
     newest = versions(spark, options.store)[-1]
     writer = (
         _source(spark, queue, options, _started(queue, newest))
-        .writeStream.foreachBatch(upsert(queue, options.store, **store))
+        .writeStream.foreachBatch(work_in)
         .option("checkpointLocation", options.checkpoint)
         .queryName(f"lvq {queue.name}")
     )

@@ -23,7 +23,7 @@ def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str,
 
 def judged_columns(spec: SnapshotSpec, columns: Collection[str]) -> tuple[str, ...]:
     """Return these `candidate_columns`, and what else a cut judges records by."""
-    expires = () if spec.as_of is None else (EXPIRES,)
+    expires = () if spec.expired_by is None else (EXPIRES,)
     headers = () if spec.selector is None else ("headers",)
     return tuple(dict.fromkeys((*columns, *expires, *headers)))
 

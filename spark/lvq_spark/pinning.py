@@ -53,9 +53,11 @@ class SnapshotSpec:
             up.
         epochs: the epochs of the partitions' leaders at that time.
         ttl: how long messages live; None if none of them expires.
-        as_of: the time at which messages have expired or not, in seconds since the epoch; None if they are returned
-            either way.
+        as_of: the time at which messages have expired or not, and are due or not, in seconds since the epoch; None if
+            they are returned either way.
         selector: the condition that the newest message of a key must meet; None if there is none.
+        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
+        keep_expired: whether what has expired is returned like any other message.
     """
 
     topic: str
@@ -74,11 +76,23 @@ class SnapshotSpec:
     ttl: Ttl | None = None
     as_of: float | None = None
     selector: str | None = None
+    max_delay: float | None = None
+    keep_expired: bool = False
 
     @property
     def partitions(self) -> int:
         """The topic's partition count."""
         return len(self.end)
+
+    @property
+    def expired_by(self) -> float | None:
+        """The time by which a hidden message has expired (R10); None if none is hidden."""
+        return None if self.ttl is None or self.keep_expired else self.as_of
+
+    @property
+    def due_by(self) -> float | None:
+        """The time by which a message must be due to count (R11); None if all count."""
+        return None if self.max_delay is None else self.as_of
 
     def selecting(self, selector: str | None, option: str = "selector") -> SnapshotSpec:
         """Return this cut with one more condition.
@@ -134,8 +148,8 @@ def pin(
             a warning says so. A transaction is completed partition by partition: a cut taken meanwhile may include it
             in some partitions only; see ``at_rest``.
         as_of: the time of the cut, or of each partition; by default the current time. Messages that have expired by
-            then, by the latest of several times, are not shown (R10). Without ``end`` the cut also stops, in each
-            partition, before the first record that is not older.
+            then (R10), by the latest of several times, or are not due (R11), are not shown. Without ``end`` the cut
+            also stops, in each partition, before the first record that is not older.
         as_of_policy: the policy if the topic may have compacted away records of that time, since its
             ``min.compaction.lag.ms`` has passed.
         group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. For a group of
@@ -223,8 +237,9 @@ def pin(
         pinned=pinned,
         epochs=bounds.epochs,
         ttl=ttl,
-        as_of=None if ttl is None else judged,
+        as_of=None if ttl is None and definition.max_delay is None else judged,
         selector=None if selector is None else selector.text,
+        max_delay=definition.max_delay,
     )
 
 

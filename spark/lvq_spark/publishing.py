@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row
 
 from lvq_kafka.core import quoting
 from lvq_kafka.core.headers import reserved_header
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
@@ -19,7 +20,7 @@ from lvq_spark.pinning import pin
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame, require_spark
 from lvq_spark.snapshots import client_config, snapshot
-from lvq_spark.writing.checks import check_deletes, check_rows, check_ttls
+from lvq_spark.writing.checks import check_deletes, check_rows, check_schedules, check_ttls
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
@@ -65,6 +66,7 @@ def publish(
     headers: str | None = None,
     newest: str | None = None,
     ttl: str | None = None,
+    not_before: str | None = None,
     vanished: Vanished = "keep",
     timeout: float = 10.0,
 ) -> Published:
@@ -96,15 +98,19 @@ def publish(
             default several rows of a key are an error, and so is a tie.
         ttl: a column of numbers: the seconds after which a value expires (R10). Null leaves it to the queue's own TTL,
             and a delete has none.
+        not_before: a column of times: the one from which on a value counts (R11), as a timestamp or as seconds since
+            the epoch. Null for a value that counts at once, as every delete does.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
             publishing starts, before the frame is written. A key that others have written since that cut is spared
-            (R25). Messages without a key (R1) stay. An empty frame is refused: it would delete everything.
+            (R25). The delete of a key also replaces what is scheduled for it. Messages without a key (R1) stay. An
+            empty frame is refused: it would delete everything.
         timeout: seconds for each request to the cluster.
 
     Raises:
         ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
-            a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; or the
-            frame is empty and ``vanished`` is ``"delete"``.
+            a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; no
+            message may be scheduled, or a row is scheduled too far ahead; or the frame is empty and ``vanished`` is
+            ``"delete"``.
         MissingKey: a row has no key.
         MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
             written. The error names the key of the largest.
@@ -116,9 +122,14 @@ def publish(
     require_frame(df)
     require_spark(df.sparkSession)
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
-    if ttl is not None and queue.definition.ttl is None:
-        raise reserved_header(TTL_HEADER, topic)
-    rows = newest_rows(df, key, value, headers, newest, ttl)
+    definition = queue.definition
+    for column, option, header in (
+        (ttl, definition.ttl, TTL_HEADER),
+        (not_before, definition.max_delay, NOT_BEFORE_HEADER),
+    ):
+        if column is not None and option is None:
+            raise reserved_header(header, topic)
+    rows = newest_rows(df, key, value, headers, newest, ttl, not_before)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # Report a missing right, or a missing topic, before anything runs.
     cluster.topics.check_may("Write", topic, timeout=timeout)
@@ -127,11 +138,11 @@ def publish(
     checked = rows.persist()
     deletes: list[Row] = []
     try:
-        count = check_rows(
-            checked.withColumn("suspect", may_be_too_large), queue.definition, limits, key=key, newest=newest
-        )
-        if queue.definition.ttl is not None:
+        count = check_rows(checked.withColumn("suspect", may_be_too_large), definition, limits, key=key, newest=newest)
+        if definition.ttl is not None:
             check_ttls(checked)
+        if definition.max_delay is not None:
+            check_schedules(checked, definition.max_delay, cluster.now())
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -148,7 +159,7 @@ def publish(
                     deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
-        write = Write(topic, queue.key_header, queue.definition.ttl, config)
+        write = Write(topic, queue.key_header, definition.ttl, definition.max_delay, config)
         writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()

@@ -69,7 +69,8 @@ def snapshot(
             lvq_spark.snapshot(spark, queue, end=cut.offsets, as_of=cut.as_of)      # the rows of `cut`
 
     In a queue with a TTL, a cut also has a time, ``as_of``: what has expired by then has no row (R10), and neither has
-    an older value of its key (R8).
+    an older value of its key (R8). The same time says which scheduled messages count (R11): one that is not due by then
+    hides nothing.
 
     The columns have the names, order and types of Spark's Kafka connector, without ``timestampType``: ``key`` and
     ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp`` and ``headers`` (null when a message has

@@ -28,6 +28,7 @@ from lvq_spark.merge_partitions_spark import (
 )
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
+from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED, due, scheduled
 from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, TYPES, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.task_failures import raised
@@ -137,7 +138,8 @@ def read_with_connector(
     claimed = candidate_columns(columns)
     needed = judged_columns(spec, claimed)
     expiring = spec.ttl is not None and EXPIRES in needed
-    looks_at_headers = "headers" in needed or spec.decisive_header is not None or expiring
+    times = expiring or spec.due_by is not None
+    looks_at_headers = "headers" in needed or spec.decisive_header is not None or times
     options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
         from lvq_spark.connector.guarding import Guard
@@ -207,18 +209,21 @@ def _newest(
 ) -> DataFrame:
     """Return the newest record of each key in each partition, deletes included.
 
-    Each has its number among the records of its task.
+    Each has its number among the records of its task. Of those that do not count yet, the newest is returned beside it,
+    so that the last record of the log has a row in any case.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # the higher bits are the task's
     cells = {"key": _key(spec), "deleted": F.isnull("value"), **(_expiry(spec.ttl) if EXPIRES in columns else {})}
+    cells |= _schedule(spec)
     names = dict.fromkeys((*columns, *cells))
     rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in names), number.alias("number"))
     if wanted is not None:
         rows = rows.where(F.col("key").isin(*sorted(wanted)))
-    newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
+    apart = (SCHEDULED,) if SCHEDULED in cells else ()
+    newest_first = Window.partitionBy("slot", "key", "partition", *apart).orderBy(F.desc("offset"))
     # Keep the filter on row_number(): with it Spark drops the other rows while it sorts, before any exchange.
     rows = rows.withColumn("slot", slot(F.col("offset"))).withColumn("place", F.row_number().over(newest_first))
     return rows.where("place = 1").drop("slot", "place")
@@ -232,6 +237,13 @@ def _expiry(ttl: Ttl | None) -> dict[str, Column]:
         return {EXPIRES: F.lit(None).cast(TYPES[EXPIRES])}
     found = expiry(ttl)
     return {EXPIRES: found.at, MALFORMED: found.malformed}
+
+
+def _schedule(spec: SnapshotSpec) -> dict[str, Column]:
+    """Return what `Guard` has to know of a record that may be scheduled."""
+    if spec.max_delay is None or spec.due_by is None:
+        return {}
+    return {SCHEDULED: scheduled(spec.max_delay, spec.due_by), MALFORMED_TIME: due(spec.max_delay).malformed}
 
 
 def _key(spec: SnapshotSpec) -> Column:

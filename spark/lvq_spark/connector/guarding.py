@@ -23,9 +23,10 @@ from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.compaction_gap import first_without_gap
 from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
-from lvq_spark.scan.scanning import Scan, vanished
+from lvq_spark.scan.scanning import Scan, due_now, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.scan.unselected import selects_of, unselected
+from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED
 
 __all__ = ["Guard"]
 
@@ -41,7 +42,8 @@ class Guard:
     Args:
         partitions: partitions to check even if they have no row, since all of their records may be missing.
         columns: the columns of the candidates; see `candidate_columns`. If records may expire, the incoming ones have
-            `EXPIRES` and `MALFORMED`, too; see `judged_columns`.
+            `EXPIRES` and `MALFORMED`, too; see `judged_columns`. If they may be scheduled, they have `SCHEDULED` and
+            `MALFORMED_TIME`.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
         keys: the only keys that arrive, if not all do. Then ``number`` does not count the records either.
     """
@@ -72,14 +74,14 @@ class Guard:
                     # Not the plain number, for which pyarrow would import pandas to make a scalar.
                     here = pc.equal(batch["partition"], integers(pa.int32(), [partition])[0])
                     mine = batch.filter(pc.and_(here, pc.is_valid(batch["offset"])))
-                    watches[partition].see(mine)
-                    yield self._candidates(mine, partition, watches[partition].metrics)
+                    yield self._candidates(watches[partition].see(mine), partition, watches[partition].metrics)
             for partition in self.partitions:
                 if partition not in watches:
                     watches[partition] = self._check(cluster, partition)
             for partition, check in sorted(watches.items()):
                 if self._counts:
-                    check.metrics.records, check.metrics.replaced = check.count, check.count - check.metrics.rows
+                    shown = check.metrics.rows + (check.metrics.scheduled or 0)
+                    check.metrics.records, check.metrics.replaced = check.count, check.count - shown
                 for behind in self._missing(check, partition):
                     yield self._candidates(behind, partition, check.metrics)
             check_topic(cluster, self.spec)
@@ -119,10 +121,10 @@ class Guard:
             return
         if check.behind and self.consistency == "pinned":
             raise vanished(spec, partition, check.behind)
-        missing = list(check.behind.values())
+        origin = Origin(spec.topic, terms=Terms.of(spec.ttl))
+        missing = due_now(RecordBatch.of(check.behind.values()), spec)
         for at in range(0, len(missing), ROWS):
-            origin = Origin(spec.topic, terms=Terms.of(spec.ttl))
-            yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), origin, columns=self._incoming)
+            yield from to_arrow(missing.rows(at, at + ROWS), origin, columns=self._incoming)
 
     def _candidates(self, rows: pa.RecordBatch, partition: int, metrics: TaskMetrics) -> pa.RecordBatch:
         # Spark changes irrelevant names on the way: the time zone of an instant, the element of a list.
@@ -132,8 +134,8 @@ class Guard:
         rows = rows.select(self._incoming).cast(arrow_schema(self._incoming))
         metrics.rows += len(rows)
         metrics.deletes += rows["deleted"].true_count
-        if self.spec.as_of is not None:
-            gone = expired(rows, self.spec.as_of)
+        if self.spec.expired_by is not None:
+            gone = expired(rows, self.spec.expired_by)
             metrics.expired = (metrics.expired or 0) + gone.true_count
             rows = as_deletes(rows, gone)
         if selects is not None:
@@ -161,10 +163,22 @@ class _PartitionCheck:
     metrics: TaskMetrics = field(default_factory=lambda: TaskMetrics(keyless=0, strays=0), init=False)
     count: int = field(default=0, init=False)
 
-    def see(self, rows: pa.RecordBatch) -> None:
-        # The last record of a partition is the newest of its key, so its number is the count.
+    def see(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that count."""
+        # The last record of a partition is the newest of its key, or of those that do not count yet, so its number is
+        # the count.
         self.count = max(self.count, pc.max(rows["number"]).as_py() or 0)
+        if SCHEDULED in rows.schema.names:
+            rows = self._counting(rows)
         if self.behind:
             for key, offset in zip(rows["key"].to_pylist(), rows["offset"].to_pylist()):
                 self.behind.pop(key, None)
                 self.untouched = self.untouched or self.first.get(key, offset) < offset
+        return rows
+
+    def _counting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out the rows that do not count yet."""
+        metrics, later = self.metrics, rows[SCHEDULED]
+        metrics.malformed_times = (metrics.malformed_times or 0) + rows[MALFORMED_TIME].true_count
+        metrics.scheduled = (metrics.scheduled or 0) + later.true_count
+        return rows.filter(pc.invert(later))

@@ -23,6 +23,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
 from lvq_spark.scan.compaction_gap import first_without_gap
+from lvq_spark.scan.due_filter import DueFilter, KnownCut
 from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
@@ -43,7 +44,7 @@ from lvq_spark.schema import EXPIRES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Keyless", "Scan", "Strays", "vanished"]
+__all__ = ["Keyless", "Scan", "Strays", "due_now", "vanished"]
 
 Keyless = Literal["pass", "drop", "fail"]
 """Policy for records without a key: a row for each (R1), no row, or an error."""
@@ -82,6 +83,8 @@ class Scan:
         changes: whether this is a batch of a stream. Later batches bring whatever superseded the records that
             compaction has removed, so there is no search for it. But no delete of a record that the stream has read
             before may be missing.
+        known: a cut whose rows are known. Of the records before its end, only those are returned that have become due
+            since.
         patience: seconds without any progress until reading fails.
     """
 
@@ -99,6 +102,7 @@ class Scan:
     rows: int = ROWS
     bytes: int = BYTES
     changes: bool = False
+    known: KnownCut | None = None
     patience: float = PATIENCE
 
     def read(self, partition: int, metrics: TaskMetrics | None = None) -> Iterator[pa.RecordBatch]:
@@ -125,13 +129,14 @@ class Scan:
         metrics = TaskMetrics() if metrics is None else metrics
         read = self._newest if self.conflate else self._all
         spec, terms, columns = self.spec, Terms.of(self.spec.ttl), self.columns
-        if spec.as_of is not None:
+        expired_by = spec.expired_by
+        if expired_by is not None:
             more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
             metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, *more)))
         origin = Origin(spec.topic, spec.timestamp_type, terms)
         for batch in read(cluster, partition, patience, metrics):
             for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
-                shown = rows if spec.as_of is None else self._current(rows, spec.as_of, metrics)
+                shown = rows if expired_by is None else self._current(rows, expired_by, metrics)
                 metrics.rows += len(shown)
                 yield shown
         if terms is not None and self._expiring:
@@ -154,13 +159,15 @@ class Scan:
         return rows.select(self.columns)
 
     def _newest(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
-        spec, selects = self.spec, selects_of(self.spec)
+        spec, selects, aside = self.spec, selects_of(self.spec), DueFilter.of(self.spec)
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
             count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
             for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
                 count += len(batch)
                 wanted = self._wanted(batch)
+                if aside is not None:
+                    wanted = self._counting(wanted, aside)
                 if not looked and len(wanted) and spec.decisive_header is None:
                     # Check early: otherwise it takes a whole reading to find out, and one more for each retry.
                     self._check_homes(wanted.keys[:LOOK], partition)
@@ -168,6 +175,8 @@ class Scan:
                 latest.apply(wanted)
             metrics.records, metrics.replaced, metrics.keyless = count, latest.replaced, latest.keyless
             metrics.mismatched = None if self.spec.decisive_header is None else latest.mismatched
+            if aside is not None:
+                metrics.note(aside)
             # Without gaps in the offsets nothing is missing. Gaps may date from before the cut or from after it.
             if count < end - start and self.changes:
                 check_changes(cluster, spec, partition, time.time())
@@ -179,6 +188,8 @@ class Scan:
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch.keys, partition)
+                if self.known is not None:
+                    batch = self.known.news(batch)
                 yield self._visible(batch if selects is None else self._selected(batch, selects, metrics), metrics)
 
     def _all(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
@@ -202,14 +213,15 @@ class Scan:
     @property
     def _how(self) -> dict[str, bool]:
         spec = self.spec
-        decides = spec.decisive_header is not None or spec.selector is not None or self._expiring
+        times = self._expiring or spec.due_by is not None
+        decides = spec.decisive_header is not None or spec.selector is not None or times
         looks_at_headers = "headers" in self.columns or decides
         return {"headers": looks_at_headers, "late": self.conflate}
 
     @property
     def _expiring(self) -> bool:
         """True if it matters when records expire, which their headers say."""
-        return self.spec.ttl is not None and (self.spec.as_of is not None or EXPIRES in self.columns)
+        return self.spec.ttl is not None and (self.spec.expired_by is not None or EXPIRES in self.columns)
 
     def _latest(self) -> Latest:
         return Latest(
@@ -236,6 +248,12 @@ class Scan:
             )
         wanted = self.keys
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
+
+    def _counting(self, batch: RecordBatch, aside: DueFilter) -> RecordBatch:
+        """Leave out the records that do not count yet."""
+        if self.spec.key_mismatch == "fail":
+            self.spec.keys_of(batch)  # one that does not count yet fails, too
+        return aside.counting(batch)
 
     def _selected(self, batch: RecordBatch, selects: Selects, metrics: TaskMetrics) -> RecordBatch:
         """Turn the newest records that are not selected into deletes.
@@ -289,7 +307,7 @@ class Scan:
             return RecordBatch()
         if self.consistency == "pinned":
             raise vanished(self.spec, partition, behind.keys)
-        return behind
+        return due_now(behind, self.spec)
 
     def overtaken(self, cluster: Cluster, partition: int, latest: _Keys, patience: float) -> RecordBatch:
         """Return the newest records of keys that have one after the cut and none in it.
@@ -314,6 +332,13 @@ class Scan:
                 )
                 newer.apply(wanted)
             return RecordBatch.of(record for batch in newer.batches(ROWS) for record in batch if record.key in suspects)
+
+
+def due_now(batch: RecordBatch, spec: SnapshotSpec) -> RecordBatch:
+    """Leave out the records after a cut that do not count yet, even now."""
+    if spec.max_delay is None or spec.due_by is None:
+        return batch
+    return DueFilter(spec.max_delay, max(spec.due_by, time.time())).counting(batch)
 
 
 def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scheduling import NotDue
+
+if TYPE_CHECKING:
+    from lvq_spark.scan.due_filter import DueFilter
 
 __all__ = ["TaskMetrics", "listen", "logger"]
 
@@ -36,6 +42,12 @@ class TaskMetrics:
         expired: newest records that have expired at the time of the cut (R10).
         malformed_ttls: newest records with a TTL that cannot be read, which counts as none.
         unselected: newest records that a selector leaves out (R26), or all of them if nothing is conflated.
+        scheduled: records that do not count yet at the time of the cut (R11); with Spark's Kafka connector, the newest
+            of each key alone.
+        scheduled_from: the offset of the first of these in the log.
+        next_due: the time when the first of them counts, in ms since the epoch.
+        malformed_times: records with a time that cannot be read, which counts as none; with the connector, the newest
+            of each key alone.
     """
 
     records: int | None = None
@@ -48,6 +60,23 @@ class TaskMetrics:
     expired: int | None = None
     malformed_ttls: int | None = None
     unselected: int | None = None
+    scheduled: int | None = None
+    scheduled_from: int | None = None
+    next_due: int | None = None
+    malformed_times: int | None = None
+
+    def note(self, aside: DueFilter) -> None:
+        """Note what a read has set aside."""
+        self.scheduled, self.malformed_times = aside.count, aside.malformed
+        if aside.scheduled is not None:
+            self.scheduled_from, self.next_due = aside.scheduled
+
+    @property
+    def waiting(self) -> NotDue | None:
+        """The records set aside; None if there are none."""
+        if self.scheduled_from is None or self.next_due is None:
+            return None
+        return NotDue(self.scheduled_from, self.next_due)
 
     def log(self, spec: SnapshotSpec, partition: int) -> None:
         """Log the counters as text, and by name in the record's ``context``.
@@ -65,11 +94,12 @@ class TaskMetrics:
             " ".join(f"{name}={count}" for name, count in counts.items()),
             extra={"context": {"topic": spec.topic, "partition": str(partition), **counts}},
         )
-        if self.malformed_ttls:
-            logger.warning(
-                "%s/%d: the header %s of %d records is not a number of milliseconds, and counts as none.",
-                *(spec.topic, partition, TTL_HEADER, self.malformed_ttls),
-            )
+        for header, malformed in ((TTL_HEADER, self.malformed_ttls), (NOT_BEFORE_HEADER, self.malformed_times)):
+            if malformed:
+                logger.warning(
+                    "%s/%d: the header %s of %d records is not a number of milliseconds, and counts as none.",
+                    *(spec.topic, partition, header, malformed),
+                )
 
 
 def listen(level: int) -> None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lvq_kafka.core.records import RecordBatch
+from lvq_spark.expiry import LAST
+from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.scan.task_metrics import TaskMetrics
 
-__all__ = ["ReadCandidates", "ReadRows"]
+__all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,27 @@ class ReadRows:
         """Yield the rows of these partitions."""
         for partition in _partitions(self.scan, places):
             yield from self.scan.read(partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStored:
+    """A step that reads partitions for a store, which has to know what does not count yet.
+
+    Each partition with such records has one more row, without a key: its offset is that of the first of them in the
+    log, and its timestamp is the time when the first of them counts.
+    """
+
+    scan: Scan
+
+    def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these partitions."""
+        for partition in _partitions(self.scan, places):
+            metrics = TaskMetrics()
+            yield from self.scan.read(partition, metrics)
+            if metrics.waiting is not None:
+                offset, due = metrics.waiting
+                row = RecordBatch([partition], [offset], [min(due, LAST)], [None], [None], [None])
+                yield from to_arrow(row, Origin(self.scan.spec.topic), columns=self.scan.columns)
 
 
 @dataclass(frozen=True, slots=True)

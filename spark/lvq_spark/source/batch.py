@@ -70,8 +70,10 @@ class LvqDataSource(DataSource):
                                    ``lvq.defaultTtl``, ``lvq.minTtl``, ``lvq.maxTtl``: its limits, in seconds
     lvq.expired                    delete: a key is deleted when its newest value has expired (R8); keep: that value
                                    has a row like any other, as with ``lvq.dedupe`` none
-    lvq.asOf                       seconds since the epoch: what has expired by then. By default that is the end's time,
-                                   or else now; for a stream's batch, when it was planned
+    lvq.maxDelay                   seconds by which messages may be scheduled ahead (R11), as a declared queue's
+                                   definition says for it; by default none may. Streams need ``lvq.dedupe`` none then
+    lvq.asOf                       seconds since the epoch: what has expired by then, and what is due. By default that
+                                   is the end's time, or else now; for a stream's batch, when it was planned
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
     lvq.strays                     fail if a key lies outside its home partition, since it may lie there, too; pass
     lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: the

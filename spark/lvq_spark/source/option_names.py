@@ -39,7 +39,7 @@ OPTIONS = (
         "lvq.asOf",
         "lvq.expired",
     ),
-    *("lvq.asOf", "lvq.expired", "lvq.ttl", *TTL),
+    *("lvq.asOf", "lvq.expired", "lvq.ttl", *TTL, "lvq.maxDelay"),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )
 """Every option name, except ``kafka.`` plus a client property."""

@@ -32,6 +32,7 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
         key_header=options.key_header,
         key_mismatch=options.key_mismatch,
         ttl=options.ttl,
+        max_delay=options.max_delay,
         cluster=cluster,
     )
 
@@ -74,8 +75,10 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
             group=_group(options, queue),
             on_foreign_commits=options.on_foreign_commits,
         )
-    if not options.conflate or options.keep_expired:
+    if not options.conflate:
         spec = replace(spec, as_of=None)
+    elif options.keep_expired:
+        spec = replace(spec, keep_expired=True)
     elif options.as_of is not None and spec.as_of is not None:
         spec = replace(spec, as_of=options.as_of)
     spec = spec.selecting(options.selector, "lvq.selector")

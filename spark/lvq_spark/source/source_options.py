@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.errors import ConfigError
@@ -50,7 +51,10 @@ class SourceOptions:
         partitioner: the partitioner that every writer of the topic uses; None if not given. It decides which keys are
             ``strays``, and lets a read of ``keys`` skip all but their home partitions.
         ttl: how long messages live; None if a declared ``queue`` says that, or if they do not expire.
-        as_of: the time at which they have expired or not, in seconds since the epoch; None if not given.
+        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if a declared ``queue``
+            says that, or if none may.
+        as_of: the time at which they have expired or not, and are due or not, in seconds since the epoch; None if not
+            given.
         keep_expired: whether a value that has expired has a row like any other.
         group: show only what this group has not consumed; ``hide_consumed`` does the same with the queue's own group.
         min_partitions, max_records_per_partition: how many tasks to split the records among, if every record is read.
@@ -78,6 +82,7 @@ class SourceOptions:
     selector: str | None = None
     partitioner: Partitioner | None = None
     ttl: Ttl | None = None
+    max_delay: float | None = None
     as_of: float | None = None
     keep_expired: bool = False
     group: str | None = None
@@ -130,6 +135,7 @@ class SourceOptions:
             selector=check_selector(given.text("lvq.selector"), "lvq.selector") if given.has("lvq.selector") else None,
             partitioner=_partitioner(given),
             ttl=_ttl(given),
+            max_delay=_max_delay(given),
             as_of=round(seconds("lvq.asOf", given.text("lvq.asOf")), 3) if given.has("lvq.asOf") else None,
             keep_expired=given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep",
             group=given.text("lvq.group") or None,
@@ -222,7 +228,7 @@ def _key_header(given: OptionMap) -> str | None:
 def _check_clashes(given: OptionMap, key_header: str | None) -> None:
     named = given.one_of(*QUEUE)
     if named is not None:
-        for name in ("lvq.key", "lvq.keyMismatch", "lvq.ttl", *TTL):
+        for name in ("lvq.key", "lvq.keyMismatch", "lvq.ttl", *TTL, "lvq.maxDelay"):
             _clash(given, named, name, f"The queue's definition says what {name} is.")
     else:
         if given.boolean("lvq.hideConsumed", False):
@@ -251,7 +257,7 @@ def _check_clashes(given: OptionMap, key_header: str | None) -> None:
                 )
     else:
         for name in ("lvq.asOf", "lvq.expired"):
-            _clash(given, "lvq.dedupe=none", name, "Every record is returned, expired or not.")
+            _clash(given, "lvq.dedupe=none", name, "Every record is returned, expired or not, due or not.")
     if given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep":
         _clash(given, "lvq.expired=keep", "lvq.asOf", "Values are returned, expired or not.")
 
@@ -276,10 +282,7 @@ def _ttl(given: OptionMap) -> Ttl | None:
     limits: dict[str, Any] = {}
     for name, limit in TTL.items():
         if given.has(name):
-            try:
-                limits[limit] = float(given.text(name))
-            except ValueError:
-                limits[limit] = given.text(name)
+            limits[limit] = _number(given.text(name))
             check_ttl(name, limits[limit])
     if not given.boolean("lvq.ttl", bool(limits)):
         for name in filter(given.has, TTL):
@@ -290,6 +293,23 @@ def _ttl(given: OptionMap) -> Ttl | None:
     except ConfigError as error:
         names = [name for name, limit in TTL.items() if limit in error.options]
         raise ConfigError(f"{' and '.join(names)} contradict each other: {error}", options=names) from None
+
+
+def _max_delay(given: OptionMap) -> float | None:
+    """Return how far ahead messages of a topic may be scheduled, if an option says so."""
+    if not given.has("lvq.maxDelay"):
+        return None
+    longest: float = _number(given.text("lvq.maxDelay"))
+    check_max_delay("lvq.maxDelay", longest)
+    return longest
+
+
+def _number(said: str) -> Any:
+    """Return a text as a number, or as it is if it is none."""
+    try:
+        return float(said)
+    except ValueError:
+        return said
 
 
 def _extra_columns(given: OptionMap) -> tuple[str, ...]:

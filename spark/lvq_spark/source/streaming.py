@@ -18,6 +18,7 @@ from lvq_spark.bounds import TopicSettings
 from lvq_spark.offset_options import EARLIEST, Offsets, resolve
 from lvq_spark.pinning import SnapshotSpec, lifetimes
 from lvq_spark.scan.task_metrics import logger
+from lvq_spark.scheduling import scheduled_in_stream
 from lvq_spark.serialization import carried
 from lvq_spark.source.batch import rows
 from lvq_spark.source.hidden import Hidden
@@ -61,11 +62,14 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         columns: the columns to build.
 
     Raises:
-        ConfigError: an option makes no sense in a stream.
+        ConfigError: an option makes no sense in a stream, or messages may be scheduled (R11): nobody writes anything
+            when one becomes due. Only ``lvq.dedupe=none`` streams such a queue.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         options.refuse(_REFUSED)
+        if options.max_delay is not None and options.conflate:
+            raise scheduled_in_stream(str(options.topic), ["lvq.maxDelay"])
         self._options = options
         self._columns = columns
         self._initial: dict[str, Any] | None = None
@@ -189,7 +193,10 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _definition_queue(self) -> LastValueQueue[bytes]:
         if self._queue is None:
-            self._queue = open_queue(self._options, self._opened())
+            queue = open_queue(self._options, self._opened())
+            if queue.definition.max_delay is not None and self._options.conflate:
+                raise scheduled_in_stream(queue.name, ["queue"])
+            self._queue = queue
         return self._queue
 
     @property

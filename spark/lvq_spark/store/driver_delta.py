@@ -7,6 +7,7 @@ up among the store's keys and writes them for less than one job, within bounded 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,8 @@ from lvq_kafka.cluster import Cluster, LogReader
 from lvq_kafka.core.records import Fetch
 from lvq_spark.scan.arrow_columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
+from lvq_spark.scan.task_metrics import TaskMetrics
+from lvq_spark.scheduling import NotDue
 from lvq_spark.store.layout.spark_delta import Delta
 from lvq_spark.store.manifest import Version
 
@@ -39,6 +42,7 @@ class DriverDelta:
     """Records in memory; the counterpart of `lvq_spark.store.layout.spark_delta.Delta`."""
 
     rows: pa.Table
+    scheduled: Mapping[int, NotDue] | None = None
 
     @property
     def upserts(self) -> int:
@@ -64,11 +68,13 @@ def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
         LVQError: as for `Scan.read`.
     """
     metered = cast("Cluster", _Metered(cluster, BYTES))
+    met = {partition: TaskMetrics() for partition in scan.spec.ranges}
     try:
-        batches = [batch for partition in scan.spec.ranges for batch in scan.rows_of(metered, partition)]
+        batches = [batch for p, metrics in met.items() for batch in scan.rows_of(metered, p, metrics=metrics)]
     except _TooMuch:
         return None
-    return DriverDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)))
+    scheduled = {partition: found for partition, metrics in met.items() if (found := metrics.waiting) is not None}
+    return DriverDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)), scheduled)
 
 
 def gathered(base: Version, delta: Delta) -> DriverDelta | None:

@@ -143,6 +143,7 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
             ("key_mismatch", base.key_mismatch, definition.key_mismatch),
             ("ttl", base.ttl, lifetimes(queue)),
             ("selector", base.selector, definition.selector),
+            ("max_delay", base.max_delay, definition.max_delay),
             ("columns", base.schema, STORED),
         )
         if stored != asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lvq_kafka.errors import DataLoss, LVQError, TopicRecreated
@@ -77,7 +77,7 @@ class IncrementalUpdate(ABC):
         reasons = () if base is None else self._reasons(self.problem(base, log))
         if at_least and end is not None:
             end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
-        cut = Cut(pin(self.queue, end=end, timeout=self.timeout), log)
+        cut = self._cut(base, log, end)
         if base is not None and not reasons:
             reasons = self._reasons(resized(base, cut.spec.partitions))
         if base is None or reasons:
@@ -105,15 +105,22 @@ class IncrementalUpdate(ABC):
             reasons = self._reasons(error)
         # The version aged meanwhile, or a task found that records of the cut may be gone. A later cut may be complete.
         log = log_state(self.queue, self.timeout)
-        return self._full(base, Cut(pin(self.queue, end=end, timeout=self.timeout), log), reasons)
+        return self._full(base, self._cut(base, log, end), reasons)
 
     def _later(self, base: Version) -> Cut | None:
         """Return a current cut; None if the version cannot be built on up to there."""
         log = log_state(self.queue, self.timeout)
         if self.problem(base, log) is not None:
             return None
-        spec = pin(self.queue, timeout=self.timeout)
-        return None if resized(base, spec.partitions) is not None else Cut(spec, log)
+        cut = self._cut(base, log)
+        return None if resized(base, cut.spec.partitions) is not None else cut
+
+    def _cut(self, base: Version | None, log: LogState, end: Mapping[int, int] | None = None) -> Cut:
+        """Pin a cut, at a time that is not before that of the version to build on."""
+        spec = pin(self.queue, end=end, timeout=self.timeout)
+        if base is not None and base.as_of is not None and spec.as_of is not None:
+            spec = replace(spec, as_of=max(spec.as_of, base.as_of.timestamp()))
+        return Cut(spec, log)
 
     def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
         """Return the reasons for a rebuild; none if there is no problem.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.not_before import delay_from_wire, delay_to_wire
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scheduling import NotDue
 
 __all__ = ["DataFile", "Version", "cut_id", "decode", "encode"]
 
@@ -69,6 +71,10 @@ class Version:
         data: the folder of the files written last; the others lie where earlier versions put them.
         ttl: how long messages live; None if none of them expires. ``rows`` counts those that have expired since they
             were written, too.
+        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
+        as_of: the time by which messages are due that count in it (R11), if they may be scheduled.
+        scheduled: by partition, what did not count then, if they may be scheduled. Reading for the next version starts
+            there once the first of them is due.
     """
 
     number: int
@@ -99,6 +105,9 @@ class Version:
     places: int | None = None
     ttl: Ttl | None = None
     selector: str | None = None
+    max_delay: float | None = None
+    as_of: datetime | None = None
+    scheduled: Mapping[int, NotDue] | None = None
 
     @property
     def partitions(self) -> int:
@@ -109,6 +118,37 @@ class Version:
     def records_read(self) -> int:
         """The number of offsets read for it."""
         return sum(self.end[partition] - begin for partition, begin in self.read_from.items())
+
+    def due(self, spec: SnapshotSpec) -> dict[int, int]:
+        """Return where to read again, in the partitions where something has become due.
+
+        That is judged at the time of a cut. Records lost at the start of the log are in no snapshot either.
+        """
+        if spec.due_by is None:
+            return {}
+        as_of = round(spec.due_by * 1000)
+        return {
+            partition: max(one.offset, min(spec.start[partition], self.end[partition]))
+            for partition, one in (self.scheduled or {}).items()
+            if one.due <= as_of
+        }
+
+    def beyond(self, spec: SnapshotSpec) -> SnapshotSpec:
+        """Return the part of a cut to read on top of this version."""
+        return replace(spec, start={**self.end, **self.due(spec)})
+
+    def still_scheduled(self, spec: SnapshotSpec, found: Mapping[int, NotDue] | None) -> Mapping[int, NotDue] | None:
+        """Return the records that do not count at a cut's time, once it has been read.
+
+        Args:
+            found: those among them that were `beyond` this version.
+        """
+        if spec.max_delay is None:
+            return None
+        again = self.due(spec)
+        left = {partition: one for partition, one in (self.scheduled or {}).items() if partition not in again}
+        more = found or {}
+        return {**left, **{partition: one.with_more(left.get(partition)) for partition, one in more.items()}}
 
 
 def cut_id(spec: SnapshotSpec) -> str:
@@ -124,7 +164,17 @@ def _pairs(offsets: Mapping[int, int]) -> list[list[int]]:
 
 _OFFSETS = ("start", "end", "read_from", "epochs")
 _MOMENTS = ("pinned", "committed")
-_OPTIONS = ("ttl", "selector")
+_OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
+    "ttl": (Ttl.to_wire, Ttl.from_wire),
+    "selector": (str, str),
+    "max_delay": (delay_to_wire, delay_from_wire),
+    "as_of": (lambda moment: moment.astimezone(UTC).isoformat(), datetime.fromisoformat),
+    "scheduled": (
+        lambda found: {str(partition): list(one) for partition, one in sorted(found.items())},
+        lambda found: {int(partition): NotDue(int(offset), int(due)) for partition, (offset, due) in found.items()},
+    ),
+}
+"""Fields that only some queues have, each with the writer and the parser of its JSON."""
 
 
 def encode(version: Version) -> bytes:
@@ -140,8 +190,8 @@ def encode(version: Version) -> bytes:
             value = value.astimezone(UTC).isoformat()
         elif name == "files":
             value = [asdict(file) for file in value]
-        elif name == "ttl":
-            value = value.to_wire()
+        elif name in _OPTIONS:
+            value = _OPTIONS[name][0](value)
         document[name] = value
     document["crc32"] = _crc32(document)
     return json.dumps(document, indent=1).encode()
@@ -183,8 +233,7 @@ def decode(content: bytes, where: str) -> Version:
         document["files"] = tuple(
             DataFile(file["name"], file["bytes"], file["overlay"], file.get("crc32")) for file in document["files"]
         )
-        if "ttl" in document:
-            document["ttl"] = Ttl.from_wire(document["ttl"])
+        document |= {name: parse(document[name]) for name, (_, parse) in _OPTIONS.items() if name in document}
         document["reasons"] = tuple(document["reasons"])
         document["stream"] = tuple(document["stream"]) if document["stream"] else None
         return Version(**document)

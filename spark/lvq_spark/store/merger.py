@@ -83,8 +83,13 @@ class Merger(IncrementalUpdate):
         """
         self._table.create()
         base = self._table.state()
-        if base is not None and aging(base, log_state(self.queue, self.timeout)):
+        if base is not None and (self._has_due(base) or aging(base, log_state(self.queue, self.timeout))):
             self.bring_up_to_date()
+
+    def _has_due(self, base: Version) -> bool:
+        """Return whether a message has become due that is not in the table."""
+        now_ms = self.queue.cluster.now() * 1000
+        return any(one.due <= now_ms for one in (base.scheduled or {}).values())
 
     def _newest(self) -> Version | None:
         base = self._table.state()
@@ -104,7 +109,7 @@ class Merger(IncrementalUpdate):
                 options=["end"],
                 hint="A table never goes back: omit end, or read an earlier version of it.",
             )
-        if base.cut != cut_id(spec) or quiet(base, cut.log):
+        if base.cut != cut_id(spec) or base.due(spec) or quiet(base, cut.log):
             return None
         if cut.spec.ttl is not None and not self._expired(self._table.rows(), base, cut).isEmpty():
             return None
@@ -112,7 +117,7 @@ class Merger(IncrementalUpdate):
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
-        rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency, deletes=True)
+        rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency)
         counted = spark_delta.Counted(rows, spec)
         with task_errors():
             news = self._merge_partitions(counted.rows, base, cut)
@@ -123,13 +128,14 @@ class Merger(IncrementalUpdate):
             draft = draft_of(self.queue, 1 if base is None else base.number + 1, spec, log)
             upserts, deletes = counted.read
             draft = replace(draft, **come._asdict(), reasons=reasons, upserts=upserts, deletes=deletes)
+            draft = replace(draft, scheduled=counted.scheduled)
             altered = base is not None and self._table.altered(base) is not None
             return self._table.commit(news, base, draft, "replace" if altered else "whole")
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:
-        beyond = replace(cut.spec, start=base.end)
-        rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
-        with task_errors(), spark_delta.held(rows) as delta:
+        beyond = base.beyond(cut.spec)
+        rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, base)
+        with task_errors(), spark_delta.held(rows, scheduled=beyond.max_delay is not None) as delta:
             # A record that lost to one now below the log start may win, so look at all of them.
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()
@@ -142,7 +148,8 @@ class Merger(IncrementalUpdate):
             if not whole:
                 then = self._table.contents(base).replaced(Contents.of(met), then)
             draft = draft_of(self.queue, base.number + 1, cut.spec, cut.log)
-            draft = replace(draft, kind="delta", base=base.number, read_from=base.end)
+            draft = replace(draft, kind="delta", base=base.number, read_from=beyond.start)
+            draft = replace(draft, scheduled=base.still_scheduled(cut.spec, delta.scheduled))
             draft = replace(draft, **then._asdict(), upserts=delta.upserts, deletes=delta.deletes)
             return self._table.commit(news, base, draft, "whole" if whole else "delta")
 
@@ -153,7 +160,8 @@ class Merger(IncrementalUpdate):
         """
         keys = delta.rows.select("key")
         if base.kept:
-            old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {horizon(cut.log)}")
+            forgotten = horizon(cut.log, cut.spec.max_delay)
+            old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {forgotten}")
             keys = keys.union(old.select("key"))
         number = delta.upserts + base.kept
         if cut.spec.ttl is not None:
@@ -187,7 +195,7 @@ class Merger(IncrementalUpdate):
         spec = cut.spec
         settle = MergePartitions(spec.topic, spec.partitions, spark_delta.FORGET_NONE)
         # With one partition, there is no other record that a delete could count against.
-        old = f"unix_millis(timestamp) < {horizon(cut.log)}" if spec.partitions > 1 else "true"
+        old = f"unix_millis(timestamp) < {horizon(cut.log, spec.max_delay)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)
         if spec.ttl is not None:
             gone = (F.col("lvq_role") == "current") & self._gone(base, cut)

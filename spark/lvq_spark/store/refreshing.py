@@ -46,7 +46,8 @@ def refresh(
     received since: changes are written to an overlay on top of the existing files, and once the overlay has grown to a
     quarter of them, everything is rewritten. A version's rows are those of a snapshot at the same cut. If nothing has
     changed, no version is written, so a refresh can be repeated at will. Read versions with `read_version`; it leaves
-    out the values that have expired by then (R10).
+    out the values that have expired by then (R10). Scheduled messages count in a version if they were due when it was
+    written (R11), at ``version.as_of``; others come with a later refresh, even if nothing has been written since.
 
     The driver handles small deltas by itself, without a Spark job: up to 200,000 offsets on top of a version of up to
     four million records, as long as the delta takes at most 64 MB, and so does the overlay that it goes into. Larger
@@ -58,9 +59,9 @@ def refresh(
 
     A version cannot be built on in these cases: deletes written since may be gone from the log (the version is older
     than the topic's ``delete.retention.ms``); the topic was recreated, was truncated or starts after the version's cut;
-    the topic's partition count, or the queue's key or TTL, has changed; a file of the version is missing or not what
-    was written; or compaction may have removed records that were to be read. ``version.reasons`` says which of these
-    forced a full version.
+    the topic's partition count, or the queue's key, TTL or longest delay, has changed; a file of the version is missing
+    or not what was written; or compaction may have removed records that were to be read. ``version.reasons`` says which
+    of these forced a full version.
 
     The manifest has a checksum of each file. Every refresh verifies up to 256 MB of files, those of the overlay first,
     then others at random: a small store completely, a large one over time. Pages are also verified when they are read.
@@ -182,7 +183,7 @@ class Refresher(IncrementalUpdate):
                     options=["end"],
                     hint="A store never goes back: omit end to refresh up to now.",
                 )
-        elif base.cut == cut_id(spec) and not quiet(base, cut.log):
+        elif base.cut == cut_id(spec) and not base.due(spec) and not quiet(base, cut.log):
             found = base
         if found is not None:
             self.clean()
@@ -191,5 +192,6 @@ class Refresher(IncrementalUpdate):
 
 def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
     """Return whether a version has the rows of a cut, but for any dropped at the log start."""
-    kept = (version.topic_id, version.key_header, version.key_mismatch, version.ttl)
-    return kept == (spec.topic_id, spec.key_header, spec.key_mismatch, spec.ttl) and dict(version.end) == dict(spec.end)
+    kept = (version.topic_id, version.key_header, version.key_mismatch, version.ttl, version.max_delay)
+    asked = (spec.topic_id, spec.key_header, spec.key_mismatch, spec.ttl, spec.max_delay)
+    return kept == asked and dict(version.end) == dict(spec.end)

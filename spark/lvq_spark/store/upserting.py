@@ -16,6 +16,7 @@ from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, check_queue
 from lvq_spark.remote import require_classic
+from lvq_spark.scheduling import scheduled_in_stream
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, log_state
 from lvq_spark.store.incremental import ATTEMPTS
@@ -90,15 +91,16 @@ def upsert(
         timeout: as for `refresh`.
 
     Raises:
-        ConfigError: this is a process of Spark Connect, an option is invalid, or the queue has a selector. The
-            returned function raises it if the stream lacks columns, or has records of another topic or without a key.
-            It also raises everything that `refresh` raises.
+        ConfigError: this is a process of Spark Connect, an option is invalid, the queue has a selector, or its
+            messages may be scheduled: a stream brings them when they are written, not when they are due. The returned
+            function raises it if the stream lacks columns, or has records of another topic or without a key. It also
+            raises everything that `refresh` raises.
     """
     require_classic("upsert", "refresh")
     check_queue(queue)
     check_policies(on_stale, "pinned")
     check_upkeep(keep, grace, timeout)
-    _check_unselected(queue)
+    _check_whole(queue)
     come = _Come("", -1, {})
 
     def run(batch: DataFrame, batch_id: int) -> None:
@@ -112,7 +114,9 @@ def upsert(
     return run
 
 
-def _check_unselected(queue: LastValueQueue[Any]) -> None:
+def _check_whole(queue: LastValueQueue[Any]) -> None:
+    if queue.definition.max_delay is not None:
+        raise scheduled_in_stream(queue.name, ["queue"])
     if queue.definition.selector is not None:
         raise ConfigError(
             f"The queue {queue.name} has a selector, and the records of a stream come as its source has read them, "
@@ -258,7 +262,7 @@ class _Upsert:
         from lvq_spark.store.driver_delta import gathered
 
         draft = draft_of(self.refresher.queue, base.number + 1, self._spec(base, log, end), log)
-        draft = replace(draft, stream=self.batch)
+        draft = replace(draft, read_from=base.end, stream=self.batch)
         return self.refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
 
     def _may_lack(self, base: Version, ranges: Mapping[int, tuple[int, int]]) -> bool:

@@ -7,13 +7,14 @@ from pyspark.sql import Column, DataFrame
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, reserved_header
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.expiry import DIGITS
-from lvq_spark.writing.rows import HEADERS_WANTED, is_ttl, unkeyed
+from lvq_spark.writing.rows import HEADERS_WANTED, is_time, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 
-__all__ = ["check_deletes", "check_rows", "check_ttls"]
+__all__ = ["check_deletes", "check_rows", "check_schedules", "check_ttls"]
 
 
 def check_rows(
@@ -36,7 +37,8 @@ def check_rows(
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
     nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
-    names = RESERVED if definition.ttl is None else RESERVED - {TTL_HEADER}
+    options = {TTL_HEADER: definition.ttl, NOT_BEFORE_HEADER: definition.max_delay}
+    names = RESERVED - {header for header, option in options.items() if option is not None}
     reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(names))))
     refused = unkeyed() if definition.keyless == "refuse" else F.lit(False)
     keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
@@ -118,6 +120,61 @@ def check_ttls(rows: DataFrame) -> None:
         options=[TTL_HEADER] if found.fault == "header" else ["ttl", TTL_HEADER],
         hint="Name a column of seconds with ttl=..., and omit the header.",
     )
+
+
+def check_schedules(rows: DataFrame, max_delay: float, now: float) -> None:
+    """Check the times from which on rows count, for a queue whose messages may be scheduled.
+
+    Args:
+        rows: rows of key, value, headers and, where it was given, not_before.
+        max_delay: the longest delay of the queue, in seconds.
+        now: the time, in seconds since the epoch.
+
+    Raises:
+        ConfigError: as described for `lvq_spark.publish`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    said = F.filter("headers", lambda header: header["key"] == F.lit(NOT_BEFORE_HEADER))
+    unreadable = F.exists(said, lambda header: ~F.coalesce(header["value"].cast("string").rlike(DIGITS), F.lit(False)))
+    given = F.col("not_before") if "not_before" in rows.columns else F.lit(None).cast("double")
+    own = F.try_element_at(said, F.lit(-1))["value"].cast("string").try_cast("bigint")
+    late = own > F.lit(round((now + max_delay) * 1000))
+    faults = (
+        F.when(~is_time(given), "time")
+        .when(given.isNotNull() & (F.size(said) > 1), "twice")
+        .when(unreadable, "header")
+        .when((F.size(said) > 0) & F.col("value").isNull(), "delete")
+        .when(late, "late")
+    )
+    found = rows.select("key", faults.alias("fault")).where("fault is not null").first()
+    if found is None:
+        return
+    what, hint = _SCHEDULE_FAULTS[found.fault]
+    raise ConfigError(
+        f"The row of {quoting.quoted(bytes(found.key))} {what}.",
+        options=["not_before", NOT_BEFORE_HEADER] if found.fault == "twice" else ["not_before"],
+        hint=hint,
+    )
+
+
+_SCHEDULE_FAULTS = {
+    "time": ("has a not_before that is not a time of this era", "Give timestamps, or seconds since the epoch."),
+    "twice": (f"has both not_before and the header {NOT_BEFORE_HEADER}", "Give one of them."),
+    "header": (
+        f"has a header {NOT_BEFORE_HEADER} that is not a number of milliseconds",
+        "Name a column of times with not_before=..., and omit the header.",
+    ),
+    "delete": (
+        "would schedule a delete",
+        "Publish the delete when its time has come, or schedule a last value with a TTL.",
+    ),
+    "late": (
+        "is scheduled further ahead than the queue's max_delay",
+        "Publish it later, or declare a queue with a longer max_delay.",
+    ),
+}
+"""Faults of the time from which on a row counts, each with what to do."""
 
 
 def check_deletes(rows: DataFrame, limits: SizeLimits, key_header: str | None) -> int:

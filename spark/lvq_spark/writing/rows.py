@@ -7,11 +7,13 @@ import difflib
 from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
+from lvq_spark.expiry import LAST
 from lvq_spark.schema import quoted
 
-__all__ = ["HEADERS_WANTED", "is_ttl", "missing", "newest_rows", "unkeyed"]
+__all__ = ["HEADERS_WANTED", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
 
 HEADERS_WANTED = "Give headers as an array of structs of key (text) and value (text or bytes)."
 
@@ -19,15 +21,23 @@ _HEADERS = "array<struct<key: string, value: binary>>"
 _KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
 _VALUE_TYPES = ("binary", "string")
 _TTL_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_TIME_TYPES = ("timestamp", *_TTL_TYPES)
 _HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
 
 
 def newest_rows(
-    df: DataFrame, key: str, value: str, headers: str | None, newest: str | None, ttl: str | None = None
+    df: DataFrame,
+    key: str,
+    value: str,
+    headers: str | None,
+    newest: str | None,
+    ttl: str | None = None,
+    not_before: str | None = None,
 ) -> DataFrame:
     """Return a frame as key, value and headers, in bytes, with the newest row of each key.
 
-    If rows have a TTL, the headers hold it, and a column ``ttl`` has it as it was given, in seconds.
+    If rows have a TTL, the headers hold it, and a column ``ttl`` has it as it was given, in seconds. If they are
+    scheduled, the headers say so, and a column ``not_before`` has the time, in seconds since the epoch.
 
     Raises:
         ConfigError: a column is missing, or has a type that cannot be written.
@@ -41,9 +51,15 @@ def newest_rows(
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
     pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
     pairs, more = pairs.cast(_HEADERS), []
-    if ttl is not None:
+    if not_before is not None:
+        hint = "Give timestamps, or seconds since the epoch as numbers."
+        time = _column(df, "not_before", not_before, _TIME_TYPES, hint).cast("double")
+        pairs = _with_header(pairs, NOT_BEFORE_HEADER, F.when(is_time(time), time))
+        more.append(time.alias("not_before"))
+    if ttl is not None:  # last, where readers look first
         seconds = _column(df, "ttl", ttl, _TTL_TYPES, "Give seconds, as numbers.").cast("double")
-        pairs, more = _with_ttl(pairs, F.when(values.isNotNull(), seconds)), [seconds.alias("ttl")]
+        pairs = _with_header(pairs, TTL_HEADER, F.when(values.isNotNull() & is_ttl(seconds), seconds))
+        more.append(seconds.alias("ttl"))
     columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.alias("headers"), *more]
     if newest is None:
         return df.select(columns)
@@ -53,18 +69,23 @@ def newest_rows(
     return ranked.where("rank = 1").drop("newest", "rank")
 
 
-def _with_ttl(pairs: Column, seconds: Column) -> Column:
-    """Add the header of a TTL, if it is one."""
+def _with_header(pairs: Column, name: str, seconds: Column) -> Column:
+    """Add a header with so many seconds, in milliseconds, unless they are null."""
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.bround(seconds * 1000).cast("bigint").cast("string").cast("binary")
-    header = F.array(F.struct(F.lit(TTL_HEADER).alias("key"), text.alias("value"))).cast(_HEADERS)
-    return F.when(is_ttl(seconds), F.concat(F.coalesce(pairs, F.array().cast(_HEADERS)), header)).otherwise(pairs)
+    header = F.array(F.struct(F.lit(name).alias("key"), text.alias("value"))).cast(_HEADERS)
+    return F.when(seconds.isNotNull(), F.concat(F.coalesce(pairs, F.array().cast(_HEADERS)), header)).otherwise(pairs)
 
 
 def is_ttl(seconds: Column) -> Column:
     """Return whether a number of seconds can be a TTL; null if it is null."""
     return seconds.between(0.001, LONGEST_TTL)
+
+
+def is_time(seconds: Column) -> Column:
+    """Return whether a number of seconds since the epoch can be a time; null if it is null."""
+    return seconds.between(0, LAST / 1000)
 
 
 def missing(held: DataFrame, rows: DataFrame) -> DataFrame:

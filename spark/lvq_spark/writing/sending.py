@@ -40,14 +40,15 @@ class Ends(dict[int, int]):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Writes rows of key, value and headers to a topic, whose messages may have a TTL.
+    """Writes rows of key, value and headers to a topic.
 
-    ``config`` holds the secrets; its repr hides them.
+    Its messages may have a TTL, or be scheduled. ``config`` holds the secrets; its repr hides them.
     """
 
     topic: str
     key_header: str | None
     ttl: Ttl | None
+    max_delay: float | None
     config: ClientConfig
 
     REPORT = "partition int, end bigint, written bigint, deleted bigint"
@@ -57,7 +58,9 @@ class Write:
         ends, written, deleted = Ends(), 0, 0
         with (
             closing(KafkaCluster(self.config)) as cluster,
-            Producer(cluster, self.topic, key_header=self.key_header, ttl=self.ttl) as producer,
+            Producer(
+                cluster, self.topic, key_header=self.key_header, ttl=self.ttl, max_delay=self.max_delay
+            ) as producer,
         ):
             for batch in batches:
                 columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers"))

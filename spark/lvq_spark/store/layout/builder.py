@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -48,13 +49,13 @@ class Builder:
             DataLoss: some of it may be gone, or was gone before it was read.
             TopicRecreated: the topic was recreated.
         """
-        rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency, deletes=True)
+        rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency)
         news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with task_errors():
-            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log)))
+            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log, spec.max_delay)))
         upserts, deletes = news.read
-        version = replace(version, upserts=upserts, deletes=deletes)
+        version = replace(version, upserts=upserts, deletes=deletes, scheduled=news.scheduled)
         problem = overdue(log, "refresh")
         if problem is not None:
             self.store.discard(version)
@@ -68,9 +69,11 @@ class Builder:
             DataLoss: as for `full`, or the version has grown too old meanwhile.
             TopicRecreated: the topic was recreated.
         """
-        beyond = replace(spec, start=base.end)
+        beyond = base.beyond(spec)
         draft = draft_of(self.queue, base.number + 1, spec, log)
         with task_errors(), self._held(base, beyond) as delta:
+            scheduled = base.still_scheduled(spec, delta.scheduled)
+            draft = replace(draft, read_from=beyond.start, scheduled=scheduled)
             version = self.built_upon(base, delta, draft, log)
         problem = aged(base, log, now())
         if problem is not None:
@@ -82,7 +85,8 @@ class Builder:
         little = self._read(base, beyond)
         if little is not None:
             return nullcontext(little)
-        return spark_delta.held(spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True))
+        rows = spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, base)
+        return spark_delta.held(rows, scheduled=beyond.max_delay is not None)
 
     def _read(self, base: Version, beyond: SnapshotSpec) -> DriverDelta | None:
         """Read a delta in the driver; return None if it is not small."""
@@ -92,16 +96,14 @@ class Builder:
             base, sum(beyond.end[partition] - beyond.start[partition] for partition in beyond.ranges)
         ):
             return None
-        scan = spark_delta.scan_of(beyond, self.config, self.consistency, deletes=True)
+        scan = spark_delta.scan_of(beyond, self.config, self.consistency, base)
         return driver_delta.read(scan, self.queue.cluster)
 
     def built_upon(
         self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState
     ) -> Version:
         """Work a delta into a version, and write the files of the result."""
-        draft = replace(
-            draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
-        )
+        draft = replace(draft, base=base.number, upserts=delta.upserts, deletes=delta.deletes, kind="delta")
         moved = dict(draft.start) != dict(base.start)
         contested = moved and base.partitions > 1 and base.kept > 0  # a loser to a removed record may win now
         if delta.upserts == 0 and not contested:  # only offsets have moved
@@ -116,7 +118,7 @@ class Builder:
     def _anew(self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState) -> Version:
         """Write a version that consists of new files only."""
         with self._spread(delta) as spread:
-            rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log))
+            rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log, draft.max_delay))
             return self._written(draft, rows)
 
     def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
@@ -199,12 +201,14 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
         files=(),
         epochs=epochs_of(queue, log, spec.end),
         ttl=spec.ttl,
+        max_delay=spec.max_delay,
+        as_of=None if spec.due_by is None else datetime.fromtimestamp(spec.due_by, UTC),
     )
 
 
-def horizon(log: LogState) -> int:
+def horizon(log: LogState, max_delay: float | None) -> int:
     """Return the time before which deletes need not be kept, in milliseconds since the epoch.
 
-    The log may no longer have them either.
+    The log may no longer have them either, and what was scheduled before them is due.
     """
-    return int(max(0.0, log.at.timestamp() - log.retention) * 1000)
+    return int(max(0.0, log.at.timestamp() - log.retention - (max_delay or 0.0)) * 1000)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.expiry import lives
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
+from lvq_spark.scheduling import NotDue
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.store.layout.layers import STORED, beside, hinted, overlay, reached, stored
@@ -43,24 +44,40 @@ FORGET_ALL, FORGET_NONE = sys.maxsize, -sys.maxsize
 
 
 def log_rows(
-    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool
+    spark: SparkSession,
+    spec: SnapshotSpec,
+    config: ClientConfig,
+    consistency: Consistency,
+    base: Version | None = None,
 ) -> DataFrame:
-    """Return the newest record of each key in each partition of a cut, read by the executors."""
-    from lvq_spark.scan.tasks import ReadRows
+    """Return the newest record of each key in each partition of a cut.
 
-    tasks = len(spec.ranges)
-    scan = scan_of(spec, config, consistency, deletes=deletes)
-    return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), ReadRows(scan), SCHEMA)
+    The executors read them, deletes included. If messages may be scheduled, there is one more row, without a key, for
+    each partition with some that do not count yet; see `lvq_spark.scan.tasks.ReadStored`.
+
+    Args:
+        base: the version on top of which the cut is read.
+    """
+    from lvq_spark.scan.tasks import ReadRows, ReadStored
+
+    tasks, scan = len(spec.ranges), scan_of(spec, config, consistency, base)
+    read = ReadRows(scan) if spec.max_delay is None else ReadStored(scan)
+    return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), read, SCHEMA)
 
 
-def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
+def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, base: Version | None) -> Scan:
     """Return the scan that reads the newest record of each key in one partition of a cut.
 
     Expired ones are included: a version is judged when it is read, which is later.
     """
+    from lvq_spark.scan.due_filter import KnownCut
     from lvq_spark.scan.scanning import Scan
 
-    return Scan(replace(spec, as_of=None), config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
+    known = None
+    if base is not None and base.as_of is not None and base.max_delay is not None:
+        known = KnownCut(base.end, base.as_of.timestamp(), base.max_delay)
+    spec = replace(spec, keep_expired=True)
+    return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=True, keyless="fail", known=known)
 
 
 def full(rows: DataFrame, version: Version, horizon: int) -> DataFrame:
@@ -85,16 +102,44 @@ class Counted:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-        self._seen, self._any = Observation(), bool(spec.ranges)
+        self._seen, self._any, self._may_schedule = Observation(), bool(spec.ranges), spec.max_delay is not None
         deletes = F.count_if(F.col("value").isNull()).alias("deletes")
-        self.rows = rows.observe(self._seen, F.count("*").alias("upserts"), deletes)
+        counts = [F.count("*").alias("upserts"), deletes]
+        if self._may_schedule:
+            counts.append(_scheduled().alias("scheduled"))
+        self.rows = rows.observe(self._seen, *counts)
+        if self._may_schedule:
+            self.rows = self.rows.where("key is not null")
 
     @property
     def read(self) -> tuple[int, int]:
         """The numbers of records and of deletes among them, once the action is done."""
         if not self._any:  # Spark then plans nothing, which an observation cannot handle
             return 0, 0
-        return self._seen.get["upserts"], self._seen.get["deletes"]
+        extra = len(self.scheduled or ())
+        return self._seen.get["upserts"] - extra, self._seen.get["deletes"] - extra
+
+    @property
+    def scheduled(self) -> Mapping[int, NotDue] | None:
+        """The records that do not count yet, once the action is done.
+
+        None if nothing can be scheduled.
+        """
+        if not self._may_schedule:
+            return None
+        return _by_partition(self._seen.get["scheduled"] if self._any else ())
+
+
+def _scheduled() -> Column:
+    """Return the aggregate of what does not count yet."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    facts = F.struct("partition", "offset", F.unix_millis("timestamp").alias("due"))
+    return F.collect_list(F.when(F.col("key").isNull(), facts))
+
+
+def _by_partition(found: Iterable[Row]) -> dict[int, NotDue]:
+    return {row.partition: NotDue(row.offset, row.due) for row in found}
 
 
 def _current(rows: DataFrame) -> DataFrame:
@@ -123,7 +168,7 @@ class Delta:
     """Records that are held for a merge.
 
     ``upserts`` counts the records, ``keys`` their keys, and ``deletes`` the deletes among them. ``bytes`` is the total
-    size of their values.
+    size of their values. ``scheduled`` is what does not count yet, by partition; None if nothing can be scheduled.
     """
 
     rows: DataFrame
@@ -131,6 +176,7 @@ class Delta:
     keys: int
     deletes: int
     bytes: int
+    scheduled: Mapping[int, NotDue] | None = None
 
     @property
     def distinct(self) -> bool:
@@ -139,20 +185,28 @@ class Delta:
 
 
 @contextmanager
-def held(rows: DataFrame) -> Iterator[Delta]:
-    """Compute rows once and hold them, on disk if memory is short. This reads the delta."""
+def held(rows: DataFrame, *, scheduled: bool = False) -> Iterator[Delta]:
+    """Compute rows once and hold them, on disk if memory is short. This reads the delta.
+
+    Args:
+        scheduled: whether they are `log_rows` of a queue whose messages may be scheduled.
+    """
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.storagelevel import StorageLevel
 
-    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    all_rows = rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
+        aside = None
+        if scheduled:
+            [(found,)] = all_rows.select(_scheduled()).collect()
+            aside, rows = _by_partition(found), all_rows.where("key is not null")
         size = F.coalesce(F.sum(F.octet_length("value")), F.lit(0))
         counts = (F.count("*"), F.count_distinct("key"), F.count_if(F.col("value").isNull()), size)
         counted = rows.select(*counts).first()
         assert counted is not None
-        yield Delta(rows, *counted)
+        yield replace(Delta(rows, *counted), scheduled=aside)
     finally:
-        rows.unpersist()
+        all_rows.unpersist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,81 @@
+"""Scheduled records that do not count yet at the time of a cut (R11).
+
+They are left out before the fold, so none of them hides the value that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.records import RecordBatch
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scheduling import NotDue
+
+__all__ = ["DueFilter", "KnownCut"]
+
+
+class DueFilter:
+    """Sets aside the records of one partition that do not count yet.
+
+    Args:
+        max_delay: the longest delay of the queue, in seconds.
+        as_of: the time of the cut, in seconds since the epoch.
+    """
+
+    def __init__(self, max_delay: float, as_of: float) -> None:
+        self.count = 0
+        """The number of records set aside."""
+        self.scheduled: NotDue | None = None
+        """Where these begin, and when the first of them is due."""
+        self._judge = NotBefore(max_delay)
+        self._as_of = round(as_of * 1000)
+
+    @classmethod
+    def of(cls, spec: SnapshotSpec) -> Self | None:
+        """Return what a cut sets aside; None if all of its records count."""
+        if spec.max_delay is None or spec.due_by is None:
+            return None
+        return cls(spec.max_delay, spec.due_by)
+
+    @property
+    def malformed(self) -> int:
+        """The number of records with a time that cannot be read, and counts as none."""
+        return self._judge.malformed
+
+    def counting(self, batch: RecordBatch) -> RecordBatch:
+        """Return the records of a batch that count."""
+        found = self._judge.scheduled(batch.timestamps, batch.headers)
+        later = {row: due for row, due in found if due > self._as_of}
+        if not later:
+            return batch
+        self.count += len(later)
+        offsets = batch.offsets
+        self.scheduled = NotDue(offsets[min(later)], min(later.values())).with_more(self.scheduled)
+        return batch.pick([row for row in range(len(batch)) if row not in later])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCut:
+    """A cut whose rows are known, as of a time before the one that is read now.
+
+    Args:
+        end: the offset that it ends before, in each partition.
+        as_of: its time, in seconds since the epoch.
+        max_delay: the longest delay of the queue, in seconds.
+    """
+
+    end: Mapping[int, int]
+    as_of: float
+    max_delay: float
+
+    def news(self, batch: RecordBatch) -> RecordBatch:
+        """Return the newest records that are not among its own: written later, or not due then."""
+        if not len(batch) or batch.offsets[0] >= self.end[batch.partitions[0]]:
+            return batch
+        end, as_of = self.end[batch.partitions[0]], round(self.as_of * 1000)
+        found = NotBefore(self.max_delay).scheduled(batch.timestamps, batch.headers)
+        due_since = {row for row, due in found if due > as_of}
+        return batch.pick([row for row, offset in enumerate(batch.offsets) if offset >= end or row in due_since])
