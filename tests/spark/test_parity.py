@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from lvq_kafka import LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.entries import Entry
@@ -46,6 +47,7 @@ QUIET = {"segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.99", "delete.r
 TTL_HEADERS: list[tuple[str, bytes | None]] = [
     (TTL_HEADER, said) for said in (b"0", b"100", b"5000", b"20000", b"0060000", b"9" * 15, None, b"", b"soon", b"-1")
 ]
+MALFORMED_TIMES = (b"9" * 15, b"9" * 400, None, b"", b"soon", b"-1", b"1\n")
 
 Rows = dict[bytes, Record]
 Collect = Callable[["DataFrame"], Rows]
@@ -55,11 +57,14 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 class History:
     """Random writes to a topic, as if by several independent programs."""
 
-    def __init__(self, servers: str, topic: str, seed: int, *, clock: bool, ttls: bool = False) -> None:
+    def __init__(
+        self, servers: str, topic: str, seed: int, *, clock: bool, ttls: bool = False, schedules: bool = False
+    ) -> None:
         self._servers, self._topic = servers, topic
         self._random = random.Random(seed)
         self._clock = clock  # producers set timestamps, and wrong ones
         self._ttls = TTL_HEADERS if ttls else []
+        self._schedules = schedules
         self._away = [b"away %d" % number for number in range(10)]  # never in their home partition
         self._transactions = 0
 
@@ -83,6 +88,9 @@ class History:
         choose = self._random
         said = choose.choice([key, key, key, None, b"key %d" % choose.randrange(40)])
         pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b""), (HEADER, said), *self._ttls]
+        if self._schedules:
+            soon = (b"%d" % (time.time_ns() // 1_000_000 + choose.randrange(-60_000, 60_000)) for _ in range(6))
+            pairs += [(NOT_BEFORE_HEADER, said) for said in (*soon, choose.choice(MALFORMED_TIMES))]
         return [choose.choice(pairs) for _ in range(choose.randrange(5))]
 
     @contextmanager
@@ -307,6 +315,47 @@ def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
     assert rows == {key: record for key, record in folded.items() if lives(record, ttl, head["as_of"])}
     assert collect(snapshot(spark, queue, end=end, as_of=head["as_of"])) == rows
     queue.drop()
+
+
+def counts(record: Record, max_delay: float, as_of: float) -> bool:
+    """Return whether a record counts at a time, by the words of R11."""
+    said = [value for name, value in record.headers if name == NOT_BEFORE_HEADER]
+    if not said or said[-1] is None or not said[-1].isdigit() or len(said[-1]) > 15:
+        return True
+    due = min(int(said[-1]), record.timestamp + round(max_delay * 1000))
+    return due <= max(round(as_of * 1000), record.timestamp)
+
+
+@pytest.mark.parametrize("seed", [8, 9])
+def test_g8_both_engines_show_what_is_due_at_any_offsets_and_any_time(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    seed: int,
+) -> None:
+    """Messages are scheduled, some by a malformed time, and expire; keys are deleted, and lie in several partitions."""
+    choose, begun = random.Random(seed), time.time()
+    make_queue(PARTITIONS, config={**QUIET, "message.timestamp.type": "CreateTime"})
+    History(lvq_broker.bootstrap_servers, lvq_topic, seed, clock=True, ttls=True, schedules=True).write(500)
+    end = lvq_cluster.logs.end_offsets(lvq_topic)
+    records = read_raw(lvq_broker.bootstrap_servers, lvq_topic, end)
+    differ = 0
+    for max_delay, ttl in ((20.0, None), (100.0, Ttl(default=40.0)), (31_536_000.0, Ttl())):
+        queue = LastValueQueue(lvq_topic, key_header=None, ttl=ttl, max_delay=max_delay, cluster=lvq_cluster)
+        cut = {partition: choose.randint(offset // 2, offset) for partition, offset in end.items()}
+        as_of = round(begun - 60 + choose.random() * 120, choose.choice([0, 3]))
+        within = [record for record in records if record.offset < cut[record.partition]]
+        folded = fold_by_hand([record for record in within if counts(record, max_delay, as_of)])
+        rows = {key: record for key, record in folded.items() if ttl is None or lives(record, ttl, as_of)}
+        differ += fold_by_hand(within) != folded
+        spec = pin(queue, end=cut, as_of=as_of)
+        for engine in ("python", "connector"):
+            assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
+            assert snapshot(spark, queue, spec=spec, engine=engine, columns=["key"]).count() == len(rows)  # type: ignore[arg-type]
+    assert differ == 3
 
 
 def selected(record: Record) -> bool:

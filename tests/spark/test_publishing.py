@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -298,6 +300,85 @@ def test_r22_a_ttl_is_refused_where_the_queue_has_none_and_a_column_that_is_none
         with pytest.raises(ConfigError) as error:
             publish(rows, with_ttl(queue, Ttl()), ttl=column)
         assert error.value.options == ("ttl",)
+
+
+def scheduling(queue: LastValueQueue[bytes]) -> LastValueQueue[bytes]:
+    return LastValueQueue(queue.topic, key_header=None, max_delay=3600.0, ttl=Ttl(), cluster=queue.cluster)
+
+
+def test_r11_a_column_says_from_when_on_a_value_counts(
+    spark: SparkSession, frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue, now = scheduling(make_queue()), round(time.time())
+    schema = "key string, value string, due double, life double, headers array<struct<key: string, value: string>>"
+    rows = [
+        ("a", "1", None, None, None),
+        ("a later", "1", now + 1800.5, 90.0, [("x", "y")]),
+        ("past", "1", 0.0, None, None),
+        ("gone", None, None, None, None),
+        ("own", "1", None, None, [("lvq-not-before", f"{now + 1800}000")]),
+    ]
+    assert publish(frame(*rows, schema=schema), queue, headers="headers", ttl="life", not_before="due").written == 4
+    times = frame(
+        ("t", "1", datetime.fromtimestamp(now + 1800.25, UTC)), schema="key string, value string, due timestamp"
+    )
+    publish(times, queue, not_before="due")
+    every = snapshot(spark, LastValueQueue(queue.topic, key_header=None, cluster=queue.cluster)).collect()
+    assert {row.key.decode(): [(name, bytes(said)) for name, said in row.headers or ()] for row in every} == {
+        "a": [],
+        "a later": [("x", b"y"), ("lvq-not-before", b"%d500" % (now + 1800)), ("lvq-ttl", b"90000")],
+        "past": [("lvq-not-before", b"0")],
+        "own": [("lvq-not-before", b"%d000" % (now + 1800))],
+        "t": [("lvq-not-before", b"%d250" % (now + 1800))],
+    }
+    assert {bytes(row.key) for row in snapshot(spark, queue).collect()} == {b"a", b"past"}
+
+
+DUE = "key string, value string, due double, headers array<struct<key: string, value: string>>"
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "said"),
+    [
+        (("b", "1", -1.0, None), ("not_before",), "The row of b'b' has a not_before that is not a time"),
+        (("b", "1", float("nan"), None), ("not_before",), "that is not a time"),
+        (("b", "1", 1e13, None), ("not_before",), "that is not a time"),
+        (
+            ("b", "1", 4e9, None),
+            ("not_before",),
+            "The row of b'b' is scheduled further ahead than the queue's max_delay",
+        ),
+        (("b", "1", None, [("lvq-not-before", "4000000000000")]), ("not_before",), "scheduled further ahead"),
+        (("b", "1", 5.0, [("lvq-not-before", "5")]), ("not_before", "lvq-not-before"), "has both not_before and"),
+        (("b", "1", None, [("lvq-not-before", "soon")]), ("not_before",), "is not a number of milliseconds"),
+        (("b", "1", None, [("lvq-not-before", None)]), ("not_before",), "is not a number of milliseconds"),
+        (("b", "1", None, [("lvq-not-before", "9" * 16)]), ("not_before",), "is not a number of milliseconds"),
+        (("b", None, 5.0, None), ("not_before",), "The row of b'b' would schedule a delete"),
+    ],
+)
+def test_r22_a_time_that_is_none_is_an_error_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue, row: tuple[Any, ...], options: tuple[str, ...], said: str
+) -> None:
+    queue = scheduling(make_queue())
+    with pytest.raises(ConfigError, match=said) as error:
+        publish(frame(("a", "1", 5.0, None), row, schema=DUE), queue, headers="headers", not_before="due")
+    assert error.value.options == options
+    assert written(queue) == 0
+
+
+def test_r22_a_schedule_is_refused_where_the_queue_has_none_and_a_column_that_is_none(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue()
+    rows = frame(("a", "1", 5.0, [("lvq-not-before", "5")]), schema=DUE)
+    for options in ({"not_before": "due"}, {"headers": "headers"}):
+        with pytest.raises(ConfigError, match="'lvq-not-before' is reserved") as error:
+            publish(rows, queue, **options)
+        assert error.value.options == ("lvq-not-before",)
+    for column in ("value", "lifetime"):
+        with pytest.raises(ConfigError) as error:
+            publish(rows, scheduling(queue), not_before=column)
+        assert error.value.options == ("not_before",)
 
 
 HEADED = "key string, value binary, headers array<struct<key: string, value: string>>"

@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import task_errors
 from lvq_spark.source.registering import register
@@ -162,6 +164,34 @@ def test_r8_what_has_expired_when_a_batch_is_planned_is_deleted_by_it_also_after
     every = open_reader(**{"lvq.defaultTtl": "10", "lvq.dedupe": "none"})
     (task,) = every.partitions(start, first)
     assert [len(batch) for batch in every.read(task)] == [4], "records as the log has them"
+
+
+def test_r11_a_stream_of_scheduled_messages_is_refused_unless_it_has_every_record(
+    open_reader: Callable[..., LvqStreamReader], lvq_cluster: KafkaCluster, lvq_topic: str
+) -> None:
+    from lvq_spark.source.streaming import LvqStreamReader
+
+    queue = LastValueQueue.declare(lvq_topic, key_header=None, max_delay=60.0, cluster=lvq_cluster)
+    with pytest.raises(ConfigError, match="may be scheduled") as error:
+        open_reader(**{"lvq.maxDelay": "60"})
+    assert error.value.options == ("lvq.maxDelay",)
+    assert "lvq_spark.refresh" in error.value.hint
+    writer = lvq_cluster.writer()
+    header = (NOT_BEFORE_HEADER, b"%d" % ((time.time_ns() // 1_000_000_000 + 50) * 1000))
+    for headers in ([], [header]):
+        writer.append(lvq_topic, b"a", b"1", headers).result(20)
+    writer.close()
+    every = open_reader(**{"lvq.maxDelay": "60", "lvq.dedupe": "none"})
+    start = every.initialOffset()
+    (task,) = every.partitions(start, every.latestOffset(start, everything()))
+    assert [len(batch) for batch in every.read(task)] == [2], "records as the log has them"
+    options = {"kafka.bootstrap.servers": lvq_cluster.config.bootstrap_servers, "queue": queue.name}
+    declared = LvqStreamReader(SourceOptions.parse(options), ("key",))
+    with pytest.raises(ConfigError, match=rf"Messages of {queue.name} may be scheduled") as error:
+        declared.initialOffset()
+    assert error.value.options == ("queue",)
+    declared.stop()
+    queue.drop()
 
 
 def test_keys_are_at_home_where_the_partitioner_that_is_named_puts_them(

@@ -160,6 +160,35 @@ def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
     assert any(row.msg.startswith(f"{lvq_topic}/0: the header lvq-ttl of 2 records is not") for row in logs)
 
 
+@pytest.mark.parametrize("engine", ["python", "connector"])
+def test_the_tasks_of_either_engine_count_what_is_scheduled_and_malformed_times(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    worker_logs: Callable[[], list[dict[str, str]]],
+    caplog: pytest.LogCaptureFixture,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    engine: Engine,
+) -> None:
+    """The last record is scheduled; the connector must not take that for a gap in the log."""
+    make_queue(config={"message.timestamp.type": "CreateTime"})
+    producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
+    for key, time in ((b"a", b"0"), (b"b", b"soon"), (b"c", b""), (b"d", b"1700000050000"), (b"a", b"1700000060000")):
+        producer.produce(lvq_topic, b"1", key, timestamp=1_700_000_000_000, headers=[("lvq-not-before", time)])
+    producer.produce(lvq_topic, b"1", b"after the cut")
+    assert producer.flush(20) == 0
+    queue = LastValueQueue(lvq_topic, key_header=None, max_delay=60.0, cluster=lvq_cluster)
+    with caplog.at_level(logging.INFO, "lvq_spark"):
+        frame = snapshot(spark, queue, engine=engine, columns=["key"], end={0: 5}, as_of=1_700_000_049.999)
+    assert sorted(bytes(row.key) for row in frame.collect()) == [b"a", b"b", b"c"]
+    eventually(worker_logs)
+    (counts,) = worker_logs()
+    assert (counts["records"], counts["rows"], counts["replaced"]) == ("5", "3", "0")
+    assert (counts["scheduled"], counts["malformed_times"]) == ("2", "2")
+    logs = spark.tvf.python_worker_logs().where("level = 'WARNING'").collect()
+    assert any(row.msg.startswith(f"{lvq_topic}/0: the header lvq-not-before of 2 records is not") for row in logs)
+
+
 def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
     spark: SparkSession,
     make_queue: MakeQueue,

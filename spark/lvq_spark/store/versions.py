@@ -202,6 +202,8 @@ def read_version(
     stopped being the newest. A later action fails with Spark's FAILED_READ_FILE; within `lvq_spark.task_errors` that is
     a `DataLoss`.
 
+    Whether a scheduled message counts (R11) was decided when the version was written, at its own ``as_of``.
+
     Args:
         spark: the session.
         path: the store's directory.

@@ -110,6 +110,52 @@ def test_the_job_goes_on_with_a_table_when_it_is_submitted(
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
+def test_r11_a_merge_brings_what_has_become_due_since_the_last_one(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+) -> None:
+    from confluent_kafka import Producer
+
+    plain = make_queue(partitions, config={**DAY, "message.timestamp.type": "CreateTime"})
+    queue = LastValueQueue(plain.topic, key_header=None, ttl=Ttl(), max_delay=60.0, cluster=plain.cluster)
+    now = round(time.time()) + 100.0
+    monkeypatch.setattr(type(queue.cluster), "now", lambda _: now)
+    foreign, choose, again = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers}), random.Random(partitions), 0
+    before = None
+    for turn in range(5):
+        for n in range(0 if turn == 2 else 40):
+            key, value = f"key {choose.randrange(20)}", None if choose.random() < 0.2 else f"{turn} {n}"
+            home = home_partition(key.encode(), partitions)
+            headers: list[tuple[str, str | bytes | None]] = []
+            if choose.random() < 0.5:
+                headers.append(("lvq-not-before", b"%d" % round((now + choose.randrange(80)) * 1000)))
+            if choose.random() < 0.3:
+                headers.append(("lvq-ttl", b"%d" % (1000 * choose.randrange(5, 80))))
+            place = home if choose.random() < 0.7 else choose.randrange(partitions)
+            foreign.produce(queue.topic, value, key, place, headers=headers, timestamp=round(now * 1000))
+            now += 0.25
+        assert foreign.flush(30) == 0
+        done = merge(spark, queue, table, on_stale="fail")
+        rows = collect(read_merged(spark, table))
+        assert rows == collect(snapshot(spark, queue, end=done.end, as_of=done.as_of)), turn
+        again += before is not None and any(done.read_from[p] < end for p, end in before.end.items())
+        assert merge(spark, queue, table) == done, "time has not gone on"
+        before, now = done, now + choose.randrange(5, 30)
+    assert (done.number, again > 1) == (5, True)
+    run = merge_each(queue, table)
+    now += 100
+    run(spark.createDataFrame([], "topic string, partition int, offset bigint"), 0)
+    state = MergedTable(spark, table).state()
+    assert state is not None
+    assert (state.number, state.scheduled) == (6, {}), "an empty batch brings what is due"
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
 def test_r8_a_merge_removes_the_values_that_have_expired_since_the_last_one(
     spark: SparkSession,
     make_queue: MakeQueue,
