@@ -15,7 +15,7 @@ from lvq_spark.expiry import DIGITS, unreadable
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["MALFORMED_TIME", "SCHEDULED", "Due", "NotDue", "due", "scheduled", "scheduled_in_stream"]
+__all__ = ["MALFORMED_TIME", "SCHEDULED", "Due", "NotDue", "due", "malformed", "scheduled", "scheduled_in_stream"]
 
 SCHEDULED = "scheduled"
 """A column that says whether a record does not count yet at the time of a cut."""
@@ -70,6 +70,14 @@ def scheduled(max_delay: float, as_of: float) -> Column:
 
     at = due(max_delay).at
     return (at > F.lit(round(as_of * 1000))) & (at > F.unix_millis("timestamp"))
+
+
+def malformed(max_delay: float, as_of: float) -> Column:
+    """Return whether a row has a time that cannot be read, and is not older than the longest delay."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    young = F.unix_millis("timestamp") > F.lit(round(as_of * 1000) - delay_to_wire(max_delay)["ms"])
+    return due(max_delay).malformed & young
 
 
 def scheduled_in_stream(name: str, options: Sequence[str]) -> ConfigError:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.core.terms import TTL_HEADER, Terms
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
-from lvq_spark.scan.due_filter import KnownCut
+from lvq_spark.scan.due_filter import DueFilter, KnownCut
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.scheduling import NotDue
@@ -219,6 +220,13 @@ def test_the_counters_say_what_does_not_count_yet_and_what_cannot_be_read(
         "t/0: the header lvq-not-before of 2 records is not a number of milliseconds, and counts as none."
     )
     assert TaskMetrics().waiting is None
+
+
+def test_headers_of_records_older_than_the_longest_delay_are_not_read() -> None:
+    only_times = cast("RecordBatch", SimpleNamespace(timestamps=[-1, 0, 5_000]))
+    assert DueFilter(10.0, 15.0).counting(only_times) is only_times
+    with pytest.raises(AttributeError, match="headers"):
+        DueFilter(10.0, 14.999).counting(only_times)
 
 
 def test_r16_a_mismatch_is_an_error_before_the_message_is_due(cluster: MemoryCluster) -> None:

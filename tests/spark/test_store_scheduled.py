@@ -37,7 +37,7 @@ LONGEST = 60.0
 
 
 class Clock:
-    """The time that a cluster gives, which only goes on when it is told to."""
+    """The time that a cluster gives, which stands still until a test moves it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cluster: KafkaCluster) -> None:
         self.now = round(time.time()) + 100.0  # after everything that a version is dated by

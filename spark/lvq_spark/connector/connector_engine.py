@@ -28,7 +28,7 @@ from lvq_spark.merge_partitions_spark import (
 )
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED, due, scheduled
+from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED, malformed, scheduled
 from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, TYPES, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.task_failures import raised
@@ -243,7 +243,8 @@ def _schedule(spec: SnapshotSpec) -> dict[str, Column]:
     """Return what `Guard` has to know of a record that may be scheduled."""
     if spec.max_delay is None or spec.due_by is None:
         return {}
-    return {SCHEDULED: scheduled(spec.max_delay, spec.due_by), MALFORMED_TIME: due(spec.max_delay).malformed}
+    terms = (spec.max_delay, spec.due_by)
+    return {SCHEDULED: scheduled(*terms), MALFORMED_TIME: malformed(*terms)}
 
 
 def _key(spec: SnapshotSpec) -> Column:

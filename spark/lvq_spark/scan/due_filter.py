@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.not_before import NotBefore, delay_to_wire
 from lvq_kafka.core.records import RecordBatch
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue
@@ -32,6 +32,7 @@ class DueFilter:
         """Where these begin, and when the first of them is due."""
         self._judge = NotBefore(max_delay)
         self._as_of = round(as_of * 1000)
+        self._old = self._as_of - delay_to_wire(max_delay)["ms"]
 
     @classmethod
     def of(cls, spec: SnapshotSpec) -> Self | None:
@@ -42,13 +43,22 @@ class DueFilter:
 
     @property
     def malformed(self) -> int:
-        """The number of records with a time that cannot be read, and counts as none."""
+        """The number of records with a time that cannot be read, and counts as none.
+
+        Records older than the longest delay are not looked at.
+        """
         return self._judge.malformed
 
     def counting(self, batch: RecordBatch) -> RecordBatch:
         """Return the records of a batch that count."""
-        found = self._judge.scheduled(batch.timestamps, batch.headers)
-        later = {row: due for row, due in found if due > self._as_of}
+        timestamps = batch.timestamps
+        # An older one is due whatever its headers say, and reading them would cost more than all the rest.
+        young = [row for row, timestamp in enumerate(timestamps) if timestamp > self._old]
+        if not young:
+            return batch
+        headers = batch.headers
+        found = self._judge.scheduled([timestamps[row] for row in young], [headers[row] for row in young])
+        later = {young[place]: due for place, due in found if due > self._as_of}
         if not later:
             return batch
         self.count += len(later)

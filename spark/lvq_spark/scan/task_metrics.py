@@ -46,8 +46,8 @@ class TaskMetrics:
             of each key alone.
         scheduled_from: the offset of the first of these in the log.
         next_due: the time when the first of them counts, in ms since the epoch.
-        malformed_times: records with a time that cannot be read, which counts as none; with the connector, the newest
-            of each key alone.
+        malformed_times: records, not older than the longest delay, with a time that cannot be read, which counts as
+            none; with the connector, the newest of each key alone.
     """
 
     records: int | None = None

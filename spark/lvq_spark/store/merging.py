@@ -48,8 +48,8 @@ def merge(
     count against others (R14). One more row, ``state``, records the cut. Leave them all in place.
 
     A merge also removes the values that have expired by then (R10), so between two merges the table may show some that
-    have expired since. `read_merged` leaves them out if it is given a time. Messages that have become due since the last
-    merge (R11) come with it, even if nothing was written.
+    have expired since. `read_merged` leaves them out if it is given a time. Messages that have become due since
+    the last merge (R11) come with it, even if nothing was written.
 
     A merge is one commit of the table's own format. Readers see all of it or nothing, a merge that dies changes
     nothing, and earlier versions can be read in the format's own way (``VERSION AS OF``). Several merges may run at
