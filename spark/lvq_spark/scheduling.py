@@ -73,7 +73,10 @@ def scheduled(max_delay: float, as_of: float) -> Column:
 
 
 def malformed(max_delay: float, as_of: float) -> Column:
-    """Return whether a row has a time that cannot be read, and is not older than the longest delay."""
+    """Return whether a row has a time that cannot be read.
+
+    False if it is older than the longest delay, and so due in any case.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     young = F.unix_millis("timestamp") > F.lit(round(as_of * 1000) - delay_to_wire(max_delay)["ms"])

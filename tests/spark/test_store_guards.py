@@ -143,6 +143,13 @@ def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
     assert horizon(log, None) == 0, "no delete is forgotten"
 
 
+def test_r14_deletes_are_remembered_longer_where_messages_may_be_scheduled(
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
+) -> None:
+    log = log_state(queue, 10.0)
+    assert horizon(log, None) - horizon(log, 60.0) == 60_000
+
+
 def test_a_log_that_was_cut_and_has_grown_again_is_told(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,12 @@ from lvq_kafka.core.records import Record
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark import snapshot
+from lvq_spark import SnapshotSpec, snapshot
 from lvq_spark.scheduling import NotDue
 from lvq_spark.store import read_version, refresh, upsert
 from lvq_spark.store.manifest import decode, encode
 from tests.spark.test_store_refresh import DAY, values
+from tests.spark.test_store_versions import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +67,26 @@ class Writer:
 
 def scheduling(queue: LastValueQueue[bytes], ttl: Ttl | None = None) -> LastValueQueue[bytes]:
     return LastValueQueue(queue.topic, key_header=None, ttl=ttl, max_delay=LONGEST, cluster=queue.cluster)
+
+
+def test_reading_goes_on_where_something_has_become_due_as_far_as_the_log_has_it() -> None:
+    waiting = {0: NotDue(4, 1000), 1: NotDue(7, 2000)}
+    version = replace(VERSION, max_delay=LONGEST, as_of=VERSION.pinned, scheduled=waiting)
+    assert (version.start, version.end) == ({0: 0, 1: 3}, {0: 10, 1: 12})
+
+    def cut(as_of: float, start: int = 0) -> SnapshotSpec:
+        return SnapshotSpec("prices", "abc", {0: start, 1: 3}, {0: 20, 1: 20}, max_delay=LONGEST, as_of=as_of)
+
+    assert version.beyond(cut(0.999)).start == {0: 10, 1: 12}
+    assert version.beyond(cut(1)).start == {0: 4, 1: 12}
+    assert version.beyond(cut(2)).start == {0: 4, 1: 7}
+    assert version.beyond(cut(1, start=6)).start == {0: 6, 1: 12}, "what the log has lost is in no snapshot"
+    assert version.beyond(cut(1, start=15)).start == {0: 10, 1: 12}, "records between the cuts are missed"
+    assert version.still_scheduled(cut(1), {}) == {1: NotDue(7, 2000)}
+    assert version.still_scheduled(cut(1), {0: NotDue(15, 9000)}) == {0: NotDue(15, 9000), 1: NotDue(7, 2000)}
+    assert version.still_scheduled(cut(1), {1: NotDue(13, 1800)}) == {1: NotDue(7, 1800)}
+    plain = replace(cut(1), max_delay=None)
+    assert (VERSION.beyond(plain).start, VERSION.still_scheduled(plain, None)) == (VERSION.end, None)
 
 
 @pytest.fixture
