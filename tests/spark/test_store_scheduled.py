@@ -62,6 +62,8 @@ class Writer:
         if ttl is not None:
             headers.append((TTL_HEADER, b"%d" % round(ttl * 1000)))
         self._producer.produce(self._topic, value, key, partition, headers=headers, timestamp=round(now * 1000))
+
+    def flush(self) -> None:
         assert self._producer.flush(30) == 0
 
 
@@ -122,6 +124,7 @@ def test_g8_each_version_has_the_rows_of_a_snapshot_at_its_offsets_and_its_time(
                 partition=home if choose.random() < 0.7 else choose.randrange(partitions),
             )
             clock.now += 0.25
+        writer.flush()
         if turn == 3:
             lvq_cluster.logs.delete_before(lvq_topic, {0: 4})
         version = refresh(spark, queue, path)
@@ -150,11 +153,13 @@ def test_what_becomes_due_makes_a_version_and_time_alone_makes_none(
     writer.write("a", "2", ahead=30)
     writer.write("b", "1", ahead=20)
     writer.write("c", "1")
+    writer.flush()
     first = refresh(spark, queue, path)
     assert first.scheduled == {0: NotDue(1, round((clock.now + 20) * 1000))}
     clock.now += 19
     assert refresh(spark, queue, path) == first, "nothing has become due"
     writer.write("d", "1")
+    writer.flush()
     second = refresh(spark, queue, path)
     assert (second.read_from, second.upserts) == ({0: 4}, 1), "nothing is read again before its time"
     assert second.scheduled == first.scheduled
@@ -171,6 +176,7 @@ def test_what_becomes_due_makes_a_version_and_time_alone_makes_none(
     assert refresh(spark, queue, path) == fourth
     clock.now -= 2000
     writer.write("e", "1")
+    writer.flush()
     assert refresh(spark, queue, path).as_of == fourth.as_of, "time is not set back"
     assert "e" in values(collect(read_version(spark, path)))
 
@@ -181,6 +187,7 @@ def test_a_version_says_how_far_ahead_and_none_is_built_on_another_delay(
     plain, path = make_queue(config=CLOCK), str(tmp_path)
     writer = Writer(lvq_cluster, lvq_topic, clock)
     writer.write("a", "1", ahead=5)
+    writer.flush()
     first = refresh(spark, plain, path)
     assert (first.max_delay, first.as_of, first.scheduled) == (None, None, None)
     for name in (b"max_delay", b"as_of", b"scheduled"):
