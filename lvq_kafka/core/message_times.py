@@ -9,7 +9,7 @@ from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import Item
-from lvq_kafka.core.scheduling import Scheduling
+from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Terms
 
 __all__ = ["MessageTimes"]
@@ -23,7 +23,7 @@ class MessageTimes:
         """The time by which messages are due and expire."""
         self.expiring = None if terms is None else Expiring(terms, self.time)
         """The messages that will expire; None if none does."""
-        self.scheduling = None if not_before is None else Scheduling(not_before, self.time)
+        self.scheduling = None if not_before is None else ScheduledItems(not_before, self.time)
         """The messages that are not due; None if all count at once."""
         self.keeps_expired = keeps_expired
         self.kept: deque[Item] = deque()

@@ -29,7 +29,7 @@ from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
-from lvq_kafka.core.scheduling import Scheduling
+from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.transaction_phases import ConsumerTransaction
@@ -740,16 +740,16 @@ def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch:
 
 
 def test_i20_a_message_that_comes_before_it_is_due_is_caught(monkeypatch: Patch) -> None:
-    pop_due = Scheduling.pop_due
+    pop_due = ScheduledItems.pop_due
 
-    def mutant(self: Scheduling) -> list[Item]:
+    def mutant(self: ScheduledItems) -> list[Item]:
         self._time.now += 1000
         try:
             return pop_due(self)
         finally:
             self._time.now -= 1000
 
-    monkeypatch.setattr(Scheduling, "pop_due", mutant)
+    monkeypatch.setattr(ScheduledItems, "pop_due", mutant)
     assert caught("I20", scheduling)
 
 
@@ -825,7 +825,7 @@ def test_i4_a_slow_clock_that_ignores_the_log_for_what_is_due_is_caught(monkeypa
 
 
 def test_i10_a_message_that_never_comes_due_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Scheduling, "pop_due", lambda self: [])
+    monkeypatch.setattr(ScheduledItems, "pop_due", lambda self: [])
     assert caught("I10", scheduling)
 
 

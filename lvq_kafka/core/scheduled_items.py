@@ -10,13 +10,13 @@ from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["Scheduling"]
+__all__ = ["ScheduledItems"]
 
 _SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
 _ALL = 1 << 62
 
 
-class Scheduling:
+class ScheduledItems:
     """The messages of a ledger that are not due.
 
     Args:
