@@ -355,6 +355,14 @@ def test_g8_both_engines_show_what_is_due_at_any_offsets_and_any_time(
         for engine in ("python", "connector"):
             assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
             assert snapshot(spark, queue, spec=spec, engine=engine, columns=["key"]).count() == len(rows)  # type: ignore[arg-type]
+        with queue.view() as view:
+            shown = view.snapshot()
+        due = [record for record in records if counts(record, max_delay, shown.as_of)]
+        rows = {key: one for key, one in fold_by_hand(due).items() if ttl is None or lives(one, ttl, shown.as_of)}
+        assert {entry.key.encode("utf-8", "surrogateescape"): entry.value for entry in shown.entries()} == {
+            key: record.value for key, record in rows.items()
+        }
+        assert collect(snapshot(spark, queue, end=shown.offsets, as_of=shown.as_of)) == rows
     assert differ == 3
 
 

@@ -201,6 +201,23 @@ def test_at_any_time_there_is_the_newest_message_of_each_key_that_counts(
     assert len(sizes) > 5
 
 
+def test_g8_a_view_shows_the_rows_of_a_cut_at_its_offsets_and_its_time(
+    cluster: MemoryCluster, now: list[float]
+) -> None:
+    choose, queue, sizes = random.Random(3), queue_on(cluster, ttl=Ttl(default=6.0)), set[int]()
+    for n in range(120):
+        now[0] += choose.random() * 0.2
+        headers = choose.choice(HEADERS) or []
+        cluster.write("t", b"%d" % choose.randrange(30), None if choose.random() < 0.2 else b"%d" % n, headers)
+        if n % 12 == 11:
+            with queue.view() as view:
+                shown = view.snapshot()
+            found = values(cluster, pin(queue, end=shown.offsets, as_of=shown.as_of))
+            assert {entry.key.encode(): entry.value for entry in shown.entries()} == found
+            sizes.add(len(found))
+    assert len(sizes) > 5
+
+
 def test_the_counters_say_what_does_not_count_yet_and_what_cannot_be_read(
     cluster: MemoryCluster, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
