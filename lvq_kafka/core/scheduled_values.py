@@ -14,7 +14,7 @@ from lvq_kafka.core.selected_values import SelectedValues
 
 __all__ = ["ScheduledValues"]
 
-_SOME = 4096  # records that are due at once, a few ms
+_SOME = 1024  # records that are due at once, a few ms
 
 
 class ScheduledValues:
@@ -103,7 +103,8 @@ class ScheduledValues:
         """
         due: list[Record] = []
         for *dropped, one in self._scheduled.pop_due(now, _SOME, first):
-            self._count_superseded(dropped, one.record.value)
+            if dropped:
+                self._count_superseded(dropped, one.record.value)
             due.append(one.record)
         self.stats.scheduled = len(self._scheduled)
         due.sort(key=lambda record: (record.partition, record.offset))

@@ -128,6 +128,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
 
+        One that is scheduled need only have been read (R11).
+
         A position does not identify which topic of that name it belongs to. After the topic was deleted and recreated,
         do not wait for older positions. Until this view has noticed (see ``metadata_interval``), do not wait for any
         position; use `barrier`, which looks at the topic first.

@@ -161,11 +161,33 @@ def test_a_key_that_is_looked_up_is_right_however_much_is_due_at_once(
         assert (len(view), view.stats.scheduled) == (count, 0)
 
 
+def test_a_watch_has_all_that_is_due_at_once_in_its_dump_and_before_it_runs_dry(
+    clock: Clock, cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, at = 3000, b"%d" % round(1000 * (clock.now + 5))
+    for number in range(count):
+        cluster.write("prices", b"%d" % number, b"1", [("lvq-not-before", at)])
+    with queue.view() as view, view.watch(keys=["0"]) as first, view.watch(keys=[f"{count - 1}"]) as last:
+        monkeypatch.setattr("lvq_kafka.reading.follower_state.FollowerState.pass_time_in_steps", lambda self: None)
+        clock.now += 5
+        assert events(first) == ["0=1"], "whichever is due in the first step"
+        assert events(last) == [f"{count - 1}=1"]
+    with queue.view() as view:
+        for number in range(count):
+            cluster.write("prices", b"%d" % number, b"2", [("lvq-not-before", b"%d" % round(1000 * (clock.now + 5)))])
+        view.barrier()
+        clock.now += 5
+        with view.watch(dump=True) as dumping:
+            seen = events(dumping)
+            assert seen.index("end") == count
+            assert set(seen) == {"end", *(f"{number}=2" for number in range(count))}
+
+
 def test_on_a_quiet_topic_the_reader_wakes_for_what_is_due(
     clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
 ) -> None:
     producer.put("IBM", "1", not_before=clock.now + 5)
-    with queue.view() as view, view.watch(every=0.01) as watch:
+    with queue.view(metadata_interval=600) as view, view.watch(every=0.01) as watch:
         seen: list[object] = []
         view.on_change(seen.append)
         clock.now += 5

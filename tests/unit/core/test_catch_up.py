@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -16,9 +17,12 @@ from lvq_kafka.core.catch_up import (
     State,
     Trouble,
 )
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
+from lvq_kafka.core.scheduled_values import ScheduledValues
 from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
 from tests.pages import page, transitions
 
@@ -216,3 +220,48 @@ class TestAsFarAsAllowed:
         assert goal.reached(10.0)
         reader.rewind({0: 0})
         assert not goal.reached(10.0)
+
+
+MANY = 3000
+"""Scheduled records: more than become due in one step."""
+
+
+def scheduled_read(since: Mapping[int, int]) -> Replay:
+    queue = QueueDefinition(name="prices", topic="prices", key_header=None, max_delay=10.0)
+    values = ScheduledValues(LatestValues(), queue, NotBefore(10.0))
+    return replace(read_of(MANY, since=since), values=values)
+
+
+def scheduled_fetch() -> Fetch:
+    due = ((NOT_BEFORE_HEADER, b"5000"),)
+    return Fetch(RecordBatch.of([Record(0, n, 0, b"%d" % n, b"v", due) for n in range(MANY)]), {0: MANY})
+
+
+def test_a_read_that_starts_over_is_shown_as_of_the_time_that_has_passed_and_time_passes_for_both() -> None:
+    reader = CatchUp("prices", 0.0, timed=True)
+    reader.start(0.0, scheduled_read(reader.since))
+    apply(reader, scheduled_fetch())
+    reader.aim(0.0, "id", {0: MANY})
+    reader.rewind({0: 0})
+    reader.start(0.0, scheduled_read(reader.since))
+    apply(reader, scheduled_fetch())
+    assert reader.starting_over
+    assert len(reader.values.table) == 0
+    assert reader.pass_time(5.0) is not None
+    assert 0 < len(reader.values.table) == len(reader.replay.values.table) < MANY
+    reader.aim(0.0, "id", {0: MANY})
+    assert not reader.starting_over
+    assert len(reader.values.table) == MANY
+    assert reader.pass_time(5.0) is None
+
+
+def test_time_passes_for_a_read_that_starts_over_when_nothing_is_due_in_what_is_shown() -> None:
+    reader = CatchUp("prices", 0.0, timed=True)
+    reader.start(0.0, replace(read_of(0, since=reader.since), values=LatestValues()))
+    reader.aim(0.0, "id", {0: 0})
+    reader.rewind({0: 0})
+    reader.start(0.0, scheduled_read(reader.since))
+    apply(reader, scheduled_fetch())
+    while reader.pass_time(5.0) is not None:
+        pass
+    assert (len(reader.values.table), len(reader.replay.values.table)) == (0, MANY)
