@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -459,6 +460,25 @@ def test_r15_what_becomes_due_while_a_browser_is_open_is_an_update_however_old(
             assert events(browser) == ["MSFT=update"]
             clock.now += 9
             assert events(browser) == ["IBM=2"]
+
+
+def test_r15_a_browser_counts_the_time_of_its_opening(
+    clock: Clock, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.reading.replay_period.time.time", clock)
+    queue = declare(cluster)
+    with queue.producer() as producer:
+        producer.put("IBM", "1", not_before=clock.now + 20)
+        producer.put("SAP", "1", not_before=clock.now + 21)
+    clock.now += 10
+    with closing(queue.browser(replay_period=2).start()) as browser:
+        eventually(lambda: browser.state == "caught-up")
+        monkeypatch.setattr("lvq_kafka.reading.follower_state.FollowerState.pass_time_in_steps", lambda self: None)
+        clock.now += 10
+        browser.open()
+        assert events(browser) == ["end"]
+        clock.now += 1
+        assert events(browser) == ["SAP=1"]
 
 
 def test_a_browser_hides_what_was_consumed_and_shows_what_becomes_due(
