@@ -11,12 +11,19 @@ from typing import get_args
 from tests.torture.ordeal import Ordeal, Protocol, undergo
 from tests.torture.report import summary
 
+_KINDS: dict[str, dict[str, bool]] = {
+    "plain": {},
+    "transactional": {"transactional": True},
+    "expiring": {"expiring": True},
+    "expiring-transactional": {"expiring": True, "transactional": True},
+}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--seconds", type=float, default=300, help="of chaos, over all runs (default 300)")
     parser.add_argument("--seed", type=int, default=None, help="deals the same cards again")
-    parser.add_argument("--kind", choices=("plain", "transactional"), help="only these runs")
+    parser.add_argument("--kind", choices=_KINDS, help="only these runs")
     parser.add_argument("--protocol", choices=get_args(Protocol), help="only this group protocol")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of the cluster (default 1)")
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second (default 200)")
@@ -27,7 +34,7 @@ def main() -> int:
     runs = [
         (kind, protocol)
         for protocol in get_args(Protocol)
-        for kind in ("plain", "transactional")
+        for kind in _KINDS
         if options.kind in (None, kind) and options.protocol in (None, protocol)
     ]
     print(f"seed {seed}; the same again: make torture SECONDS={options.seconds:g} SEED={seed}", flush=True)
@@ -36,7 +43,7 @@ def main() -> int:
         ordeal = Ordeal(
             seconds=options.seconds / len(runs),
             seed=seed,
-            transactional=kind == "transactional",
+            **_KINDS[kind],
             protocol=protocol,
             rate=options.rate,
             nodes=options.nodes,

@@ -9,6 +9,7 @@ from functools import partial
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
@@ -23,18 +24,29 @@ Sent = tuple[str | None, str | None]
 
 _HOT = 50  # keys that get a third of the updates
 _TICK = 0.05
+_OWN_TTL = 0.4  # of the messages, where any expire
+_SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
 
 
 class Feed:
     """Threads that write to a topic at a steady rate until `stop` is called."""
 
     def __init__(
-        self, cluster: KafkaCluster, topic: str, *, keys: int, rate: float, seed: int, threads: int = 2
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        *,
+        keys: int,
+        rate: float,
+        seed: int,
+        ttl: Ttl | None = None,
+        threads: int = 2,
     ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._keys = [f"key-{number:04}" for number in range(keys)]
         self._rate = rate / threads
+        self._ttl = ttl
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -65,9 +77,9 @@ class Feed:
 
     def _run(self, chance: random.Random, keys: list[str]) -> None:
         try:
-            with Producer(self._cluster, self._topic, key_header=None, value=TEXT) as producer:
+            with Producer(self._cluster, self._topic, key_header=None, value=TEXT, ttl=self._ttl) as producer:
                 for key in keys:
-                    self._put(producer, key, self._value())
+                    self._put(producer, key, chance)
                 begun, sent = time.monotonic(), 0
                 while not self._stop.wait(_TICK):
                     until = int((time.monotonic() - begun) * self._rate)
@@ -82,14 +94,21 @@ class Feed:
         key = chance.choice(keys[:_HOT] if chance.random() < 0.3 else keys)
         if kind < 0.02:
             value = self._value()
-            self._watch(time.monotonic(), producer.send(Message(value)), None, value)
+            self._watch(time.monotonic(), producer.send(Message(value, ttl=self._own_ttl(chance))), None, value)
         elif kind < 0.06:
             self._watch(time.monotonic(), producer.delete(key), key, None)
         else:
-            self._put(producer, key, self._value())
+            self._put(producer, key, chance)
 
-    def _put(self, producer: Producer[str], key: str, value: str) -> None:
-        self._watch(time.monotonic(), producer.put(key, value), key, value)
+    def _put(self, producer: Producer[str], key: str, chance: random.Random) -> None:
+        value = self._value()
+        self._watch(time.monotonic(), producer.put(key, value, ttl=self._own_ttl(chance)), key, value)
+
+    def _own_ttl(self, chance: random.Random) -> float | None:
+        """Return the TTL of a message; None for the default. Most that have their own live for less than a second."""
+        if self._ttl is None or chance.random() > _OWN_TTL:
+            return None
+        return chance.uniform(*_SHORT_TTL) ** 3
 
     def _watch(self, since: float, receipt: Receipt, key: str | None, value: str | None) -> None:
         receipt.add_done_callback(partial(self._decided, since, key, value))

@@ -47,6 +47,12 @@ class Hold:
     """It was handed out after this time,"""
     acquired: float
     """and before this time."""
+    clock: int | None = None
+    """The consumer's last look at its clock before that, in ms since the epoch, as in the next two."""
+    appended: int = 0
+    """The append time that the delivery reported."""
+    expires: int | None = None
+    """The expiry that the delivery reported; None if it never expires."""
     let_go: float = inf
     """It was held at least until this time."""
     durable: float = inf

@@ -13,7 +13,9 @@ from tests.torture.feed import Place, Sent
 from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
+from tests.torture.lifetimes import ExpiryLetter, Lifetimes, Times
 from tests.torture.tenures import Tenures
+from tests.torture.viewing import check_sights
 
 __all__ = ["Output", "Verdict", "judge"]
 
@@ -49,8 +51,16 @@ class Verdict:
     """Acked messages whose partition was then given up in order and in peace. They must not come again."""
     letters: Counter[str] = field(default_factory=Counter)
     """Dead letters, by who rejected the message."""
+    expired: int = 0
+    """Messages that have a letter in the expiry topic."""
+    expired_again: int = 0
+    """Further letters of these."""
+    late: int = 0
+    """Durable acks of messages that had expired while they were held."""
     remembered: int = 0
     """Deliveries whose count had to continue from the previous one, maybe of another consumer."""
+    sights: int = 0
+    """Looks at a view that was open throughout the run."""
     overlaps: int = 0
     """Deliveries of a message, or of a newer one of its key, while a frozen or cut-off process believed to hold it."""
 
@@ -183,7 +193,7 @@ class _Judge:
             last[partition, key] = value
 
     def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
-        """Check that the newest message of every key was delivered and acked, or has a dead letter."""
+        """Check that the newest message of every key was delivered and acked, or has a letter."""
         for place, (key, value) in newest.items():
             holds = self.by_place.get(place, [])
             if value is None or place in buried:
@@ -191,7 +201,7 @@ class _Judge:
             if not holds:
                 self.find(f"G10: {place[0]}/{place[1]} ({key}={value}) was never delivered")
             elif not any(hold.acked for hold in holds):
-                self.find(f"G10: {holds[-1]} was never acked, has no dead letter, and is gone")
+                self.find(f"G10: {holds[-1]} was never acked, has no letter, and is gone")
 
     # ---------------------------------------------------------------- delivery counts
 
@@ -208,18 +218,40 @@ class _Judge:
                     if hold.count <= before.count:
                         self.find(f"{hold} says delivery {hold.count}; it was {before.count} at {before}")
 
+    # ---------------------------------------------------------------- R8, R10: what has expired
+
+    def in_time(
+        self, times: Times, tenures: Tenures, stored: Mapping[Place, Sent], output: Sequence[Output] | None
+    ) -> frozenset[Place]:
+        """Check that what expires does so in time and for good; return the messages that have a letter."""
+        lifetimes = Lifetimes(times, self.by_place, tenures, self.find)
+        check_sights(times.sights, times.log, stored, self.find)
+        lifetimes.in_time()
+        lifetimes.none_overtaken()
+        lifetimes.none_revived()
+        lifetimes.letters(stored, {made.source for made in output or ()})
+        self.verdict.expired = len(lifetimes.lettered)
+        self.verdict.expired_again = len(times.letters) - len(lifetimes.lettered)
+        self.verdict.late = lifetimes.late
+        self.verdict.sights = len(times.sights)
+        return frozenset(lifetimes.lettered)
+
     # ---------------------------------------------------------------- transactions
 
     def exactly_once(
-        self, output: Sequence[Output], newest: Mapping[Place, Sent], letters: Sequence[DeadLetter]
+        self,
+        output: Sequence[Output],
+        newest: Mapping[Place, Sent],
+        letters: Sequence[DeadLetter],
+        expired: Collection[Place],
     ) -> None:
         """Check that the output holds each committed message once, in order for each key, and the newest of every key.
 
         A message rejected in a committed transaction has a dead letter instead. When the library gives a message up,
-        that is not part of a transaction and may happen twice.
+        that is not part of a transaction and may happen twice. What has expired has a letter instead.
         """
         seen: dict[Place, Output] = {}
-        buried = {letter.source for letter in letters}
+        buried = {letter.source for letter in letters} | set(expired)
         dead = {letter.source for letter in letters if not letter.given_up}
         last: dict[str, Output] = {}
         for made in output:
@@ -256,6 +288,7 @@ def judge(
     letters: Sequence[DeadLetter] = (),
     max_deliveries: int = 1,
     sent_at: Mapping[Place, float] | None = None,
+    times: Times | None = None,
 ) -> Verdict:
     """Judge a run.
 
@@ -269,12 +302,13 @@ def judge(
         letters: all visible dead letters.
         max_deliveries: the limit of all consumers that have one.
         sent_at: the earliest time at which each message was sent; by default the beginning.
+        times: the times of all messages, if they count for a limited time only.
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
     tenures = Tenures(lives, hand_overs, transactional=output is not None)
     holds = [hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)]
-    stored = {**stored, **_turned_up(unsure, holds, newest, letters)}
+    stored = {**stored, **_turned_up(unsure, holds, newest, [*letters, *(times.letters if times else ())])}
     one = _Judge(holds, session, outages, hand_overs)
     dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
     one.verdict.letters = dead.counts
@@ -283,7 +317,8 @@ def judge(
     one.no_step_back()
     one.contents(stored)
     one.stored_as_said(stored, newest)
-    one.complete(newest, dead.buried)
+    expired = one.in_time(times, tenures, stored, output) if times else frozenset[Place]()
+    one.complete(newest, dead.buried | expired)
     one.counted(tenures, sent_at)
     dead.contents(stored)
     dead.rejected()
@@ -291,12 +326,15 @@ def judge(
     if output is None:
         one.handed_over()
     else:
-        one.exactly_once(output, newest, letters)
+        one.exactly_once(output, newest, letters, expired)
     return one.verdict
 
 
 def _turned_up(
-    unsure: Collection[Sent], holds: Iterable[Hold], newest: Mapping[Place, Sent], letters: Iterable[DeadLetter]
+    unsure: Collection[Sent],
+    holds: Iterable[Hold],
+    newest: Mapping[Place, Sent],
+    letters: Iterable[DeadLetter | ExpiryLetter],
 ) -> dict[Place, Sent]:
     """Return the places of messages with an unknown outcome, where anybody has seen them."""
     maybe = set(unsure)

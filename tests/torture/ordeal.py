@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lvq_kafka.consuming.dead_letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.records import Position, Record, header_value
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
 from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.three_nodes import three_nodes
+from tests.torture import contents
 from tests.torture.chaos import CARDS, Chaos, Say
-from tests.torture.dead_letters import DeadLetter
-from tests.torture.feed import Feed, Place, Sent
+from tests.torture.feed import Feed
 from tests.torture.habits import MAX_DELIVERIES, Habits, in_words
 from tests.torture.history import Life
 from tests.torture.journal import Kind, read_journal
-from tests.torture.judge import Output, Verdict, judge
+from tests.torture.judge import Verdict, judge
 from tests.torture.members import Members
+from tests.torture.observers import Observers
 from tests.torture.outages import Outage, of_one_node, of_three_nodes
-from tests.torture.settling import RejectedError
-from tests.torture.worker import Orders
+from tests.torture.tape import Rule
+from tests.torture.worker import QUEUE, Orders
 
 __all__ = ["Ordeal", "Protocol", "Report", "undergo"]
 
@@ -48,10 +47,13 @@ _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have started
 _CALM = 180.0  # seconds until everything is consumed after the chaos
 _END = 60.0  # seconds until a process has ended after SIGTERM
-_INPUT, _OUTPUT, _DEAD = "torture", "torture-output", "torture-dead"
-_GROUP = QueueDefinition(name=_INPUT, topic=_INPUT, key_header=None).group
+_INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", "torture-expired"
+_PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
+_EXPIRING = replace(_PLAIN, ttl=Ttl(default=10.0), expiry_topic=_EXPIRED)
+_GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
 _ALWAYS_COMPACTING = {
     **FORCED_COMPACTION,
     "segment.ms": "300",
@@ -67,6 +69,8 @@ class Ordeal:
     seconds: float
     seed: int
     transactional: bool = False
+    expiring: bool = False
+    """Whether messages have a TTL."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -80,7 +84,13 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        return f"{'transactions' if self.transactional else 'plain'}, {self.protocol} protocol, {nodes}"
+        kind = f"{'transactions' if self.transactional else 'plain'}{', expiring' if self.expiring else ''}"
+        return f"{kind}, {self.protocol} protocol, {nodes}"
+
+    @property
+    def definition(self) -> QueueDefinition:
+        """Return the queue's definition."""
+        return _EXPIRING if self.expiring else _PLAIN
 
 
 @dataclass
@@ -151,13 +161,18 @@ class _Run:
     def go(self) -> Report:
         ordeal, cluster = self._ordeal, self._cluster
         cluster.topics.create(
-            _INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING}
+            _INPUT,
+            partitions=_PARTITIONS,
+            config={"cleanup.policy": "compact", **_STAMPED, **_ALWAYS_COMPACTING},
         )
         if ordeal.transactional:
             cluster.topics.create(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
         cluster.topics.create(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        if ordeal.expiring:
+            cluster.topics.create(_EXPIRED, partitions=_PARTITIONS, config={"cleanup.policy": "delete", **_STAMPED})
         declare_group(cluster, _GROUP, _INPUT)
-        feed = Feed(cluster, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
+        feed = Feed(cluster, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed, ttl=ordeal.definition.ttl)
+        observers = self._observers()
         chaos = Chaos(
             self._servers,
             self._deck,
@@ -171,6 +186,8 @@ class _Run:
         )
         try:
             feed.start()
+            if observers is not None:
+                observers.start()
             for slot in range(ordeal.consumers):
                 self._members.add(slot)
             _until(lambda: all(member.journal.exists() for member in self._members.all), _JOIN)
@@ -183,10 +200,21 @@ class _Run:
                 for member in self._members.present():
                     member.say_where()
             left = self._leave()
+            if observers is not None:
+                observers.finish(cluster.logs.end_offsets(_INPUT))
         finally:
+            if observers is not None:
+                observers.stop()
             feed.stop()
             self._members.close()
-        return self._report(feed, chaos, calm, left)
+        return self._report(feed, chaos, calm, left, observers)
+
+    def _observers(self) -> Observers | None:
+        """Return observers of the input topic, if its messages expire."""
+        definition = self._ordeal.definition
+        if definition.ttl is None or definition.ttl.default is None:
+            return None
+        return Observers(self._cluster, definition, Rule(definition.ttl.default), _PARTITIONS)
 
     def _orders(self, name: str, slot: int, journal: str) -> Orders:
         ordeal = self._ordeal
@@ -199,7 +227,7 @@ class _Run:
         return Orders(
             name=name,
             servers=self._servers,
-            topic=_INPUT,
+            definition=ordeal.definition.to_json().decode(),
             journal=journal,
             seed=self._seeds.randrange(1 << 32),
             options=self._habits.deal(),
@@ -221,7 +249,9 @@ class _Run:
         try:
             commits = self._cluster.groups.committed(_GROUP, _INPUT)
             ends = self._cluster.logs.end_offsets(_INPUT)
-            if self._ordeal.transactional and (_undecided(self._cluster, _OUTPUT) or _undecided(self._cluster, _DEAD)):
+            if self._ordeal.transactional and (
+                contents.undecided(self._cluster, _OUTPUT) or contents.undecided(self._cluster, _DEAD)
+            ):
                 return False
         except TransportError:
             return False
@@ -238,7 +268,7 @@ class _Run:
         stuck = [f"{member.name} did not end within {_END:g} s" for member in self._members.present()]
         return self._members.failed() + stuck
 
-    def _report(self, feed: Feed, chaos: Chaos, calm: float, left: list[str]) -> Report:
+    def _report(self, feed: Feed, chaos: Chaos, calm: float, left: list[str], observers: Observers | None) -> Report:
         ordeal = self._ordeal
         lives = [
             Life(
@@ -250,7 +280,7 @@ class _Run:
             )
             for member in self._members.all
         ]
-        newest, kept = _newest(self._cluster)
+        newest, kept = contents.newest(self._cluster, _INPUT)
         verdict = judge(
             lives,
             session=_SESSION,
@@ -258,13 +288,16 @@ class _Run:
             stored=feed.stored,
             unsure=feed.unsure,
             newest=newest,
-            output=_output(self._cluster) if ordeal.transactional else None,
+            output=contents.output(self._cluster, _OUTPUT) if ordeal.transactional else None,
             outages=chaos.outages,
-            letters=_letters(self._cluster),
+            letters=contents.letters(self._cluster, _DEAD),
             max_deliveries=MAX_DELIVERIES,
             sent_at=feed.sent_at,
+            times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
+        if observers is not None:
+            verdict.findings += [f"the view failed: {failure!r}" for failure in observers.failures]
         if ordeal.nodes == 1 and (feed.refused or feed.unsure):
             verdict.findings.append(f"{len(feed.refused) + len(feed.unsure)} messages failed, and nothing took so long")
         if chaos.memory > _MEMORY:
@@ -272,11 +305,11 @@ class _Run:
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
             topics = [_INPUT, _OUTPUT, _DEAD] if ordeal.transactional else [_INPUT]
-            open_ones = {topic: _undecided(self._cluster, topic) for topic in topics}
+            open_ones = {topic: contents.undecided(self._cluster, topic) for topic in topics}
             verdict.findings += [
                 f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places
             ]
-        verdict.findings += [f"the broker lost {place}" for place in _lost(feed.stored, newest)]
+        verdict.findings += [f"the broker lost {place}" for place in contents.lost(feed.stored, newest)]
         events = [event for life in lives for event in life.events]
         return Report(
             ordeal=ordeal,
@@ -297,7 +330,7 @@ class _Run:
                 if event.kind is Kind.GONE and event.facts["how"] == "lost"
             ),
             lost_locks=sum(len(event.facts["n"]) for event in events if event.kind in (Kind.VAIN, Kind.ABORTED)),
-            output=0 if not ordeal.transactional else len(_output(self._cluster)),
+            output=0 if not ordeal.transactional else len(contents.output(self._cluster, _OUTPUT)),
             calm=calm,
             habits=Counter(habit for member in self._members.all for habit in in_words(member.orders.options)),
             problems=Counter(
@@ -311,83 +344,6 @@ class _Run:
         return (
             f"committed {self._cluster.groups.committed(_GROUP, _INPUT)}, ends {self._cluster.logs.end_offsets(_INPUT)}"
         )
-
-
-# ---------------------------------------------------------------- contents of the topics
-
-
-def _newest(cluster: KafkaCluster) -> tuple[dict[Place, Sent], int]:
-    """Return the log's last message of each key, and the number of records that it holds."""
-    newest: dict[str, tuple[Place, Sent]] = {}
-    kept = 0
-    for record in _records(cluster, _INPUT):
-        kept += 1
-        key = (record.key or b"").decode()
-        newest[key] = (record.partition, record.offset), (key, None if record.value is None else record.value.decode())
-    return dict(newest.values()), kept
-
-
-def _lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Place]:
-    """Return acknowledged messages that are neither there nor replaced: the broker lost them."""
-    at = {key: place for place, (key, _) in newest.items()}
-    return [
-        place
-        for place, (key, value) in stored.items()
-        if value is not None and (place not in newest if key is None else at.get(key, (0, -1))[1] < place[1])
-    ]
-
-
-def _output(cluster: KafkaCluster) -> list[Output]:
-    made = []
-    for record in _records(cluster, _OUTPUT):
-        life, number, partition, offset, content = json.loads(record.value or b"")
-        made.append(Output(life, number, (partition, offset), (record.key or b"").decode(), content))
-    return made
-
-
-def _letters(cluster: KafkaCluster) -> list[DeadLetter]:
-    behind = time.time() - time.monotonic()
-    letters = []
-    for record in _records(cluster, _DEAD):
-        source, count, reason = (
-            (header_value(record.headers, name) or b"").decode() for name in (DLQ_SOURCE, DLQ_COUNT, DLQ_REASON)
-        )
-        _, partition, offset = Position.parse(source)
-        key, value = (record.key or b"").decode(), (record.value or b"").decode()
-        letters.append(
-            DeadLetter(
-                (partition, offset),
-                key,
-                value,
-                int(count),
-                reason.removeprefix(f"{RejectedError.__name__}: "),
-                record.timestamp / 1000 - behind,
-            )
-        )
-    return letters
-
-
-def _undecided(cluster: KafkaCluster, topic: str) -> dict[int, tuple[int, int]]:
-    """Return where open transactions begin and where the log ends, for partitions with open transactions."""
-    stable, ends = cluster.logs.end_offsets(topic, stable=True), cluster.logs.end_offsets(topic)
-    return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
-
-
-def _records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
-    """Yield all committed records, by partition in the order of the log."""
-    positions, ends = (
-        cluster.logs.start_offsets(topic),
-        cluster.logs.end_offsets(topic, stable=True),
-    )  # open transactions may remain
-    found: dict[int, list[Record]] = {partition: [] for partition in ends}
-    with closing(cluster.reader(topic, positions)) as reader:
-        while any(positions[partition] < end for partition, end in ends.items()):
-            fetch = reader.poll(1.0)
-            positions.update(fetch.positions)
-            for record in fetch.batch:
-                found[record.partition].append(record)
-    for records in found.values():
-        yield from records
 
 
 # ---------------------------------------------------------------- inside

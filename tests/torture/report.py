@@ -31,6 +31,11 @@ def summary(report: Report) -> str:
     lines += _table("errors that a new consumer helped against", report.problems)
     lines += _table("how processes consumed", report.habits)
     lines += _table("dead letters", verdict.letters)
+    if report.ordeal.expiring:
+        lines.append(
+            f"  {verdict.expired:>9,}  messages expired and have a letter, and {verdict.expired_again:,} one more; "
+            f"{verdict.late:,} were acked after their time; {verdict.sights:,} looks at a view"
+        )
     lines.append(f"  {verdict.remembered:,} delivery counts had to go on from the one before")
     again = sum(verdict.again.values())
     lines += _table(f"{again:,} deliveries were not the first; {verdict.flagged:,} said so", verdict.again)

@@ -13,6 +13,8 @@ from tests.torture.journal import Kind
 
 __all__ = ["Tenures"]
 
+_CLOCKS = 0.5  # seconds between what a process does, and what the broker or its journal says of it
+
 
 @dataclass(slots=True)
 class _Tenure:
@@ -74,6 +76,24 @@ class Tenures:
         begun = [tenure for tenure in self._tenures[partition] if tenure.begin <= until]
         over = [tenure for tenure in begun if tenure is not begun[-1] or tenure.end <= until]
         return holds + sum(tenure.counts_aside and since <= tenure.end for tenure in over)
+
+    def of(self, hold: Hold) -> tuple[float, float] | None:
+        """Return from when to when its holder had the partition; None if a journal ends before it says."""
+        for tenure in self._tenures[hold.partition]:
+            if tenure.life is hold.life and tenure.begin <= hold.acquired <= tenure.end:
+                return tenure.begin, tenure.end
+        return None
+
+    def doubted(self, partition: int, at: float, life: Life, *, since: float = inf) -> bool:
+        """Return whether another process than this one believed at a time that it owned a partition.
+
+        Args:
+            since: only one that had it before this time, too.
+        """
+        return any(
+            tenure.life is not life and tenure.begin <= min(since, at) and at - _CLOCKS <= tenure.end
+            for tenure in self._tenures[partition]
+        )
 
     def remembered(self, before: Hold, hold: Hold) -> bool:
         """Return whether the consumer of a message's second delivery knew the count of the first.

@@ -21,9 +21,13 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.overriding import override
 from tests.torture.journal import Journal, Kind
 
-__all__ = ["Orders", "Worker", "run"]
+__all__ = ["QUEUE", "Orders", "Worker", "run"]
+
+QUEUE = "torture"
+"""The queue's name."""
 
 _PAUSE = 0.3  # seconds before the next attempt to open a consumer
 
@@ -34,7 +38,8 @@ class Orders:
 
     name: str
     servers: str
-    topic: str
+    definition: str
+    """The queue's, as JSON."""
     journal: str
     seed: int
     options: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +67,7 @@ class Worker:
         self.journal = Journal(orders.journal)
         self.random = random.Random(orders.seed)
         self.leaving = threading.Event()
-        self.cluster = KafkaCluster(ClientConfig(orders.servers, orders.properties))
+        self.cluster = _Clocked(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
@@ -72,8 +77,8 @@ class Worker:
         library.addHandler(_ToJournal(self.journal))
 
     def consumer(self) -> Consumer[str]:
-        """Return a new consumer of the queue, which is named after its topic."""
-        definition = QueueDefinition(name=self.orders.topic, topic=self.orders.topic, key_header=None)
+        """Return a new consumer of the queue."""
+        definition = QueueDefinition.from_json(self.orders.definition.encode(), name=QUEUE)
         return Consumer(self.cluster, definition, TEXT, max_in_work=100, **self.orders.options)
 
     @property
@@ -98,6 +103,7 @@ class Worker:
     def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float) -> list[int]:
         """Record the acquired messages, and when they were asked for. Return the numbers given to them."""
         at = time.monotonic()
+        clock = self.cluster.pop_reading()
         numbers = []
         for delivery in deliveries:
             self._taken += 1
@@ -113,8 +119,33 @@ class Worker:
                 value=delivery.value,
                 count=delivery.delivery_count,
                 redelivered=delivery.redelivered,
+                clock=clock,
+                appended=_ms(delivery.timestamp),
+                expires=None if delivery.expires is None else _ms(delivery.expires),
             )
         return numbers
+
+
+class _Clocked(KafkaCluster):
+    """A cluster that remembers by which clock reading its consumer has chosen what it hands out.
+
+    A consumer reads the clock on the thread that acquires, before it picks messages and under the same lock.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        super().__init__(config)
+        self._readings = threading.local()
+
+    @override
+    def now(self) -> float:
+        self._readings.last = now = super().now()
+        return now
+
+    def pop_reading(self) -> int | None:
+        """Return this thread's last reading, in ms since the epoch; None if there was none since the last call."""
+        last: float | None = getattr(self._readings, "last", None)
+        self._readings.last = None
+        return None if last is None else int(last * 1000)
 
 
 def run(work: Callable[[Worker], None]) -> None:
@@ -129,6 +160,10 @@ def run(work: Callable[[Worker], None]) -> None:
                 raise
             worker.journal.write(Kind.FAILED, error=repr(error), code=getattr(error, "code", ""))
             worker.leaving.wait(_PAUSE)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _helps(error: Exception) -> bool:

@@ -13,6 +13,9 @@ from tests.torture.dead_letters import DeadLetter
 from tests.torture.history import Life
 from tests.torture.journal import Event, Kind
 from tests.torture.judge import Output, Verdict, judge
+from tests.torture.lifetimes import ExpiryLetter, Times
+from tests.torture.tape import Logged
+from tests.torture.viewing import Sight
 
 SESSION = 6.0
 LOCK = 4.0
@@ -32,7 +35,17 @@ class Witness:
         self.life.events.append(Event(kind, at, facts))
 
     def take(
-        self, at: float, offset: int, key: str = "k", *, value: str = "", count: int = 0, redelivered: bool = False
+        self,
+        at: float,
+        offset: int,
+        key: str = "k",
+        *,
+        value: str = "",
+        count: int = 0,
+        redelivered: bool = False,
+        clock: int | None = None,
+        appended: int = 1000,
+        expires: int = 5000,
     ) -> int:
         """Take a message; by default, the witness counts its deliveries itself."""
         self._taken += 1
@@ -49,6 +62,9 @@ class Witness:
             value=value or f"v{offset}",
             count=count or self._counts[offset],
             redelivered=redelivered,
+            clock=clock,
+            appended=appended,
+            expires=expires,
         )
         return self._taken
 
@@ -80,6 +96,7 @@ def verdict(
     letters: Sequence[DeadLetter] = (),
     unsure: Mapping[int, tuple[str, str | None]] | None = None,
     refused: Mapping[int, tuple[str, str | None]] | None = None,
+    times: Times | None = None,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -96,6 +113,7 @@ def verdict(
         outages=outages,
         letters=letters,
         max_deliveries=MOST,
+        times=times,
     )
 
 
@@ -614,3 +632,162 @@ class TestTransactions:
         output = self.output(2, offset=2) + self.output(1, offset=1)
         messages = {1: ("k", "v1"), 2: ("k", "v2")}
         assert any(finding.startswith("G12") for finding in verdict(one, messages=messages, output=output).findings)
+
+
+class TestExpiry:
+    """Messages with times, in ms: appended at 1 s, and expired after 5 s, unless a test says otherwise."""
+
+    @staticmethod
+    def times(
+        *letters: ExpiryLetter, log: Mapping[int, Logged] | None = None, sights: Sequence[Sight] = ()
+    ) -> dict[str, Any]:
+        records = {(0, offset): record for offset, record in (log or {1: value(1)}).items()}
+        return {
+            "times": Times(records, letters, 0.0, sights),
+            "messages": {offset: (record.key, record.value) for (_, offset), record in records.items()},
+        }
+
+    def test_what_expires_and_has_its_letter_need_not_be_delivered(self) -> None:
+        found = verdict(**self.times(expired(5001)))
+        assert (found.findings, found.expired, found.expired_again) == ([], 1, 0)
+
+    def test_g10_finds_what_expires_and_has_none(self) -> None:
+        [finding] = verdict(**self.times()).findings
+        assert finding.startswith("G10: 0/1 ")
+
+    def test_g10_finds_what_was_delivered_and_expired_and_has_none(self) -> None:
+        one = Witness("one", killed=4)
+        one.take(2, 1, clock=2000)
+        [finding] = verdict(one, **self.times()).findings
+        assert "was never acked, has no letter" in finding
+        assert verdict(one, **self.times(expired(9000))).findings == []
+
+    def test_what_a_newer_value_replaced_needs_no_letter(self) -> None:
+        one = Witness("one")
+        one.ack(7, one.take(6, 2, clock=6000, appended=5500, expires=10_000), durable=8)
+        log = {1: value(1), 2: value(2, appended=5500, expires=10_000)}
+        assert verdict(one, **self.times(log=log)).findings == []
+
+    @pytest.mark.parametrize(("clock", "late"), [(4999, False), (5000, False), (5001, True)])
+    def test_r10_finds_what_is_handed_out_a_millisecond_late(self, clock: int, late: bool) -> None:
+        one = Witness("one")
+        one.ack(5.2, one.take(5.1, 1, clock=clock), durable=5.3)
+        found = verdict(one, **self.times())
+        assert [finding[:4] for finding in found.findings] == (["R10:"] if late else [])
+        assert found.late == 1, "it was acked after its time, which its holder may do"
+
+    def test_r10_finds_a_consumer_that_did_not_look_at_the_clock(self) -> None:
+        one = Witness("one")
+        one.ack(3, one.take(2, 1, expires=5000), durable=4)
+        [finding] = verdict(one, **self.times()).findings
+        assert "without a look at the clock" in finding
+
+    def test_finds_a_delivery_that_says_other_times_than_the_log(self) -> None:
+        one = Witness("one")
+        one.ack(3, one.take(2, 1, clock=2000, expires=6000), durable=4)
+        [finding] = verdict(one, **self.times()).findings
+        assert "the log says" in finding
+
+    def test_r10_finds_a_letter_that_comes_too_early(self) -> None:
+        assert "before the message expired" in verdict(**self.times(expired(5000))).findings[0]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"content": "something else"}, {"reason": "at random"}, {"mortal": True}],
+        ids=lambda wrong: next(iter(wrong)),
+    )
+    def test_finds_a_letter_that_is_not_as_it_should_be(self, wrong: dict[str, Any]) -> None:
+        assert len(verdict(**self.times(expired(5001, **wrong))).findings) == 1
+
+    def test_r10_finds_a_letter_of_what_was_consumed(self) -> None:
+        one, two = Witness("one"), Witness("two")
+        one.get(0)
+        one.ack(3, one.take(2, 1, clock=2000), durable=4)
+        one.lose(4.5)
+        two.get(5)
+        [finding] = verdict(one, two, **self.times(expired(6000))).findings
+        assert "although" in finding
+
+    def test_a_former_owner_that_does_not_know_may_write_one(self) -> None:
+        one, two = Witness("one", (0.5, 5.9)), Witness("two")
+        one.get(0)
+        two.get(1.5)
+        two.ack(3, two.take(2, 1, clock=2000), durable=4)
+        one.lose(6.1, "lost")
+        assert verdict(one, two, **self.times(expired(6000))).findings == []
+
+    @pytest.mark.parametrize(("durable", "wrong"), [(4.0, True), (5.5, False)])
+    def test_r10_finds_a_letter_of_what_was_replaced_by_a_value_consumed_before(
+        self, durable: float, wrong: bool
+    ) -> None:
+        """One that expired first may have to wait for its letter, however."""
+        one = Witness("one")
+        one.get(0)
+        one.ack(3, one.take(2.5, 2, clock=2500, appended=2000, expires=9000), durable=durable)
+        log = {1: value(1), 2: value(2, appended=2000, expires=9000)}
+        found = verdict(one, **self.times(expired(6000), log=log)).findings
+        assert bool(found) == wrong
+
+    def test_finds_what_has_a_letter_and_is_in_the_output(self) -> None:
+        one = Witness("one", killed=3.5)
+        one.take(2, 1, clock=2000)
+        one.note(Kind.UNKNOWN, 3, n=[1])
+        output = [Output("one", 1, (0, 1), "k", "v1")]
+        [finding] = verdict(one, output=output, **self.times(expired(6000))).findings
+        assert finding.startswith("twice")
+
+    def test_what_has_a_letter_need_not_be_in_the_output(self) -> None:
+        assert verdict(output=[], **self.times(expired(6000))).findings == []
+
+    def test_r8_finds_an_older_value_after_a_newer_one_has_its_letter(self) -> None:
+        log = {1: value(1, expires=9000), 2: value(2, appended=2000, expires=3000)}
+        one = Witness("one")
+        one.get(0)
+        one.ack(6.5, one.take(6, 1, clock=6000, expires=9000), durable=7)
+        [finding] = verdict(one, **self.times(expired(4000, offset=2), log=log)).findings
+        assert finding.startswith("R8")
+        one.life.stops = [(2, 5.9)]
+        two = Witness("two")
+        two.get(3)
+        assert verdict(one, two, **self.times(expired(4000, offset=2), log=log)).findings == []
+
+    def test_g12_finds_a_value_that_its_consumer_knows_to_be_replaced(self) -> None:
+        log = {1: value(1), 2: value(2, content=None), 3: value(3, key="l")}
+        one = Witness("one")
+        one.get(0)
+        one.ack(2.2, one.take(2, 3, "l", clock=2000), durable=2.5)
+        number = one.take(3, 1, clock=3000)
+        assert verdict(one, **self.times(log=log)).findings[0].startswith("G12")
+        one.ack(3.2, number, durable=3.5)
+        del log[2]
+        assert verdict(one, **self.times(log=log)).findings == []
+
+    @pytest.mark.parametrize(
+        ("end", "as_of", "shown"), [(2, 5000, 1), (2, 5001, None), (3, 5000, None), (1, 5000, None)], ids=str
+    )
+    def test_g8_finds_a_view_that_shows_what_the_log_does_not_say(
+        self, end: int, as_of: int, shown: int | None
+    ) -> None:
+        log = {1: value(1), 2: value(2, content=None)}
+        there, gone = Sight({0: end}, as_of, {"k": (0, 1)}), Sight({0: end}, as_of, {})
+        right, wrong = (there, gone) if shown else (gone, there)
+        assert verdict(**self.times(log=log, sights=[right])).findings == []
+        [finding] = verdict(**self.times(log=log, sights=[wrong])).findings
+        assert finding.startswith("G8")
+
+
+def value(
+    offset: int,
+    key: str = "k",
+    *,
+    content: str | None = "",
+    appended: int = 1000,
+    expires: int = 5000,
+) -> Logged:
+    return Logged(key, content if content is None else content or f"v{offset}", appended, appended, expires)
+
+
+def expired(
+    at: int, *, offset: int = 1, content: str = "", reason: str = "expired", mortal: bool = False
+) -> ExpiryLetter:
+    return ExpiryLetter((0, offset), "k", content or f"v{offset}", reason, at, mortal)
