@@ -25,6 +25,7 @@ Sent = tuple[str | None, str | None]
 _HOT = 50  # keys that get a third of the updates
 _TICK = 0.05
 _OWN_TTL = 0.4  # of the messages, where any expire
+_SCHEDULED = 0.25  # of the messages, where any may be
 _SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
 
 
@@ -40,6 +41,7 @@ class Feed:
         rate: float,
         seed: int,
         ttl: Ttl | None = None,
+        max_delay: float | None = None,
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -47,6 +49,7 @@ class Feed:
         self._keys = [f"key-{number:04}" for number in range(keys)]
         self._rate = rate / threads
         self._ttl = ttl
+        self._max_delay = max_delay
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -77,7 +80,9 @@ class Feed:
 
     def _run(self, chance: random.Random, keys: list[str]) -> None:
         try:
-            with Producer(self._cluster, self._topic, key_header=None, value=TEXT, ttl=self._ttl) as producer:
+            with Producer(
+                self._cluster, self._topic, key_header=None, value=TEXT, ttl=self._ttl, max_delay=self._max_delay
+            ) as producer:
                 for key in keys:
                     self._put(producer, key, chance)
                 begun, sent = time.monotonic(), 0
@@ -94,7 +99,8 @@ class Feed:
         key = chance.choice(keys[:_HOT] if chance.random() < 0.3 else keys)
         if kind < 0.02:
             value = self._value()
-            self._watch(time.monotonic(), producer.send(Message(value, ttl=self._own_ttl(chance))), None, value)
+            message = Message(value, ttl=self._own_ttl(chance), not_before=self._due(chance))
+            self._watch(time.monotonic(), producer.send(message), None, value)
         elif kind < 0.06:
             self._watch(time.monotonic(), producer.delete(key), key, None)
         else:
@@ -102,13 +108,20 @@ class Feed:
 
     def _put(self, producer: Producer[str], key: str, chance: random.Random) -> None:
         value = self._value()
-        self._watch(time.monotonic(), producer.put(key, value, ttl=self._own_ttl(chance)), key, value)
+        receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=self._due(chance))
+        self._watch(time.monotonic(), receipt, key, value)
 
     def _own_ttl(self, chance: random.Random) -> float | None:
         """Return the TTL of a message; None for the default. Most that have their own live for less than a second."""
         if self._ttl is None or chance.random() > _OWN_TTL:
             return None
         return chance.uniform(*_SHORT_TTL) ** 3
+
+    def _due(self, chance: random.Random) -> float | None:
+        """Return from when on a message counts; None if it does at once."""
+        if self._max_delay is None or chance.random() > _SCHEDULED:
+            return None
+        return time.time() + chance.uniform(0, self._max_delay)
 
     def _watch(self, since: float, receipt: Receipt, key: str | None, value: str | None) -> None:
         receipt.add_done_callback(partial(self._decided, since, key, value))

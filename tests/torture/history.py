@@ -53,6 +53,8 @@ class Hold:
     """The append time that the delivery reported."""
     expires: int | None = None
     """The expiry that the delivery reported; None if it never expires."""
+    ahead: bool = False
+    """Whether its holder takes messages ahead of their turns."""
     let_go: float = inf
     """It was held at least until this time."""
     durable: float = inf

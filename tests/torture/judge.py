@@ -59,6 +59,10 @@ class Verdict:
     """Durable acks of messages that had expired while they were held."""
     remembered: int = 0
     """Deliveries whose count had to continue from the previous one, maybe of another consumer."""
+    scheduled: int = 0
+    """Deliveries of messages that were scheduled."""
+    beneath: int = 0
+    """Deliveries of values that counted while a newer one of their key was scheduled."""
     sights: int = 0
     """Looks at a view that was open throughout the run."""
     overlaps: int = 0
@@ -218,21 +222,31 @@ class _Judge:
                     if hold.count <= before.count:
                         self.find(f"{hold} says delivery {hold.count}; it was {before.count} at {before}")
 
-    # ---------------------------------------------------------------- R8, R10: what has expired
+    # ---------------------------------------------------------------- R8, R10, R11: when messages count
 
     def in_time(
-        self, times: Times, tenures: Tenures, stored: Mapping[Place, Sent], output: Sequence[Output] | None
+        self,
+        times: Times,
+        tenures: Tenures,
+        stored: Mapping[Place, Sent],
+        output: Sequence[Output] | None,
+        buried: Collection[Place],
     ) -> frozenset[Place]:
-        """Check that what expires does so in time and for good; return the messages that have a letter."""
+        """Check that messages count from when they are due until they expire, and then never again.
+
+        Return those that have a letter in the expiry topic.
+        """
         lifetimes = Lifetimes(times, self.by_place, tenures, self.find)
         check_sights(times.sights, times.log, stored, self.find)
         lifetimes.in_time()
         lifetimes.none_overtaken()
         lifetimes.none_revived()
+        lifetimes.none_passed_over(buried)
         lifetimes.letters(stored, {made.source for made in output or ()})
         self.verdict.expired = len(lifetimes.lettered)
         self.verdict.expired_again = len(times.letters) - len(lifetimes.lettered)
         self.verdict.late = lifetimes.late
+        self.verdict.scheduled, self.verdict.beneath = lifetimes.scheduled, lifetimes.beneath
         self.verdict.sights = len(times.sights)
         return frozenset(lifetimes.lettered)
 
@@ -317,7 +331,7 @@ def judge(
     one.no_step_back()
     one.contents(stored)
     one.stored_as_said(stored, newest)
-    expired = one.in_time(times, tenures, stored, output) if times else frozenset[Place]()
+    expired = one.in_time(times, tenures, stored, output, dead.buried) if times else frozenset[Place]()
     one.complete(newest, dead.buried | expired)
     one.counted(tenures, sent_at)
     dead.contents(stored)

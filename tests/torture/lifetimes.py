@@ -1,4 +1,7 @@
-"""Checks of messages that count for a limited time only: when they are handed out, and their letters (R8, R10, G12)."""
+"""Checks of messages that count for a limited time only: when they are handed out, and their letters.
+
+They expire (R10), and never come back (R8); or are scheduled (R11).
+"""
 
 from __future__ import annotations
 
@@ -74,16 +77,26 @@ class Lifetimes:
         """The messages that have a letter."""
         self.late = 0
         """Durable acks of messages that had expired while they were held."""
+        self.scheduled = 0
+        """Deliveries of messages that were scheduled."""
+        self.beneath = 0
+        """Deliveries of values that counted while a newer one of their key was scheduled."""
 
     # ---------------------------------------------------------------- deliveries
 
     def in_time(self) -> None:
-        """Check that nothing is handed out after its expiry, by the consumer's own clock, to the millisecond."""
+        """Check that nothing is handed out before it is due or after its expiry.
+
+        That is by the consumer's own clock, to the millisecond.
+        """
         for place, holds in self._holds.items():
             record = self._log.get(place)
             for hold in holds:
                 if record is not None and (hold.appended, hold.expires) != (record.appended, record.expires):
                     self._find(f"{hold} says {hold.appended} and {hold.expires}; the log says {record}")
+                if record is not None and hold.clock is not None and hold.clock < record.due:
+                    self._find(f"R11: {hold} is due at {record.due}, and was handed out at {hold.clock}")
+                self.scheduled += record is not None and record.scheduled
                 if hold.clock is None:
                     self._find(f"R10: {hold} was handed out without a look at the clock")
                 elif hold.expires is not None and hold.clock > hold.expires:
@@ -107,10 +120,19 @@ class Lifetimes:
             read, by = reached.get(mine, (0, hold))
             for offset in self._newer(hold):
                 record = self._log[hold.partition, offset]
-                if offset < read and by.acquired < hold.asked and record.due <= (hold.clock or 0):
-                    self._find(f"G12: {hold} was handed out after {offset} ({record}), which lies before {by}")
+                if offset < read and by.acquired < hold.asked:
+                    self.beneath += record.due > (hold.clock or 0)
+                    if record.due <= self._chosen(hold):
+                        self._find(f"G12: {hold} was handed out after {offset} ({record}), which lies before {by}")
             if hold.offset >= read:
                 reached[mine] = hold.offset, hold
+
+    def _chosen(self, hold: Hold) -> float:
+        """Return when a message was known to be the newest of its key that counts, in ms since the epoch.
+
+        One of several that are taken ahead may be chosen earlier than it is handed out.
+        """
+        return self._ms(hold.asked) if hold.ahead or hold.clock is None else hold.clock
 
     def none_revived(self) -> None:
         """Check that no older value of a key is handed out after a newer one has a letter (R8)."""
@@ -128,6 +150,37 @@ class Lifetimes:
                             self._find(
                                 f"R8: {hold} was handed out after {offset} of its key had its letter at {at:.3f}"
                             )
+
+    def none_passed_over(self, buried: Collection[Place]) -> None:
+        """Check that a value which counts while a newer one is scheduled has its turn (R4, R11).
+
+        A consumer that hands out a message, for the first time, has read those that lie before it and handed them out
+        first, unless another message of their key was in work.
+
+        Args:
+            buried: messages that have a dead letter.
+        """
+        turns: dict[int, list[Hold]] = defaultdict(list)
+        keys: dict[tuple[int, str], list[Hold]] = defaultdict(list)
+        for place, holds in self._holds.items():
+            record = self._log.get(place)
+            keys[place[0], holds[0].key] += holds
+            if record is not None and not record.scheduled:
+                turns[place[0]] += [hold for hold in holds if hold.count == 1 and not hold.redelivered]
+        for place, record in self._log.items():
+            if record.scheduled or record.value is None or place in self._holds or place in buried:
+                continue
+            lane = self._lanes[place[0], record.key]
+            newer = lane[bisect_right(lane, place[1]) :]
+            end = min((self._log[place[0], offset].due for offset in newer), default=0)
+            if not any(self._log[place[0], offset].scheduled for offset in newer):
+                continue
+            for turn in turns[place[0]]:
+                if turn.offset > place[1] and (turn.clock or inf) < min(end, record.expires):
+                    held = keys[place[0], record.key]
+                    if not any(one.asked < turn.acquired and turn.asked < one.let_go for one in held):
+                        self._find(f"R11: {place[0]}/{place[1]} ({record}) was passed over by {turn}")
+                        break
 
     def _newer(self, hold: Hold) -> Sequence[int]:
         """Return the offsets of newer records of a message's key."""
@@ -151,8 +204,8 @@ class Lifetimes:
             if letter.reason != "expired" or letter.mortal:
                 self._find(f"{letter} gives the reason {letter.reason!r}{', and has a TTL' if letter.mortal else ''}")
             record = self._log.get(letter.source)
-            if record is not None and letter.at <= record.expires:
-                self._find(f"R10: {letter} was written before the message expired at {record.expires}")
+            if record is not None and (letter.at <= record.expires or letter.at < record.due):
+                self._find(f"R10: {letter} was written before the message was due and had expired: {record}")
             self._consumed(letter)
         for place in self.lettered & set(output):
             self._find(f"twice: {place[0]}/{place[1]} is in the output, and has an expiry letter")

@@ -49,7 +49,8 @@ _CALM = 180.0  # seconds until everything is consumed after the chaos
 _END = 60.0  # seconds until a process has ended after SIGTERM
 _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", "torture-expired"
 _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
-_EXPIRING = replace(_PLAIN, ttl=Ttl(default=10.0), expiry_topic=_EXPIRED)
+_EXPIRING = replace(_PLAIN, ttl=Ttl(default=20.0), expiry_topic=_EXPIRED)
+_SCHEDULED = replace(_EXPIRING, max_delay=4.0)
 _GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
@@ -71,6 +72,8 @@ class Ordeal:
     transactional: bool = False
     expiring: bool = False
     """Whether messages have a TTL."""
+    scheduled: bool = False
+    """Whether messages have a TTL, and may be scheduled ahead."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -84,13 +87,13 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        kind = f"{'transactions' if self.transactional else 'plain'}{', expiring' if self.expiring else ''}"
-        return f"{kind}, {self.protocol} protocol, {nodes}"
+        times = ", scheduled" if self.scheduled else ", expiring" if self.expiring else ""
+        return f"{'transactions' if self.transactional else 'plain'}{times}, {self.protocol} protocol, {nodes}"
 
     @property
     def definition(self) -> QueueDefinition:
         """Return the queue's definition."""
-        return _EXPIRING if self.expiring else _PLAIN
+        return _SCHEDULED if self.scheduled else _EXPIRING if self.expiring else _PLAIN
 
 
 @dataclass
@@ -163,15 +166,28 @@ class _Run:
         cluster.topics.create(
             _INPUT,
             partitions=_PARTITIONS,
-            config={"cleanup.policy": "compact", **_STAMPED, **_ALWAYS_COMPACTING},
+            config={
+                "cleanup.policy": "compact",
+                **_STAMPED,
+                **_ALWAYS_COMPACTING,
+                "min.compaction.lag.ms": str(round(1000 * (ordeal.definition.max_delay or 0.0))),
+            },
         )
         if ordeal.transactional:
             cluster.topics.create(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
         cluster.topics.create(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
-        if ordeal.expiring:
+        if ordeal.definition.expiry_topic is not None:
             cluster.topics.create(_EXPIRED, partitions=_PARTITIONS, config={"cleanup.policy": "delete", **_STAMPED})
         declare_group(cluster, _GROUP, _INPUT)
-        feed = Feed(cluster, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed, ttl=ordeal.definition.ttl)
+        feed = Feed(
+            cluster,
+            _INPUT,
+            keys=ordeal.keys,
+            rate=ordeal.rate,
+            seed=ordeal.seed,
+            ttl=ordeal.definition.ttl,
+            max_delay=ordeal.definition.max_delay,
+        )
         observers = self._observers()
         chaos = Chaos(
             self._servers,
@@ -214,7 +230,9 @@ class _Run:
         definition = self._ordeal.definition
         if definition.ttl is None or definition.ttl.default is None:
             return None
-        return Observers(self._cluster, definition, Rule(definition.ttl.default), _PARTITIONS)
+        return Observers(
+            self._cluster, definition, Rule(definition.ttl.default, definition.max_delay or 0.0), _PARTITIONS
+        )
 
     def _orders(self, name: str, slot: int, journal: str) -> Orders:
         ordeal = self._ordeal

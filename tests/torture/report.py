@@ -31,7 +31,11 @@ def summary(report: Report) -> str:
     lines += _table("errors that a new consumer helped against", report.problems)
     lines += _table("how processes consumed", report.habits)
     lines += _table("dead letters", verdict.letters)
-    if report.ordeal.expiring:
+    if report.ordeal.scheduled:
+        lines.append(
+            f"  {verdict.scheduled:>9,}  deliveries of scheduled messages, and {verdict.beneath:,} of values below one"
+        )
+    if report.ordeal.definition.ttl is not None:
         lines.append(
             f"  {verdict.expired:>9,}  messages expired and have a letter, and {verdict.expired_again:,} one more; "
             f"{verdict.late:,} were acked after their time; {verdict.sights:,} looks at a view"

@@ -119,6 +119,7 @@ class Worker:
                 value=delivery.value,
                 count=delivery.delivery_count,
                 redelivered=delivery.redelivered,
+                ahead=self.iterates,
                 clock=clock,
                 appended=_ms(delivery.timestamp),
                 expires=None if delivery.expires is None else _ms(delivery.expires),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -46,6 +46,7 @@ class Witness:
         clock: int | None = None,
         appended: int = 1000,
         expires: int = 5000,
+        ahead: bool = False,
     ) -> int:
         """Take a message; by default, the witness counts its deliveries itself."""
         self._taken += 1
@@ -65,6 +66,7 @@ class Witness:
             clock=clock,
             appended=appended,
             expires=expires,
+            ahead=ahead,
         )
         return self._taken
 
@@ -634,6 +636,25 @@ class TestTransactions:
         assert any(finding.startswith("G12") for finding in verdict(one, messages=messages, output=output).findings)
 
 
+def value(
+    offset: int,
+    key: str = "k",
+    *,
+    content: str | None = "",
+    appended: int = 1000,
+    due: int = 0,
+    expires: int = 5000,
+) -> Logged:
+    """Return a record, which is due at its append time unless the test says otherwise."""
+    return Logged(key, content if content is None else content or f"v{offset}", appended, due or appended, expires)
+
+
+def expired(
+    at: int, *, offset: int = 1, content: str = "", reason: str = "expired", mortal: bool = False
+) -> ExpiryLetter:
+    return ExpiryLetter((0, offset), "k", content or f"v{offset}", reason, at, mortal)
+
+
 class TestExpiry:
     """Messages with times, in ms: appended at 1 s, and expired after 5 s, unless a test says otherwise."""
 
@@ -689,7 +710,7 @@ class TestExpiry:
         assert "the log says" in finding
 
     def test_r10_finds_a_letter_that_comes_too_early(self) -> None:
-        assert "before the message expired" in verdict(**self.times(expired(5000))).findings[0]
+        assert "before the message was due and had expired" in verdict(**self.times(expired(5000))).findings[0]
 
     @pytest.mark.parametrize(
         "wrong",
@@ -776,18 +797,70 @@ class TestExpiry:
         assert finding.startswith("G8")
 
 
-def value(
-    offset: int,
-    key: str = "k",
-    *,
-    content: str | None = "",
-    appended: int = 1000,
-    expires: int = 5000,
-) -> Logged:
-    return Logged(key, content if content is None else content or f"v{offset}", appended, appended, expires)
+class TestScheduled:
+    """Message 2 is due at 3 s, and counts in place of message 1 from then on, unless a test says otherwise."""
 
+    LOG: ClassVar = {1: value(1, expires=9000), 2: value(2, due=3000, expires=9000), 3: value(3, "l", expires=9000)}
 
-def expired(
-    at: int, *, offset: int = 1, content: str = "", reason: str = "expired", mortal: bool = False
-) -> ExpiryLetter:
-    return ExpiryLetter((0, offset), "k", content or f"v{offset}", reason, at, mortal)
+    @staticmethod
+    def one(*clocks: tuple[int, int], ahead: bool = False, late: float = 0.05) -> Witness:
+        """Have one take messages, each when the clock says so, and ack them."""
+        one = Witness("one")
+        one.get(0)
+        for offset, clock in clocks:
+            at, key = clock / 1000 + late, "l" if offset == 3 else "k"
+            number = one.take(at, offset, key, clock=clock, expires=9000, ahead=ahead)
+            one.ack(at + 0.1, number, durable=at + 0.2)
+        return one
+
+    def found(self, one: Witness, *letters: ExpiryLetter, log: Mapping[int, Logged] | None = None) -> Verdict:
+        return verdict(one, **TestExpiry.times(*letters, log=log or self.LOG))
+
+    def test_each_counts_in_its_time(self) -> None:
+        found = self.found(self.one((1, 2000), (3, 2500), (2, 3000)))
+        assert (found.findings, found.scheduled, found.beneath) == ([], 1, 0)
+        found = self.found(self.one((3, 2000), (1, 2500), (2, 3000)))
+        assert found.beneath == 1, "it was handed out though the consumer had read the scheduled one"
+
+    def test_r11_finds_one_that_is_handed_out_a_millisecond_early(self) -> None:
+        [finding] = self.found(self.one((1, 2000), (3, 2500), (2, 2999))).findings
+        assert finding.startswith("R11")
+
+    def test_g10_finds_one_that_got_lost(self) -> None:
+        [finding] = self.found(self.one((1, 2000), (3, 2500))).findings
+        assert finding.startswith("G10: 0/2")
+
+    def test_g12_finds_a_value_after_the_scheduled_one_above_it_is_due(self) -> None:
+        found = self.found(self.one((3, 2000), (1, 3000), (2, 4000))).findings
+        assert [finding[:3] for finding in found] == ["G12"]
+        assert self.found(self.one((3, 2000), (1, 2999), (2, 4000))).findings == []
+
+    def test_one_taken_ahead_is_the_newest_when_it_is_chosen(self) -> None:
+        taken = self.one((3, 2900), (1, 3010), (2, 4000), ahead=True)
+        assert self.found(taken).findings == []
+
+    def test_r11_finds_a_value_that_counts_until_then_and_never_has_its_turn(self) -> None:
+        [finding] = self.found(self.one((3, 2900), (2, 4000))).findings
+        assert finding.startswith("R11: 0/1 ")
+        assert "passed over" in finding
+        assert self.found(self.one((3, 3000), (2, 4000))).findings == [], "it no longer counted"
+
+    def test_what_waits_for_another_message_of_its_key_is_not_passed_over(self) -> None:
+        one = self.one((3, 2900), (2, 4000))
+        first = one.take(1.5, 0, clock=1500, appended=500, expires=9000)
+        one.ack(3.5, first, durable=3.6)
+        log = {0: value(0, appended=500, expires=9000), **self.LOG}
+        assert self.found(one, log=log).findings == []
+
+    def test_r10_finds_the_letter_of_one_that_expires_before_it_is_due_and_has_it_too_early(self) -> None:
+        log = {2: value(2, due=3000, expires=2000)}
+        assert self.found(Witness("one"), expired(3000, offset=2), log=log).findings == []
+        assert self.found(Witness("one"), expired(2999, offset=2), log=log).findings[0].startswith("R10")
+
+    @pytest.mark.parametrize(("as_of", "shown"), [(2999, 1), (3000, 2), (9001, None)])
+    def test_g8_finds_a_view_that_shows_another_one(self, as_of: int, shown: int | None) -> None:
+        one, end = self.one((1, 2000), (3, 2500), (2, 3000)), {0: 3}
+        for offset in (1, 2, None):
+            sight = Sight(end, as_of, {} if offset is None else {"k": (0, offset)})
+            found = verdict(one, **TestExpiry.times(log=self.LOG, sights=[sight])).findings
+            assert [finding[:2] for finding in found] == ([] if offset == shown else ["G8"])
