@@ -65,8 +65,8 @@ prove: $(READY) ## Try to break the consume protocol with the simulator, and rea
 prove-lakehouse: $(READY) java ## Merge random histories into Delta and Iceberg tables for SECONDS=300; SEED=n starts with that seed
 	@$(BIN)/python -m tests.spark.lakehouse --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge the outcome; SEED=n deals the same cards, NODES=3 starts three brokers
-	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
+torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge the outcome; SEED=n deals the same cards, KIND=scheduled does one kind of run, NODES=3 starts three brokers
+	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(NODES),--nodes $(NODES))
 
 lint: $(READY) ## Check style, types and prose
 	@$(BIN)/ruff check .

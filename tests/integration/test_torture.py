@@ -17,14 +17,14 @@ _PARTITIONS = 6
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("protocol", "transactional"),
-    [("classic", False), ("consumer", False), ("classic", True)],
-    ids=["plain", "plain-consumer-protocol", "transactions"],
+    ("protocol", "options"),
+    [("classic", {}), ("consumer", {"scheduled": True}), ("classic", {"transactional": True})],
+    ids=["plain", "scheduled-consumer-protocol", "transactions"],
 )
 def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_killed(
-    protocol: Protocol, transactional: bool
+    protocol: Protocol, options: dict[str, bool]
 ) -> None:
-    endured(Ordeal(seconds=60, seed=_seed(), transactional=transactional, protocol=protocol))
+    endured(Ordeal(seconds=60, seed=_seed(), protocol=protocol, **options))
 
 
 def endured(ordeal: Ordeal) -> None:
@@ -43,6 +43,9 @@ def endured(ordeal: Ordeal) -> None:
     assert report.verdict.remembered > 0, told
     assert report.habits.keys() >= {"counts durably", "counts for itself", "gives up what is delivered too often"}, told
     assert ordeal.transactional or "takes messages ahead" in report.habits, told
+    if ordeal.scheduled:
+        verdict = report.verdict
+        assert min(verdict.expired, verdict.late, verdict.scheduled, verdict.beneath, verdict.sights) > 0, told
 
 
 def _seed() -> int:

@@ -26,6 +26,7 @@ _HOT = 50  # keys that get a third of the updates
 _TICK = 0.05
 _OWN_TTL = 0.4  # of the messages, where any expire
 _SCHEDULED = 0.25  # of the messages, where any may be
+_BELOW = 0.5  # of the scheduled messages, those with a value below them
 _SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
 
 
@@ -107,9 +108,12 @@ class Feed:
             self._put(producer, key, chance)
 
     def _put(self, producer: Producer[str], key: str, chance: random.Random) -> None:
-        value = self._value()
-        receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=self._due(chance))
-        self._watch(time.monotonic(), receipt, key, value)
+        """Put a value of a key; often one that counts at once, and a scheduled one above it."""
+        due = self._due(chance)
+        for when in (None, due) if due is not None and chance.random() < _BELOW else (due,):
+            value = self._value()
+            receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=when)
+            self._watch(time.monotonic(), receipt, key, value)
 
     def _own_ttl(self, chance: random.Random) -> float | None:
         """Return the TTL of a message; None for the default. Most that have their own live for less than a second."""
