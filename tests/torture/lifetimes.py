@@ -97,12 +97,18 @@ class Lifetimes:
                 if record is not None and hold.clock is not None and hold.clock < record.due:
                     self._find(f"R11: {hold} is due at {record.due}, and was handed out at {hold.clock}")
                 self.scheduled += record is not None and record.scheduled
+                self.beneath += self._lies_below(hold)
                 if hold.clock is None:
                     self._find(f"R10: {hold} was handed out without a look at the clock")
                 elif hold.expires is not None and hold.clock > hold.expires:
                     self._find(f"R10: {hold} expired at {hold.expires}, and was handed out at {hold.clock}")
                 if hold.expires is not None and self._ms(hold.durable) > hold.expires and hold.durable < inf:
                     self.late += 1
+
+    def _lies_below(self, hold: Hold) -> bool:
+        """Return whether a newer value of its key was in the log and not due when it was handed out."""
+        newer = (self._log[hold.partition, offset] for offset in self._newer(hold))
+        return any(record.appended < self._ms(hold.asked) and (hold.clock or inf) < record.due for record in newer)
 
     def none_overtaken(self) -> None:
         """Check that nothing is handed out after its consumer has read a newer value of its key, which counts (G12).
@@ -120,10 +126,8 @@ class Lifetimes:
             read, by = reached.get(mine, (0, hold))
             for offset in self._newer(hold):
                 record = self._log[hold.partition, offset]
-                if offset < read and by.acquired < hold.asked:
-                    self.beneath += record.due > (hold.clock or 0)
-                    if record.due <= self._chosen(hold):
-                        self._find(f"G12: {hold} was handed out after {offset} ({record}), which lies before {by}")
+                if offset < read and by.acquired < hold.asked and record.due <= self._chosen(hold):
+                    self._find(f"G12: {hold} was handed out after {offset} ({record}), which lies before {by}")
             if hold.offset >= read:
                 reached[mine] = hold.offset, hold
 
