@@ -262,7 +262,7 @@ class _Judge:
         """Check that the output holds each committed message once, in order for each key, and the newest of every key.
 
         A message rejected in a committed transaction has a dead letter instead. When the library gives a message up,
-        that is not part of a transaction and may happen twice. What has expired has a letter instead.
+        that is not part of a transaction and may happen twice. An expired one has an expiry letter instead.
         """
         seen: dict[Place, Output] = {}
         buried = {letter.source for letter in letters} | set(expired)

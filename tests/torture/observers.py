@@ -1,4 +1,4 @@
-"""Those who watch the input topic during a run: a tape of all records, and a view."""
+"""Observers of the input topic during a run: a tape of all records, and a view."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class Observers:
         return self._viewing.failures
 
     def times(self, letters: Sequence[ExpiryLetter]) -> Times:
-        """Return what they have seen, with the letters of what has expired."""
+        """Return what they have seen, together with these letters."""
         return Times(self._tape.records, letters, time.time() - time.monotonic(), self._viewing.sights)

@@ -60,7 +60,7 @@ class Rule:
 class Tape:
     """A thread that reads a topic from the beginning, with a client of its own, and keeps all records.
 
-    What compaction removes before the thread has read it is missing. That was replaced within a moment.
+    Records that compaction removes before the thread has read them are missing. They were replaced within a moment.
     """
 
     def __init__(self, servers: str, topic: str, partitions: int, rule: Rule) -> None:

@@ -22,7 +22,7 @@ _EVERY = 1.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a view showed at one moment: its offsets and its time (in ms since the epoch), and a place for each key."""
+    """A look at a view: its offsets, its time in ms since the epoch, and the place of each key's value."""
 
     offsets: Mapping[int, int]
     as_of: int
