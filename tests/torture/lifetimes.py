@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -92,44 +92,50 @@ class Lifetimes:
         for place, holds in self._holds.items():
             record = self._log.get(place)
             for hold in holds:
-                if record is not None and (hold.appended, hold.expires) != (record.appended, record.expires):
-                    self._find(f"{hold} says {hold.appended} and {hold.expires}; the log says {record}")
-                if record is not None and hold.clock is not None and hold.clock < record.due:
-                    self._find(f"R11: {hold} is due at {record.due}, and was handed out at {hold.clock}")
-                self.scheduled += record is not None and record.scheduled
+                self._in_time(hold)
+                if record is not None:
+                    self._as_logged(hold, record)
+                expired = hold.expires is not None and self._ms(hold.durable) > hold.expires
+                self.late += expired and hold.durable < inf
                 self.beneath += self._lies_below(hold)
-                if hold.clock is None:
-                    self._find(f"R10: {hold} was handed out without a look at the clock")
-                elif hold.expires is not None and hold.clock > hold.expires:
-                    self._find(f"R10: {hold} expired at {hold.expires}, and was handed out at {hold.clock}")
-                if hold.expires is not None and self._ms(hold.durable) > hold.expires and hold.durable < inf:
-                    self.late += 1
+
+    def _in_time(self, hold: Hold) -> None:
+        if hold.clock is None:
+            self._find(f"R10: {hold} was handed out without a look at the clock")
+        elif hold.expires is not None and hold.clock > hold.expires:
+            self._find(f"R10: {hold} expired at {hold.expires}, and was handed out at {hold.clock}")
+
+    def _as_logged(self, hold: Hold, record: Logged) -> None:
+        if (hold.appended, hold.expires) != (record.appended, record.expires):
+            self._find(f"{hold} says {hold.appended} and {hold.expires}; the log says {record}")
+        if hold.clock is not None and hold.clock < record.due:
+            self._find(f"R11: {hold} is due at {record.due}, and was handed out at {hold.clock}")
+        self.scheduled += record.scheduled
 
     def _lies_below(self, hold: Hold) -> bool:
         """Return whether a newer value of its key was in the log and not due when it was handed out."""
-        newer = (self._log[hold.partition, offset] for offset in self._newer(hold))
-        return any(record.appended < self._ms(hold.asked) and (hold.clock or inf) < record.due for record in newer)
+        return any(
+            record.appended < self._ms(hold.asked) and (hold.clock or inf) < record.due
+            for _, record in self._newer(hold.partition, hold.key, hold.offset)
+        )
 
     def none_overtaken(self) -> None:
         """Check that nothing is handed out after its consumer has read a newer value of its key, which counts (G12).
 
         A consumer that has handed out a message has read all that lie before it in its partition.
         """
-        reached: dict[
-            tuple[int, float, str], tuple[int, Hold]
-        ] = {}  # by tenure, one past the highest offset handed out
+        highest: dict[tuple[int, float, str], Hold] = {}  # by tenure, of what was handed out
         for hold in sorted((hold for holds in self._holds.values() for hold in holds), key=lambda hold: hold.acquired):
             tenure = self._tenures.of(hold)
             if tenure is None:
                 continue
             mine = (hold.partition, tenure[0], hold.life.name)
-            read, by = reached.get(mine, (0, hold))
-            for offset in self._newer(hold):
-                record = self._log[hold.partition, offset]
-                if offset < read and by.acquired < hold.asked and record.due <= self._chosen(hold):
+            by = highest.setdefault(mine, hold)
+            for offset, record in self._newer(hold.partition, hold.key, hold.offset):
+                if offset < by.offset and by.acquired < hold.asked and record.due <= self._chosen(hold):
                     self._find(f"G12: {hold} was handed out after {offset} ({record}), which lies before {by}")
-            if hold.offset >= read:
-                reached[mine] = hold.offset, hold
+            if hold.offset > by.offset:
+                highest[mine] = hold
 
     def _chosen(self, hold: Hold) -> float:
         """Return when a message was known to be the newest of its key that counts, in ms since the epoch.
@@ -143,17 +149,14 @@ class Lifetimes:
         first: dict[Place, float] = {}
         for letter in self._letters:
             first[letter.source] = min(first.get(letter.source, inf), letter.at / 1000 - self._epoch)
-        for holds in self._holds.values():
-            for hold in holds:
-                for offset in self._newer(hold):
-                    at = first.get((hold.partition, offset), inf)
-                    tenure = self._tenures.of(hold)
-                    if at < hold.asked and tenure is not None:
-                        since = max(at, tenure[0])
-                        if not self._tenures.doubted(hold.partition, since, hold.life, since=at):
-                            self._find(
-                                f"R8: {hold} was handed out after {offset} of its key had its letter at {at:.3f}"
-                            )
+        for hold in (hold for holds in self._holds.values() for hold in holds):
+            tenure = self._tenures.of(hold)
+            for offset, _ in self._newer(hold.partition, hold.key, hold.offset):
+                at = first.get((hold.partition, offset), inf)
+                if at >= hold.asked or tenure is None:
+                    continue
+                if not self._tenures.doubted(hold.partition, max(at, tenure[0]), hold.life, since=at):
+                    self._find(f"R8: {hold} was handed out after {offset} of its key had its letter at {at:.3f}")
 
     def none_passed_over(self, buried: Collection[Place]) -> None:
         """Check that a value which counts while a newer one is scheduled has its turn (R4, R11).
@@ -165,31 +168,29 @@ class Lifetimes:
             buried: messages that have a dead letter.
         """
         turns: dict[int, list[Hold]] = defaultdict(list)
-        keys: dict[tuple[int, str], list[Hold]] = defaultdict(list)
-        for place, holds in self._holds.items():
-            record = self._log.get(place)
-            keys[place[0], holds[0].key] += holds
-            if record is not None and not record.scheduled:
-                turns[place[0]] += [hold for hold in holds if hold.count == 1 and not hold.redelivered]
-        for place, record in self._log.items():
-            if record.scheduled or record.value is None or place in self._holds or place in buried:
+        held: dict[tuple[int, str], list[Hold]] = defaultdict(list)
+        for (partition, offset), holds in self._holds.items():
+            held[partition, holds[0].key] += holds
+            if (record := self._log.get((partition, offset))) is not None and not record.scheduled:
+                turns[partition] += [hold for hold in holds if hold.count == 1 and not hold.redelivered]
+        for (partition, offset), record in self._log.items():
+            newer = [other for _, other in self._newer(partition, record.key, offset)]
+            if record.scheduled or record.value is None or not any(other.scheduled for other in newer):
                 continue
-            lane = self._lanes[place[0], record.key]
-            newer = lane[bisect_right(lane, place[1]) :]
-            end = min((self._log[place[0], offset].due for offset in newer), default=0)
-            if not any(self._log[place[0], offset].scheduled for offset in newer):
+            if (partition, offset) in self._holds or (partition, offset) in buried:
                 continue
-            for turn in turns[place[0]]:
-                if turn.offset > place[1] and (turn.clock or inf) < min(end, record.expires):
-                    held = keys[place[0], record.key]
-                    if not any(one.asked < turn.acquired and turn.asked < one.let_go for one in held):
-                        self._find(f"R11: {place[0]}/{place[1]} ({record}) was passed over by {turn}")
-                        break
+            end = min(record.expires, *(other.due for other in newer))
+            for turn in turns[partition]:
+                counts = turn.offset > offset and (turn.clock or inf) < end
+                if counts and not any(_meet(one, turn) for one in held[partition, record.key]):
+                    self._find(f"R11: {partition}/{offset} ({record}) was passed over by {turn}")
+                    break
 
-    def _newer(self, hold: Hold) -> Sequence[int]:
-        """Return the offsets of newer records of a message's key."""
-        lane = self._lanes[hold.partition, hold.key]
-        return lane[bisect_right(lane, hold.offset) :]
+    def _newer(self, partition: int, key: str, offset: int) -> Iterator[tuple[int, Logged]]:
+        """Yield the newer records of a key, with their offsets."""
+        lane = self._lanes[partition, key]
+        for newer in lane[bisect_right(lane, offset) :]:
+            yield newer, self._log[partition, newer]
 
     # ---------------------------------------------------------------- letters
 
@@ -210,23 +211,26 @@ class Lifetimes:
             record = self._log.get(letter.source)
             if record is not None and (letter.at <= record.expires or letter.at < record.due):
                 self._find(f"R10: {letter} was written before the message was due and had expired: {record}")
-            self._consumed(letter)
-        for place in self.lettered & set(output):
-            self._find(f"twice: {place[0]}/{place[1]} is in the output, and has an expiry letter")
+            self._consumed(letter, letter.at if record is None else max(record.expires, record.due))
+        for partition, offset in self.lettered & set(output):
+            self._find(f"twice: {partition}/{offset} is in the output, and has an expiry letter")
 
-    def _consumed(self, letter: ExpiryLetter) -> None:
-        """Check that neither the message nor a newer value of its key was consumed before it expired."""
+    def _consumed(self, letter: ExpiryLetter, end: int) -> None:
+        """Check that neither the message was consumed nor, before its end, a newer value of its key."""
         partition, offset = letter.source
         at = letter.at / 1000 - self._epoch
-        expires = self._log[letter.source].expires if letter.source in self._log else letter.at
-        lane = self._lanes[partition, letter.key]
-        newer = lane[bisect_right(lane, offset) :]
-        for place in (letter.source, *((partition, one) for one in newer)):
-            for hold in self._holds.get(place, ()):
-                consumed = hold.durable < inf and (place == letter.source or self._ms(hold.durable) <= expires)
-                if consumed and not self._tenures.doubted(partition, at, hold.life, since=hold.acquired):
-                    self._find(f"R10: {letter} was written although {hold} was settled, durably at {hold.durable:.3f}")
+        consumed = [hold for hold in self._holds.get(letter.source, ()) if hold.durable < inf]
+        for newer, _ in self._newer(partition, letter.key, offset):
+            consumed += [hold for hold in self._holds.get((partition, newer), ()) if self._ms(hold.durable) <= end]
+        for hold in consumed:
+            if not self._tenures.doubted(partition, at, hold.life, since=hold.acquired):
+                self._find(f"R10: {letter} was written although {hold} was settled, durably at {hold.durable:.3f}")
 
     def _ms(self, at: float) -> float:
         """Return a time of the journals' clock in ms since the epoch."""
         return (at + self._epoch) * 1000
+
+
+def _meet(one: Hold, other: Hold) -> bool:
+    """Return whether one message may have been held when the other one was handed out."""
+    return one.asked < other.acquired and other.asked < one.let_go
