@@ -138,11 +138,14 @@ class Lifetimes:
                 highest[mine] = hold
 
     def _chosen(self, hold: Hold) -> float:
-        """Return when a message was known to be the newest of its key that counts, in ms since the epoch.
+        """Return when a message must have been the newest of its key that counts, in ms since the epoch.
 
-        One of several that are taken ahead may be chosen earlier than it is handed out.
+        That is when it was handed out, or when it was asked for, since one of several taken ahead may be chosen before
+        its turn. One that is to be counted durably may be chosen at any time before.
         """
-        return self._ms(hold.asked) if hold.ahead or hold.clock is None else hold.clock
+        if hold.life.counts or hold.clock is None:
+            return 0.0
+        return self._ms(hold.asked) if hold.ahead else hold.clock
 
     def none_revived(self) -> None:
         """Check that no older value of a key is handed out after a newer one has a letter (R8)."""
@@ -162,7 +165,8 @@ class Lifetimes:
         """Check that a value which counts while a newer one is scheduled has its turn (R4, R11).
 
         A consumer that hands out a message, for the first time, has read those that lie before it and handed them out
-        first, unless another message of their key was in work.
+        first, unless another message of their key was in work. A rejected one is until its dead letter is stored, which
+        no journal says.
 
         Args:
             buried: messages that have a dead letter.
@@ -177,7 +181,8 @@ class Lifetimes:
             newer = [other for _, other in self._newer(partition, record.key, offset)]
             if record.scheduled or record.value is None or not any(other.scheduled for other in newer):
                 continue
-            if (partition, offset) in self._holds or (partition, offset) in buried:
+            lane = self._lanes[partition, record.key]
+            if (partition, offset) in self._holds or any((partition, one) in buried for one in lane if one <= offset):
                 continue
             end = min(record.expires, *(other.due for other in newer))
             for turn in turns[partition]:

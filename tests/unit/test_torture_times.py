@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.torture.dead_letters import DeadLetter
 from tests.torture.journal import Kind
 from tests.torture.judge import Output, Verdict
 from tests.torture.lifetimes import ExpiryLetter, Times
@@ -214,6 +215,11 @@ class TestScheduled:
         assert [finding[:3] for finding in found] == ["G12"]
         assert self.found(self.one((3, 2000), (1, 2999), (2, 4000))).findings == []
 
+    def test_one_to_be_counted_durably_may_be_chosen_before(self) -> None:
+        one = self.one((3, 2000), (1, 3000), (2, 4000))
+        one.life.counts = True
+        assert self.found(one).findings == []
+
     def test_one_taken_ahead_is_the_newest_when_it_is_chosen(self) -> None:
         taken = self.one((3, 2900), (1, 3010), (2, 4000), ahead=True)
         assert self.found(taken).findings == []
@@ -230,6 +236,14 @@ class TestScheduled:
         one.ack(3.5, first, durable=3.6)
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         assert self.found(one, log=log).findings == []
+
+    def test_what_waits_for_a_dead_letter_of_its_key_is_not_passed_over(self) -> None:
+        one = self.one((3, 2900), (2, 4000))
+        first = one.take(1.5, 0, clock=1500, appended=500, expires=9000)
+        reason = one.reject(1.8, first, durable=3.5)
+        log = {0: value(0, appended=500, expires=9000), **self.LOG}
+        letter = DeadLetter((0, 0), "k", "v0", 1, reason, 3.4)
+        assert verdict(one, letters=[letter], **TestExpiry.times(log=log)).findings == []
 
     def test_r10_finds_the_letter_of_one_that_expires_before_it_is_due_and_has_it_too_early(self) -> None:
         log = {2: value(2, due=3000, expires=2000)}
