@@ -40,7 +40,8 @@ def main() -> int:
         for kind in (_USUAL if options.kind is None else [options.kind])
         if options.protocol in (None, protocol)
     ]
-    print(f"seed {seed}; the same again: make torture SECONDS={options.seconds:g} SEED={seed}", flush=True)
+    again = f"SECONDS={options.seconds:g} SEED={seed}{'' if options.kind is None else f' KIND={options.kind}'}"
+    print(f"seed {seed}; the same again: make torture {again}", flush=True)
     wrong = 0
     for kind, protocol in runs:
         ordeal = Ordeal(
