@@ -141,7 +141,7 @@ class Lifetimes:
         """Return when a message must have been the newest of its key that counts, in ms since the epoch.
 
         That is when it was handed out, or when it was asked for, since one of several taken ahead may be chosen before
-        its turn. One that is to be counted durably may be chosen at any time before.
+        its turn. With durable counts, it is chosen at any time before.
         """
         if hold.life.counts or hold.clock is None:
             return 0.0
