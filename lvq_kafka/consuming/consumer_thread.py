@@ -67,7 +67,7 @@ class ConsumerThread:
         self._left_to: Callable[[], object] | None = None
         self._polled_at = self._busy_until = 0.0
         self._urgent = False  # whether somebody waits for a commit
-        self._crowded = False
+        self._needed_room = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._expiry_letters = expiry_letters
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -196,8 +196,8 @@ class ConsumerThread:
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
         self._expiry_letters.post()
-        crowded, self._crowded = self._crowded, self._core.is_crowded
-        if self._crowded and not crowded:  # the broker may accept longer texts than we assume
+        needed, self._needed_room = self._needed_room, self._core.needs_room
+        if self._needed_room and not needed:  # the broker may accept longer texts than we assume
             self._monitor.hasten()
 
     def _report_times(self, times: MessageTimes) -> None:
@@ -327,8 +327,8 @@ class ConsumerThread:
             logger.warning("the consumer of %s leaves the group: %s", self._name, reason)
 
     def _learn_limit(self) -> None:
-        """Ask for the broker's limit if commits are crowded: it may accept longer texts."""
-        if self._core.is_crowded and (limit := self._monitor.text_limit()) is not None:
+        """Ask for the broker's limit once texts are half full: it may accept longer ones."""
+        if self._core.needs_room and (limit := self._monitor.text_limit()) is not None:
             with self._shared as core:
                 core.commits.allow(limit)
 

@@ -239,7 +239,7 @@ class GroupMonitor:
     def text_limit(self) -> int | None:
         """Return the broker's limit for the characters of a commit's text; None if unknown.
 
-        Asked only when room is short, once a minute: most users may not read broker settings, and most queues have no
+        Asked only when texts are long, once a minute: most users may not read broker settings, and most queues have no
         need to.
         """
         if time.monotonic() < self._ask_limit_at:

@@ -164,6 +164,12 @@ class CommitMap:
         run = bisect_right(self._bounds, first)
         return run % 2 == 0 and after <= self._bounds[run]
 
+    @property
+    def longest(self) -> int:
+        """The length of its text in characters, whatever its topic, its sequence and its mark are."""
+        counts = self._packed_counts(len(self.counts))[1]
+        return _text_length(_LONGEST_FRAME + len(pack_runs(self.runs)[1]) + len(counts))
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def encode(self, limit: int = LONGEST_TEXT) -> str:
@@ -362,12 +368,19 @@ def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
     return _text_length(_LONGEST_FRAME + runs_bound(pairs, span) + counts_bound(counted, span, most))
 
 
-def span_that_fits(limit: int) -> int:
+def span_that_fits(limit: int, most: int = 0) -> int:
     """Return how many offsets a map can span and always fit into ``limit`` characters.
 
     24,152 for 4095, whatever is done there.
+
+    Args:
+        most: the highest delivery count, of any number of these offsets; 0 without counts.
     """
-    return bisect_right(range(8 * limit), limit, key=lambda span: size_bound(span, span)) - 1
+
+    def longest(span: int) -> int:
+        return size_bound(span, span, span if most else 0, most)
+
+    return max(0, bisect_right(range(8 * limit), limit, key=longest) - 1)
 
 
 def pairs_that_fit(limit: int, span: int) -> int:

@@ -128,7 +128,7 @@ class Commits(Generic[W]):
             part = self._partitions[partition]
             mine = [item for item in leaving if item.partition == partition]
             if part.due or mine:
-                claim = part.next_claim(mine, self._ledger.capacity, bounded=self._ledger.bounded)
+                claim = part.next_claim(mine, self._ledger.capacity)
                 if claim is not None:
                     maps[partition] = part.send(claim)
         if not maps:
@@ -205,6 +205,15 @@ class Commits(Generic[W]):
     def is_crowded(self) -> bool:
         """True if anything is `unsaid`. Cheap, and safe to ask while others change it."""
         return any(any(part.unsaid) for part in tuple(self._partitions.values()))
+
+    @property
+    def fills_up(self) -> bool:
+        """True if a text is more than half full.
+
+        Cheap, and safe to ask while others change it.
+        """
+        half = self._ledger.capacity.limit // 2
+        return any(part.text > half for part in tuple(self._partitions.values()))
 
     @property
     def unsaid(self) -> dict[int, Unsaid]:

@@ -155,6 +155,11 @@ class ConsumerCore(Generic[W]):
         return self.commits.is_crowded or (self.ledger.bounded and self.ledger.assignment.gated > 0)
 
     @property
+    def needs_room(self) -> bool:
+        """True if something does not fit into the commit text, or soon may not."""
+        return self.is_crowded or self.commits.fills_up
+
+    @property
     def crowding(self) -> str:
         """A description of what does not fit into the commit text; empty if all is well."""
         return crowding(self.ledger.assignment, self.commits.unsaid)

@@ -6,22 +6,41 @@ A transaction cannot commit what its map has no room for. Other acks can wait fo
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap, pairs_that_fit, size_bound, span_that_fits
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import TRIED_OFTEN
 
-__all__ = ["GatedQueue", "MapCapacity", "text_size"]
+__all__ = ["GatedQueue", "MapCapacity", "Measured", "text_size"]
 
 # Characters by which a map may grow without another ack: its last run grows as more is read, and the message at the
 # base, for which there is always room, may be counted.
 _SLACK = 32
 _SHORTEST_TEXT = 64  # characters; enough for any base
+_COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
+_HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
 
 
 def text_size(commit_map: CommitMap) -> int:
     """Return the length of a map's text, in characters."""
     return len(commit_map.encode(ANY_LENGTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A claim whose real length is known."""
+
+    characters: int
+    """The length of its text, with the longest frame."""
+    longest_run: int
+    end: int
+    """The end of the claim. Later acks lie within its runs, or beyond."""
+
+    @classmethod
+    def of(cls, claim: CommitMap) -> Measured:
+        """Measure a claim."""
+        return cls(claim.longest, max(claim.runs, default=1), claim.end)
 
 
 class MapCapacity:
@@ -47,10 +66,9 @@ class MapCapacity:
     def limit(self, limit: int) -> None:
         self._limit = limit
         self._usable = limit - _SLACK
-        # By the bit length of the span: needed for every message, so it must cost no more than a table lookup.
-        self._pairs = [pairs_that_fit(self._usable, (1 << bits) - 1) for bits in range(64)]
-        self._whole = span_that_fits(self._usable)
-        self.always = self._pairs[-1]
+        self.window = span_that_fits(self._usable)
+        """The number of offsets above the base that fit whatever is done there, without delivery counts."""
+        self.always = pairs_that_fit(self._usable, (1 << 63) - 1)
         """The number of pairs of runs that fit over any number of offsets."""
 
     def refuse(self, characters: int, *, stored: int) -> None:
@@ -83,17 +101,29 @@ class MapCapacity:
         """
         if counted:
             return size_bound(pairs, span, counted, most) <= self._usable
-        return span <= self._whole or pairs <= self._pairs[span.bit_length()]
+        return span <= self.window or pairs <= pairs_that_fit(self._usable, span)
 
-    def fits_after(self, written: int, acks: int, span: int, *, counted: bool) -> bool:
-        """Return whether a text of ``written`` characters still fits after ``acks`` more acks.
+    def fits_after(self, measured: Measured, changes: int, base: int, end: int, *, counted: bool) -> bool:
+        """Return whether a measured claim still fits after this many changes.
 
-        An ack adds at most two runs, neither longer than the span; a count is an offset and a number. This holds for
-        plain numbers. A deflated text may grow more; then acks wait, and nothing is lost.
+        A change is a message that was counted, acked or replaced. An ack adds two runs at most: parts of one that is
+        there, or of what lies beyond the end of the claim. In a bitmap it adds nothing. A count adds an offset and a
+        number, and goes with the ack. A replaced message moves the end of a run. All this holds for numbers and
+        bitmaps. A deflated text may grow more; then acks wait, and nothing is lost (see `PartitionLedger.overflowed`).
+
+        Args:
+            changes: the number of changes since, at most.
+            base: the base by now.
+            end: the end of the messages that were handed out by now.
         """
-        number = max(1, (span.bit_length() + 6) // 7)
-        each = 2 * number + (number + 2 if counted else 0)
-        return written + -(-4 * acks * each // 3) <= self._usable
+        each = 2 * _bytes(max(measured.longest_run, end - measured.end))
+        if counted:
+            each = max(each, _bytes(end - base) + _COUNT)
+        return measured.characters + -(-4 * (changes * each + _HEAD) // 3) <= self._usable
+
+
+def _bytes(number: int) -> int:
+    return max(1, (number.bit_length() + 6) // 7)
 
 
 class GatedQueue(OrderedDict[int, Item]):

@@ -79,6 +79,7 @@ class PartitionCommits(Generic[W]):
         "attempts",
         "doubted",
         "durable",
+        "text",
         "unsaid",
     )
 
@@ -96,6 +97,8 @@ class PartitionCommits(Generic[W]):
         """True while a commit may arrive late and no check has shown since that none has."""
         self.unsaid = Unsaid(0, 0)
         """Parts of the last claim that had no room."""
+        self.text = 0
+        """The length of the last claim sent, in characters."""
         self._part = part
         self._tag = tag
         self._partitions = partitions
@@ -148,7 +151,7 @@ class PartitionCommits(Generic[W]):
 
     # ---------------------------------------------------------------- sending
 
-    def next_claim(self, leaving: Collection[Item], capacity: MapCapacity, *, bounded: bool) -> CommitMap | None:
+    def next_claim(self, leaving: Collection[Item], capacity: MapCapacity) -> CommitMap | None:
         """Return the next claim to send, or None if there is nothing new or no room for it."""
         self._again = self._part.changed = False
         whole = replace(
@@ -160,8 +163,8 @@ class PartitionCommits(Generic[W]):
         # Never take back what is stored (G11); a transaction's own messages come next.
         claim = whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
         self.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
-        if bounded and not leaving:
-            self._part.wrote(None if any(self.unsaid) else text_size(claim))
+        if leaving and self.unsaid.runs:
+            self._part.overflowed()
         # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
         if claim == self.durable and self._stored >= max(self.attempts, self._wanted):
             self._resolve(self.attempts + 1)
@@ -187,7 +190,9 @@ class PartitionCommits(Generic[W]):
         """Count a claim as sent, and return it with its sequence."""
         self._sequence = following(self._sequence)
         self.attempts += 1
-        return replace(claim, sequence=self._sequence)
+        sent = replace(claim, sequence=self._sequence)
+        self.text = text_size(sent)
+        return sent
 
     # ---------------------------------------------------------------- answers
 

@@ -12,7 +12,7 @@ from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
+from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity, Measured
 from lvq_kafka.core.pending import Deletion, Item, PendingList
 from lvq_kafka.core.ready_queue import ReadyQueue
 from lvq_kafka.core.records import RecordBatch
@@ -30,6 +30,7 @@ _AVAILABLE = State.AVAILABLE
 _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
 _MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` allows for
+_FEW = 64  # changes that are not worth another measurement
 
 
 class PartitionLedger:
@@ -47,22 +48,23 @@ class PartitionLedger:
     """
 
     __slots__ = (
-        "_acked_since",
         "_buffer",
+        "_changes",
         "_count_deliveries",
         "_counts",
         "_delivered",
         "_generation",
         "_in_place",
         "_line",
+        "_measured",
         "_most_deliveries",
         "_number",
+        "_overflowed",
         "_reach",
         "_selects",
         "_slots",
         "_stats",
         "_withheld",
-        "_written",
         "attempted",
         "changed",
         "gated",
@@ -118,8 +120,10 @@ class PartitionLedger:
         self.attempted: dict[int, Item] = {}
         """By offset, messages handed out before; only if counts are durable."""
         self._most_deliveries = max(loaded.counts.values(), default=1)
-        self._written: int | None = None  # characters of the last complete commit text, if known
-        self._acked_since = 0
+        self._measured: Measured | None = None  # the claim as it was when its real length was last of interest
+        # Messages in work then, and those taken or replaced since. The claim may be longer by so many.
+        self._changes = 0
+        self._overflowed = -1  # the base at which the claim grew longer than was reckoned
         self.changed = True
         """True if the claim may differ from the last one that was said."""
 
@@ -243,6 +247,7 @@ class PartitionLedger:
             self._stats.read += read
             self._stats.replaced += replaced
             self._stats.deleted += deleted
+            self._changes += replaced + deleted
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
         """Return the records as the queue has them; see `only_selected`."""
@@ -308,20 +313,21 @@ class PartitionLedger:
             # Mark it as acked: a later ack must find it done in the commit map, however long a lower message is held.
             # Also, a transaction's commit that counts it as acked may be in flight.
             self.pending.remove(item, acked=True)
-            self._acked_since += 1
             self.attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 
     def dropped_early(self) -> None:
         """Note that a waiting message was dropped that nothing has superseded."""
         self.changed = True
+        self._changes += 1
         self._buffer.recount()
 
     def bury(self, item: Item) -> None:
         """Remove a message that was stored elsewhere, and that nobody holds."""
         self.changed = True
         self.pending.remove(item, acked=True)
-        self._acked_since += 1
+        self._changes += 1
+        self._reach = max(self._reach, item.offset + 1)
         self.attempted.pop(item.offset, None)
 
     def advance(self, position: int) -> None:
@@ -374,18 +380,28 @@ class PartitionLedger:
         if pairs <= capacity.always and not counts:
             return True
         # No run but the last ends above the highest message ever handed out.
-        span = max(self._reach, item.offset + 1) - pending.base
+        base, end = pending.base, max(self._reach, item.offset + 1)
         most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
-        if capacity.fits(pairs, span, len(self.attempted) + 1 if counts else 0, most):
+        if capacity.fits(pairs, end - base, len(self.attempted) + 1 if counts else 0, most):
             return True
-        # That was the worst case. The last text written allows a tighter bound.
-        acks = self._acked_since + len(self.held) + 1
-        return self._written is not None and capacity.fits_after(self._written, acks, span, counted=counts)
+        if base == self._overflowed:
+            return False
+        # That was the worst case. The real length says more. Measuring it takes time, so only once it pays off.
+        measured, in_work = self._measured, len(self.held)
+        if measured is not None and capacity.fits_after(measured, self._changes + 1, base, end, counted=counts):
+            return True
+        if measured is not None and self._changes - in_work < max(_FEW, pairs // _FEW):
+            return False
+        self._measured, self._changes = Measured.of(self.claim(())), in_work
+        return capacity.fits_after(self._measured, in_work + 1, base, end, counted=counts)
 
-    def wrote(self, characters: int | None) -> None:
-        """Record the length of the current claim as a commit text, or None if it does not fit."""
-        self._written = characters
-        self._acked_since = 0
+    def overflowed(self) -> None:
+        """Note that acks found no room that should have had some.
+
+        Only the worst case counts from here on, until the lowest message is settled. Otherwise, messages could be taken
+        again and again that no commit has room for.
+        """
+        self._overflowed = self.pending.base
 
     def hold(self, item: Item) -> None:
         """Move a waiting message into work: it is set aside for a holder."""
@@ -393,6 +409,7 @@ class PartitionLedger:
         lane = item.lane
         del self.waiting[lane]
         self.held[lane] = item
+        self._changes += 1
         item.state = _ON_ACQUIRE[item.state]
         item.generation = self._generation
         item.reserved = True
@@ -425,7 +442,6 @@ class PartitionLedger:
         self.changed = True
         if item.state in _NEWEST_IN_WORK:
             self.pending.remove(item, acked=True)
-            self._acked_since += 1
             if self._count_deliveries:
                 del self.attempted[item.offset]
         item.state = after

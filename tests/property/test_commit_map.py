@@ -108,6 +108,25 @@ def test_a_map_means_the_same_in_whichever_form(commit_map: CommitMap, deflate_f
     assert CommitMap.decode(commit_map.base, text) == commit_map
 
 
+@given(st.one_of(commit_maps(), dense_maps()))
+@settings(max_examples=60)
+def test_equal_maps_have_equal_texts(commit_map: CommitMap) -> None:
+    packing.pack_runs.cache_clear()
+    text = commit_map.encode(10**6)
+    packing.pack_runs.cache_clear()
+    twin = replace(commit_map, counts=dict(reversed(commit_map.counts.items())))
+    assert twin == commit_map
+    assert twin.encode(10**6) == text
+    assert CommitMap.decode(commit_map.base, text).encode(10**6) == text
+
+
+@given(st.one_of(commit_maps(), dense_maps()))
+@settings(max_examples=60)
+def test_no_text_is_longer_than_the_longest_of_its_runs_and_counts(commit_map: CommitMap) -> None:
+    framed = replace(commit_map, topic_tag=b"\xff" * 8, partitions=2**31 - 1, sequence=END // 2 - 1, delivered=END - 1)
+    assert len(commit_map.encode(10**6)) <= len(framed.encode(10**6)) <= commit_map.longest == framed.longest
+
+
 @given(small_maps(), small_maps())
 def test_a_map_agrees_with_a_set_of_done_offsets(one: CommitMap, other: CommitMap) -> None:
     done = done_offsets(one)

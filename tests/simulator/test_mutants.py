@@ -25,6 +25,7 @@ from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.log_time import LogTime
+from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
@@ -116,6 +117,32 @@ def where_limits_sink(setting: Setting) -> Setting:
         broker_limits=(4096, 64, 96),
         fenced=True,
         never=_NO_CLEANING,
+        options=options,
+    )
+
+
+def where_texts_are_short(setting: Setting) -> Setting:
+    limits = ConsumerLimits(12, durable_counts=setting.options.limits.durable_counts)
+    options = replace(
+        setting.options,
+        order="tail",
+        text_limit=96,
+        partition_count=(1 << 31) - 1,
+        limits=limits,
+        dead_letters=False,
+        ttl=None,
+        expiry_topic=False,
+    )
+    return replace(
+        setting,
+        partitions=1,
+        queues=1,
+        keys=7,
+        gap=1 << 50,
+        sequence=1 << 60,
+        broker_limits=(4096,),
+        fenced=True,
+        never=_NO_TROUBLE,
         options=options,
     )
 
@@ -217,6 +244,7 @@ class TransactsUnanswered(World):
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
         (where_limits_sink, World, _STEPS),
+        (where_texts_are_short, World, _STEPS),
         (expiring, World, _STEPS),
         (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
@@ -290,6 +318,14 @@ def test_i9_maps_that_are_never_shortened_are_caught(monkeypatch: Patch) -> None
 def test_i9_maps_that_are_shortened_without_need_are_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(CommitMap, "shortened", lambda self, limit, **_: replace(self, runs=self.runs[:-2]))
     assert caught("I9")
+
+
+def test_i9_a_worst_case_that_is_too_short_is_caught(monkeypatch: Patch) -> None:
+    fits = MapCapacity.fits
+    monkeypatch.setattr(
+        MapCapacity, "fits", lambda self, pairs, span, *counts: fits(self, pairs // 2, span.bit_length(), *counts)
+    )
+    assert caught("I9", where_texts_are_short)
 
 
 def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> None:

@@ -8,6 +8,7 @@ from random import SystemRandom
 import pytest
 from hypothesis import settings
 
+from lvq_kafka.core import packing
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import walks
 
@@ -38,6 +39,19 @@ def what_happened() -> Counter[str]:
 @pytest.mark.parametrize("accident", _ACCIDENTS)
 def test_everything_that_can_go_wrong_does_go_wrong(accident: str, what_happened: Counter[str]) -> None:
     assert what_happened[accident] > 5
+
+
+@pytest.mark.parametrize("size", [0, 16])
+def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "DENSE_FROM", size)
+    packing.pack_runs.cache_clear()
+    begin = SystemRandom().randrange(1 << 32)
+    counts = walks(range(begin, begin + 40), 250)
+    packing.pack_runs.cache_clear()
+    assert counts["transactions committed"] > 5
+    assert counts["steps with messages gated"] > 50
 
 
 @pytest.mark.parametrize("steps", [50, 250, 1000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,8 @@ class Working(Process):
         """Messages whose dead letters are in flight."""
         self.expired: deque[Item] = deque()
         """Messages that have expired, on their way to the expiry topic."""
+        self._bounded: dict[int, bool] = {}
+        """By assignment, whether all that is in work was taken only because its ack has room."""
 
     def hand_out(self, most: int = 1) -> bool:
         """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
@@ -39,6 +41,7 @@ class Working(Process):
             self._next_turn(self.ahead.popleft())
             return True
         before = len(self.working)
+        self._watch_bounds()
         taken, exhausted = self.core.hand_out.acquire(most, self._clock(), ahead=self._options.ahead)
         self._observe()
         if self._options.ahead:
@@ -200,6 +203,7 @@ class Working(Process):
         self.core.queue_transaction()
         if not self.core.is_quiet:
             return not waited
+        self._has_room(work.items)
         try:
             work.flight = flight = self.core.prepare_commit(work.items, self._clock())
         except (LockLost, TransportError):
@@ -219,6 +223,29 @@ class Working(Process):
             if not (reached and answered):
                 self.abort()
         return True
+
+    def _watch_bounds(self) -> None:
+        """Note the assignments from whose beginning hand-out waited for room, or since all its acks have fitted."""
+        for part in self.ledger._partitions.values():
+            if not self.ledger.bounded:
+                self._bounded[part._generation] = False
+            elif not part.held:
+                fits = self._length(part._number, ()) <= self.ledger.capacity.limit
+                self._bounded[part._generation] = self._bounded.get(part._generation, False) or fits
+
+    def _has_room(self, items: Collection[Item]) -> None:
+        """Check I9: what was taken in a transaction has room in its commit."""
+        if self.ledger.capacity.limit < self._options.text_limit or self._options.expiry_topic:
+            return  # the limit has sunk, or messages are done that nobody took
+        for partition, part in self.ledger._partitions.items():
+            mine = {item for item in items if item.partition == partition and item.state is State.LEAVING}
+            if mine and self._bounded.get(part._generation):
+                length = self._length(partition, mine)
+                if length > self.ledger.capacity.limit:
+                    raise Violation("I9", f"a transaction took {mine}, whose commit has {length} characters")
+
+    def _length(self, partition: int, leaving: Collection[Item]) -> int:
+        return self.ledger.assignment.claim(partition, leaving).longest
 
     def end_commit(self, *, answered: bool) -> bool:
         """Commit the transaction. Without an answer the outcome is unknown, and the commit must be tried again."""

@@ -140,6 +140,14 @@ def test_a_broker_that_takes_longer_texts_is_asked_and_used() -> None:
         assert consumer.stats.available == 40_000 - len(healthy)
 
 
+def test_the_broker_is_asked_before_a_text_is_full() -> None:
+    world = filled(16_000, metadata_limit=20_000)
+    with consuming(world) as consumer:
+        work(consumer, scattered(16_000), delay=3600.0)
+        eventually(lambda: consumer.stats.text_limit == 20_000, 20)
+        assert consumer.stats.commit_text < 4095
+
+
 def test_a_transaction_is_never_given_what_it_could_not_commit() -> None:
     world = filled(1000, metadata_limit=200)
     with consuming(world) as consumer, world.producer() as producer:

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, topic_tag
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, span_that_fits, topic_tag
 from lvq_kafka.errors import CommitMapRefused, QueueError
 
 TAG = bytes.fromhex("771a22ef75d34c65")
@@ -424,6 +424,21 @@ def test_every_base_fits_into_55_characters() -> None:
 )
 def test_the_bound_is_the_formula_of_its_documentation(pairs: int, span: int, characters: int) -> None:
     assert size_bound(pairs, span) == characters
+
+
+@pytest.mark.parametrize(("most", "offsets"), [(0, 24_152), (1, 8016), (5, 3435), (9, 2672)])
+def test_the_window_that_fits_whatever_is_done_and_counted(most: int, offsets: int) -> None:
+    assert span_that_fits(LONGEST_TEXT, most) == offsets
+    assert size_bound(offsets, offsets, offsets if most else 0, most) <= LONGEST_TEXT
+
+
+def test_acks_at_random_are_deflated_without_matches() -> None:
+    rng = Random(5)
+    runs = tuple(int(rng.expovariate(0.1)) + 1 if number % 2 == 0 else 1 for number in range(2000))
+    usual = zlib.compress(bytes(runs), wbits=-15)
+    commit_map = CommitMap(0, runs)
+    assert len(commit_map.encode()) < 4 * len(usual) // 3
+    assert CommitMap.decode(0, commit_map.encode()) == commit_map
 
 
 def test_the_pairs_that_fit_are_those_of_the_bound_to_a_few_percent() -> None:
