@@ -99,7 +99,7 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCl
         prices("put", "prices", key, "1")
     prices("delete", "prices", "ORCL")
     row = prices("stats", "prices").row
-    assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1, "expired": 0}
+    assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1, "expired": 0, "scheduled": 0}
     assert (row["waiting"], row["redelivered"]) == (2, 0)
     text = prices("stats", "prices", person=True).text
     assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are left to consume" in text
