@@ -344,12 +344,11 @@ class LatestValues:
         return contested
 
     def _contend(self, partition: int, columns: Columns, contested: set[bytes]) -> None:
-        table = self.table
         for offset, timestamp, key, value, headers in zip(*columns):
             if key not in contested:
                 continue
             rivals = self._contested.setdefault(key, {})
-            current = None if rivals else table.record(key)
+            current = None if rivals else self._held(key)
             if current is not None:
                 rivals[current.partition] = current
             if rivals and partition not in rivals:
@@ -358,6 +357,12 @@ class LatestValues:
             self._pick_winner(key)
             if len(rivals) == 1 and value is not None:
                 del self._contested[key]
+
+    def _held(self, key: bytes) -> Record | None:
+        """Return a key's record in the table, which may have expired, or None."""
+        if key not in self.table.index:
+            return None
+        return self.table.record(key) if self._expiring is None else self._expiring.expired_record(key)
 
     def _pick_winner(self, key: bytes) -> bool:
         """Make the winner of a contest the key's current value; return whether anything changed."""

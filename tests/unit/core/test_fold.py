@@ -10,6 +10,7 @@ import pytest
 from lvq_kafka.core.fold import LatestValues, Order, ReaderStats
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
+from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import KeyMismatch
 
 
@@ -200,3 +201,14 @@ def test_a_copy_does_not_follow() -> None:
     record = twin.record(b"a")
     assert record is not None
     assert record.headers == (("x", b"1"),)
+
+
+def test_r8_r14_a_value_that_has_expired_by_the_time_it_is_read_hides_those_in_other_partitions() -> None:
+    latest, home = LatestValues(2, terms=Terms.of(Ttl())), home_partition(b"a", 2)
+    latest.expire(1000)
+    latest.apply(
+        RecordBatch.of([Record(home, 0, 10, b"a", b"1", ((TTL_HEADER, b"1"),)), Record(1 - home, 0, 20, b"a", b"2")])
+    )
+    assert b"a" not in latest.table
+    assert latest.expire(1000) == [b"a"]
+    assert len(latest.table) == 0
