@@ -188,7 +188,7 @@ class Producer(Bound, Generic[V]):
             said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
             # The common case, without calls.
             if type(said) is str and said.isascii() and message.key is message.ttl is message.not_before is None:
-                key = said.encode()
+                key: bytes | None = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
             else:
                 pairs, key = self._pairs_of(message)
@@ -345,8 +345,8 @@ class Producer(Bound, Generic[V]):
 
     # ------------------------------------------------------------ internals
 
-    def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes]:
-        """Return a message's wire headers and its key."""
+    def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes | None]:
+        """Return a message's wire headers and its record key."""
         headers, key = self._encode_headers(message.headers)
         if message.ttl is not None or message.not_before is not None:
             self._terms.add(headers, message.ttl, message.not_before)
@@ -395,7 +395,7 @@ class Producer(Bound, Generic[V]):
         self._agree(key, named, pairs)
         return pairs
 
-    def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes:
+    def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes | None:
         """Reconcile key and key header.
 
         Adds the header if it is missing, unless the message is a copy of a keyless one.
@@ -413,7 +413,7 @@ class Producer(Bound, Generic[V]):
             )
         return key
 
-    def _make_key(self, headers: _Pairs) -> bytes:
+    def _make_key(self, headers: _Pairs) -> bytes | None:
         self._check_keyless()
         if not _is_unkeyed(headers):
             headers.append((UNKEYED_HEADER, b"1"))

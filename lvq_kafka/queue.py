@@ -39,6 +39,7 @@ from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
 from lvq_kafka.selectors.of_queues import check_selectors
+from lvq_kafka.standard_producer import StandardProducer
 from lvq_kafka.topics import OnMismatch
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
@@ -103,6 +104,7 @@ class LastValueQueue(Bound, Generic[V]):
         key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
         ttl: how long messages live; see `QueueDefinition`.
         max_delay: how far ahead messages may be scheduled; see `QueueDefinition`.
+        conflate: False for the topic of a standard queue, in which no message replaces another; see `QueueDefinition`.
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
@@ -123,6 +125,7 @@ class LastValueQueue(Bound, Generic[V]):
         key_mismatch: KeyMismatchPolicy = "record",
         ttl: Ttl | None = None,
         max_delay: float | None = None,
+        conflate: bool = True,
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
@@ -137,6 +140,7 @@ class LastValueQueue(Bound, Generic[V]):
             key_mismatch=key_mismatch,
             ttl=ttl,
             max_delay=max_delay,
+            conflate=conflate,
         )
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
@@ -204,6 +208,7 @@ class LastValueQueue(Bound, Generic[V]):
         selector: str | None = None,
         default_filters: DefaultFilters | Mapping[str, Any] | None = None,
         max_delay: float | None = None,
+        conflate: bool = True,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -237,13 +242,17 @@ class LastValueQueue(Bound, Generic[V]):
                 ``"selector"``, as for `browser`.
             max_delay: the longest time, in seconds, by which a message may be scheduled ahead (R11); None if none may.
                 The topic is not compacted for as long.
+            conflate: False for a standard queue, in which no message replaces another (R35). Its topic is not
+                compacted, and keeps all messages until `reclaim`; ``key_header`` may be None for messages without keys.
 
         Raises:
-            ConfigError: a name, header or option is malformed (R3), or ``spec`` has settings that exclude
-                ``max_delay``.
+            ConfigError: a name, header or option is malformed (R3), options exclude each other, or ``spec`` has
+                settings that exclude ``max_delay`` or the kind of queue.
             MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
-            QueueMismatch: the queue is declared with other properties, or its topic is used with another key header.
-            TopicMismatch: the topic exists, and is not compacted, or cannot do what ``ttl`` or ``max_delay`` needs.
+            QueueMismatch: the queue is declared with other properties, or its topic is used with another key header or
+                by queues of the other kind.
+            TopicMismatch: the topic exists, and is not compacted, or cannot do what ``ttl`` or ``max_delay`` needs; or
+                is compacted or has retention, and would lose messages of a standard queue.
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
             TransportError: the cluster cannot be reached or refuses the request.
         """
@@ -260,6 +269,7 @@ class LastValueQueue(Bound, Generic[V]):
             selector=selector,
             default_filters=DefaultFilters.of(default_filters),
             max_delay=max_delay,
+            conflate=conflate,
         )
         check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
@@ -354,8 +364,9 @@ class LastValueQueue(Bound, Generic[V]):
     # ---------------------------------------------------------------- producers, readers and consumers
 
     def producer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> Producer[V]:
-        """Return a producer; see `Producer`."""
-        return Producer(
+        """Return a producer; see `Producer`. That of a standard queue only has `send` (R35)."""
+        kind = Producer if self.definition.conflate else StandardProducer
+        return kind(
             self.cluster,
             self.topic,
             key_header=self.key_header,
@@ -383,6 +394,9 @@ class LastValueQueue(Bound, Generic[V]):
 
         Args:
             selection: what to hold; see `SelectionOptions`.
+
+        Raises:
+            ConfigError: an option is invalid, or this is a standard queue: browse it (R35).
         """
         return View(
             self.cluster,
@@ -457,7 +471,14 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared: this is a bare topic without a declared queue, so consumption has nowhere to be recorded.
         """
         refuse_selecting(options)
-        return Consumer(self.cluster, self._consumed("consumed"), self.value_codec, **options)
+        definition = self._consumed("consumed")
+        return Consumer(
+            self.cluster,
+            definition,
+            self.value_codec,
+            reclaim=partial(reclaim, self.cluster, definition),
+            **options,
+        )
 
     async def consumer_async(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:
         """Like `consumer`, for asyncio: creation asks the cluster what was consumed.
@@ -600,9 +621,10 @@ class LastValueQueue(Bound, Generic[V]):
         """Delete from the topic, permanently, what all declared queues on it have consumed.
 
         That is everything below their lowest base, so never beyond a scheduled message (R11). Requires a topic with the
-        policy ``compact,delete``. Deleted records are gone for everyone: views, Spark and browsers of the topic itself
-        no longer see consumed values, and a queue that is declared later or reset cannot go back to them. Consumers may
-        be active.
+        policy ``compact,delete``, or that of standard queues, ``delete``. Consumers do it by themselves with
+        ``auto_reclaim``. Deleted records are gone for everyone: views, Spark and browsers of the topic itself no longer
+        see consumed values, and a queue that is declared later or reset cannot go back to them. Consumers may be
+        active.
 
         Args:
             dry_run: only report.

@@ -153,14 +153,8 @@ class Registry:
             if declared != definition:
                 raise _mismatch(declared, definition)
         for other in self._definitions(table):
-            if other.topic == definition.topic and other.key_header != definition.key_header:
-                raise QueueMismatch(
-                    f"The queues {other.name} and {definition.name} would share the topic {definition.topic} "
-                    f"with different key headers, {quoted(other.key_header)} and {quoted(definition.key_header)}.",
-                    queue=definition.name,
-                    differences={"key_header": (other.key_header, definition.key_header)},
-                    hint="Queues on one topic must agree on the key header.",
-                )
+            if other.topic == definition.topic:
+                _check_shared(other, definition)
         return mine is not None
 
     def _definitions(self, table: ColumnTable, *, strict: bool = False) -> list[QueueDefinition]:
@@ -239,6 +233,31 @@ class Registry:
             shortfalls=shortfalls,
             hint="Try again, and check whether a transaction is open in that topic.",
         ) from trouble
+
+
+def _check_shared(there: QueueDefinition, mine: QueueDefinition) -> None:
+    """Check that two queues can share their topic.
+
+    Raises:
+        QueueMismatch: they cannot.
+    """
+    if there.key_header != mine.key_header:
+        raise QueueMismatch(
+            f"The queues {there.name} and {mine.name} would share the topic {mine.topic} with different key headers, "
+            f"{quoted(there.key_header)} and {quoted(mine.key_header)}.",
+            queue=mine.name,
+            differences={"key_header": (there.key_header, mine.key_header)},
+            hint="Queues on one topic must agree on the key header.",
+        )
+    if there.conflate != mine.conflate:
+        standard, other = (mine, there) if there.conflate else (there, mine)
+        raise QueueMismatch(
+            f"The queues {there.name} and {mine.name} would share the topic {mine.topic}, and {standard.name} is a "
+            f"standard queue (conflate=False): compaction, which {other.name} needs, would remove its messages.",
+            queue=mine.name,
+            differences={"conflate": (there.conflate, mine.conflate)},
+            hint="Give one of them a topic of its own.",
+        )
 
 
 def _what(name: str) -> str:

@@ -81,7 +81,8 @@ def check_topic(
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and on_mismatch == "raise":
         raise TopicMismatch(
-            f"The topic {topic} cannot hold a last value queue: {'; '.join(map(str, errors))}.",
+            f"The topic {topic} cannot hold a {'last value' if needs.conflate else 'standard'} queue: "
+            f"{'; '.join(map(str, errors))}.",
             topic=topic,
             settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
             hint='Fix it with on_mismatch="reconcile", or use another topic.',

@@ -63,13 +63,14 @@ class Receipt(Protocol):
 class LogWriter(Protocol):
     """Appends to topics. Thread-safe.
 
-    Appends are idempotent, acknowledged by all in-sync replicas, and partitioned by murmur2.
+    Appends are idempotent, acknowledged by all in-sync replicas, and partitioned by murmur2 of their key. Those without
+    a key go to any partition.
     """
 
     def append(
         self,
         topic: str,
-        key: bytes,
+        key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> Receipt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypedDict, get_args
@@ -13,6 +13,7 @@ from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring
+from lvq_kafka.consuming.auto_reclaim import AutoReclaim
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.consuming.dead_letters import DeadLetters
@@ -65,6 +66,9 @@ class ConsumerOptions(TypedDict, total=False):
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
         on_foreign_commits: what to do when another client has committed with the queue's group: ``"refuse"`` raises;
             ``"ignore"`` uses the offsets alone, so messages may be redelivered.
+        auto_reclaim: seconds between two calls of `lvq_kafka.LastValueQueue.reclaim` by this consumer, in a thread of
+            its own; None for none. It deletes from the topic, permanently, what all queues on it have durably consumed,
+            and needs the right Delete on it. If it fails, ``stats.trouble`` says why, and the log once.
     """
 
     undecodable: Undecodable
@@ -77,6 +81,7 @@ class ConsumerOptions(TypedDict, total=False):
     commit_interval: float
     revoke_grace: float
     on_foreign_commits: OnForeignCommits
+    auto_reclaim: float | None
 
 
 class Consumer(Bound, Generic[V]):
@@ -111,6 +116,7 @@ class Consumer(Bound, Generic[V]):
         cluster: the cluster that holds the queue.
         definition: the queue. Its group must have been declared (`lvq_kafka.group.group_checks.declare_group`).
         codec: decodes the values.
+        reclaim: removes from the topic what its queues have consumed; for ``auto_reclaim``.
         options: see `ConsumerOptions`.
 
     Raises:
@@ -129,6 +135,7 @@ class Consumer(Bound, Generic[V]):
         definition: QueueDefinition,
         codec: Codec[V],
         *,
+        reclaim: Callable[[], object] | None = None,
         undecodable: Undecodable = "raise",
         max_in_work: int = 1000,
         prefetch: int = 1,
@@ -139,6 +146,7 @@ class Consumer(Bound, Generic[V]):
         commit_interval: float = 0.2,
         revoke_grace: float = 1.0,
         on_foreign_commits: OnForeignCommits = "refuse",
+        auto_reclaim: float | None = None,
     ) -> None:
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch)
@@ -151,6 +159,8 @@ class Consumer(Bound, Generic[V]):
         if dead_letters is not None:
             text("dead_letters", dead_letters)
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
+        if auto_reclaim is not None:
+            durations("Leave it out to keep what was consumed.", auto_reclaim=auto_reclaim)
         self.name = definition.name
         self.topic = definition.topic
         self._shared = SharedState(
@@ -172,11 +182,16 @@ class Consumer(Bound, Generic[V]):
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
         )
-        self._shut = partial(_shut, self._shared, self._dead_letters, expiry_letters, self._thread)
+        reclaiming = None
+        if auto_reclaim is not None and reclaim is not None:
+            reclaiming = AutoReclaim(definition.name, reclaim, auto_reclaim, self._shared)
+        self._shut = partial(_shut, self._shared, self._dead_letters, expiry_letters, reclaiming, self._thread)
         # Everything that can use this consumer holds the settler: the consumer, its iterations, its deliveries.
         self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
         self._unclosed.atexit = False  # by then, the thread that leaves the group has ended
         self._thread.start()
+        if reclaiming is not None:
+            reclaiming.start()
 
     # ---------------------------------------------------------------- taking messages
 
@@ -393,6 +408,7 @@ def _shut(
     shared: SharedState,
     dead_letters: DeadLetters,
     expiry_letters: ExpiryLetters,
+    reclaiming: AutoReclaim | None,
     thread: ConsumerThread,
     timeout: float,
 ) -> None:
@@ -401,4 +417,6 @@ def _shut(
     shared.close()
     dead_letters.close(waiting(timeout / 2))
     expiry_letters.close(waiting((deadline - time.monotonic()) / 2))
+    if reclaiming is not None:
+        reclaiming.close(waiting((deadline - time.monotonic()) / 2))
     thread.close(waiting(deadline - time.monotonic()))

@@ -51,6 +51,8 @@ class ConsumerStats:
     """Deliveries whose partition was revoked or lost before they were settled."""
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
+    ignored: int = 0
+    """Deletes in a standard queue, where they mean nothing (R35)."""
     malformed: int = 0
     """Messages whose TTL or due time cannot be read; they count as having none of their own (R10, R11)."""
     clock_behind: float = 0.0
@@ -101,6 +103,7 @@ class ConsumerStats:
             timed_out=stats.timed_out,
             lost=stats.lost,
             mismatched=core.mismatched,
+            ignored=core.ignored,
             malformed=0 if times is None else times.malformed,
             clock_behind=0.0 if times is None else times.time.behind / 1000,
             commits=commits.sent,

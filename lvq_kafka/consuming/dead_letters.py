@@ -10,6 +10,7 @@ from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.definition import check_letter_topic
+from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.pending import Item
@@ -26,7 +27,16 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.topics import describe_letter_topic
 
-__all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "kept_headers", "reason_text"]
+__all__ = [
+    "DLQ_COUNT",
+    "DLQ_REASON",
+    "DLQ_SOURCE",
+    "DeadLetters",
+    "dead_letter_headers",
+    "kept_headers",
+    "letter_key",
+    "reason_text",
+]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -65,6 +75,7 @@ def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
     """
     return (
         *kept_headers(item),
+        *(((UNKEYED_HEADER, b"1"),) if item.stands_alone else ()),
         (DLQ_SOURCE, str(Position(topic, item.partition, item.offset)).encode()),
         (DLQ_COUNT, str(item.delivered).encode()),
         (DLQ_REASON, _writable(reason).encode()),
@@ -77,6 +88,18 @@ def kept_headers(item: Item) -> Headers:
     So its letter counts at once.
     """
     return tuple(pair for pair in item.headers or () if pair[0] != NOT_BEFORE_HEADER)
+
+
+def letter_key(item: Item, topic: str) -> bytes:
+    """Return the record key of a message's letter.
+
+    It is the message's. One that stands alone must not be replaced among the letters, either: there, its key is its
+    position, so that only another letter of the same message replaces it.
+    """
+    if item.stands_alone:
+        return str(Position(topic, item.partition, item.offset)).encode()
+    assert item.key is not None
+    return item.key
 
 
 class _Letter:
@@ -220,7 +243,7 @@ class DeadLetters:
         if self.topic is None:
             return
         source = self._source(item)
-        letter = partial(writer.append, self.topic, item.key or b"", item.value)
+        letter = partial(writer.append, self.topic, letter_key(item, self._shared.topic), item.value)
         if source in self._too_large:
             self.log_shortened(item)
             receipt = letter(kept_headers(item))
@@ -248,7 +271,8 @@ class DeadLetters:
         assert self.topic is not None
         item = letter.item
         try:
-            receipt = self._writer.append(self.topic, item.key or b"", item.value, letter.headers)
+            key = letter_key(item, self._shared.topic)
+            receipt = self._writer.append(self.topic, key, item.value, letter.headers)
         except Exception as error:  # noqa: BLE001  # the message must not get stuck, whatever the client refuses
             self._failed(letter, error)
         else:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.consuming.dead_letters import dead_letter_headers, kept_headers
+from lvq_kafka.consuming.dead_letters import dead_letter_headers, kept_headers, letter_key
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.pending import Item
@@ -92,7 +92,7 @@ class ExpiryLetters:
         try:
             if self._writer is None:
                 self._writer = self._cluster.writer(max_block=_MAX_BLOCK)
-            receipt = self._writer.append(self._topic, item.key or b"", item.value, headers)
+            receipt = self._writer.append(self._topic, letter_key(item, self._shared.topic), item.value, headers)
         except Exception as error:  # noqa: BLE001  # whatever the client refuses, the message must not get lost
             self._failed(item, headers, error)
         else:

@@ -78,6 +78,7 @@ class SharedState:
             not_before=NotBefore.of(definition.max_delay),
             keep_expired=definition.expiry_topic is not None,
             selects=None if selector is None else selector.matches,
+            conflate=definition.conflate,
             now=clock(),
         )
         self.thread: Thread | None = None
@@ -320,9 +321,11 @@ class SharedState:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
         """
         definition = self._definition
-        keys, mismatched = choose_keys(fetch.batch, self.topic, definition.key_header, definition.key_mismatch)
+        keys, mismatched = choose_keys(fetch.batch, self.topic, definition.naming_header, definition.key_mismatch)
         with self as core:
             core.read(fetch, keys, mismatched)
+            if not definition.conflate:
+                core.ignored += fetch.batch.values.count(None)
 
     def report(self, doing: Doing, error: Exception) -> None:
         """Record that an activity currently fails."""

@@ -80,7 +80,7 @@ def keys_of(batch: RecordBatch, definition: QueueDefinition) -> list[bytes | Non
     Raises:
         KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
     """
-    key_header, policy = definition.key_header, definition.key_mismatch
+    key_header, policy = definition.naming_header, definition.key_mismatch
     if policy == "record" or key_header is None or not any(batch.headers):
         return batch.keys
     if only_key_headers(key_header, batch.keys, batch.headers):

@@ -80,6 +80,7 @@ class ConsumerCore(Generic[W]):
         not_before: see `Ledger`.
         keep_expired: see `Ledger`.
         selects: see `Ledger`.
+        conflate: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
@@ -92,6 +93,7 @@ class ConsumerCore(Generic[W]):
         not_before: NotBefore | None = None,
         keep_expired: bool = False,
         selects: Selects | None = None,
+        conflate: bool = True,
         now: float,
     ) -> None:
         self.ledger = Ledger(
@@ -101,6 +103,7 @@ class ConsumerCore(Generic[W]):
             not_before=not_before,
             keep_expired=keep_expired,
             selects=selects,
+            conflate=conflate,
         )
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
@@ -114,6 +117,8 @@ class ConsumerCore(Generic[W]):
         """By partition, the latest leader epoch of the records read."""
         self.mismatched = 0
         """Records whose key header and key disagree."""
+        self.ignored = 0
+        """Deletes in a standard queue."""
         self._turned_at = now
         # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[W]] = {}

@@ -17,6 +17,7 @@ from lvq_kafka.core.not_before import check_max_delay, delay_from_wire, delay_to
 from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.selector_text import check_selector
+from lvq_kafka.core.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import instance
 from lvq_kafka.errors import ConfigError
@@ -44,8 +45,9 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "selector": (str, check_selector),
     "default_filters": (DefaultFilters.to_wire, DefaultFilters.from_wire),
     "max_delay": (delay_to_wire, delay_from_wire),
+    "conflate": (bool, conflate_from_wire),
 }
-"""The fields of version 2, each with the writer and the parser of its JSON. None means that it is not used."""
+"""The fields of version 2, each with the writer and the parser of its JSON. Those not used are not written."""
 
 _LONGEST_NAME = 200
 _LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
@@ -57,7 +59,7 @@ class QueueDefinition:
 
     Args:
         name: the queue's name; its consumer group is ``lvq.<name>``.
-        topic: the log-compacted topic of the queue. Several queues may share one.
+        topic: the topic of the queue, log-compacted unless it is a standard queue. Several queues may share one.
         key_header: the message header that holds the key; None if the record key itself is the key.
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
         order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place as long as the log keeps the
@@ -70,10 +72,12 @@ class QueueDefinition:
         selector: the condition that a message must meet to be in the queue, in the syntax of JMS; None for all (R26).
         default_filters: what a browser selects when its caller says nothing.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may (R11, R22).
+        conflate: False makes it a standard queue, in which no message replaces another (R35). A key is then optional,
+            and a property of its message like any other.
 
     Raises:
-        ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), or a choice is
-            unknown.
+        ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), a choice is unknown,
+            or options exclude each other.
     """
 
     name: str
@@ -88,6 +92,7 @@ class QueueDefinition:
     selector: str | None = None
     default_filters: DefaultFilters | None = None
     max_delay: float | None = None
+    conflate: bool = True
 
     __repr__ = abridged
 
@@ -110,11 +115,13 @@ class QueueDefinition:
                     options=[option],
                     hint=f"Choose one of {', '.join(choices)}.",
                 )
-        if not isinstance(self.non_destructive, bool):
-            raise ConfigError(
-                f"non_destructive of the queue {self.name} is {quoted(self.non_destructive)}, not True or False.",
-                options=["non_destructive"],
-            )
+        for switch in ("non_destructive", "conflate"):
+            if not isinstance(value := getattr(self, switch), bool):
+                raise ConfigError(
+                    f"{switch} of the queue {self.name} is {quoted(value)}, not True or False.", options=[switch]
+                )
+        if not self.conflate:
+            check_standard(self.name, order=self.order, keyless=self.keyless, key_mismatch=self.key_mismatch)
         if self.ttl is not None:
             instance("ttl", self.ttl, Ttl, "For example ttl=Ttl(default=3600.0).")
         if self.expiry_topic is not None:
@@ -179,8 +186,13 @@ class QueueDefinition:
         mine, theirs = self.as_row(), other.as_row()
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
+    @property
+    def naming_header(self) -> str | None:
+        """The header that decides, with the record key, which messages replace each other; None if none does."""
+        return self.key_header if self.conflate else None
+
     def as_row(self) -> dict[str, Any]:
-        """Return the fields as values of JSON. Options that are not used are None."""
+        """Return the fields as values of JSON. Options that are not used are None, and ``conflate`` true."""
         row = {field.name: getattr(self, field.name) for field in fields(self)}
         return row | {name: write(row[name]) for name, (write, _) in _OPTIONS.items() if row[name] is not None}
 
@@ -190,6 +202,8 @@ class QueueDefinition:
         Without options, that is version 1, which every version of this library reads.
         """
         row = {name: value for name, value in self.as_row().items() if name not in _OPTIONS or value is not None}
+        if self.conflate:
+            del row["conflate"]
         version = _PLAIN if row.keys().isdisjoint(_OPTIONS) else _WITH_OPTIONS
         return json.dumps({"version": version, **row}, sort_keys=True).encode()
 
@@ -228,8 +242,7 @@ class QueueDefinition:
     def from_options(cls, name: str, options: Mapping[str, object], *, topic: str | None = None) -> QueueDefinition:
         """Build a definition from options by name, including those of Qpid, Artemis and Broker-J.
 
-        Booleans are read by value, so ``last-value=false`` asks for a queue that is no last value queue, and is refused
-        (R3).
+        Booleans are read by value, so ``last-value=false`` asks for a standard queue (R3).
 
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).

@@ -24,7 +24,7 @@ _SOME = 4096  # keys that expire at once, about 2 ms
 class ReaderStats:
     """Counts of a fold since it began.
 
-    ``added - replaced - deleted - expired`` is its number of keys.
+    ``added - replaced - deleted - expired - returned`` is its number of keys.
     """
 
     added: int = 0
@@ -41,6 +41,8 @@ class ReaderStats:
     """Records with a null key, which have no last value: ignored."""
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or is unreadable (R16)."""
+    returned: int = 0
+    """Messages of a standard queue that were returned, and so are kept no longer."""
     malformed: int = 0
     """Values whose TTL, or the time from which on they count, cannot be read: they count as having none."""
     split: int = 0
@@ -291,6 +293,10 @@ class LatestValues:
     def _put_all(self, partition: int, columns: Columns, met: list[int | None]) -> None:
         self.stats.added += len(met)
         self.stats.replaced += self.table.put(partition, columns, met)
+
+    def forget_returned(self, keys: Iterable[bytes]) -> None:
+        """Drop messages of a standard queue: nothing can replace them, so nobody needs them again."""
+        self.stats.returned += self.table.remove(keys)
 
     # ---------------------------------------------------------------- expiring
 

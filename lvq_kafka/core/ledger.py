@@ -27,6 +27,7 @@ from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.selecting import Selects
+from lvq_kafka.core.standard import no_keys
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.timers import Timers
@@ -58,6 +59,7 @@ class Ledger:
         not_before: when messages are due; None if all are at once.
         keep_expired: whether what has expired is done only when `bury_expired` says so.
         selects: the queue's selector; None if all messages of the topic are in the queue.
+        conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Ledger:
         not_before: NotBefore | None = None,
         keep_expired: bool = False,
         selects: Selects | None = None,
+        conflate: bool = True,
     ) -> None:
         self.bounded = bounded
         """Limit hand-out to the room in the commit map.
@@ -95,6 +98,7 @@ class Ledger:
         """Queries on the partitions."""
         self._in_place = order == "in-place"
         self._selects = selects
+        self._conflate = conflate
         self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
         self._count_deliveries = count_deliveries
         self._gated: set[int] = set()  # partitions that have, or had, messages without room in the map
@@ -109,7 +113,7 @@ class Ledger:
 
         Nothing is handed out until the partition has been read up to ``target``, its end when it was assigned, and to
         the end of the commit map: a value may be superseded by one further on that the group has already consumed
-        (G12).
+        (G12). In a standard queue nothing is superseded, so nothing waits for that.
 
         Args:
             start: the offset to read from, if the log starts above the commit.
@@ -123,11 +127,12 @@ class Ledger:
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
+        start = loaded.base if start is None else max(start, loaded.base)
         part = self._partitions[partition] = PartitionLedger(
             partition,
             loaded,
-            loaded.base if start is None else max(start, loaded.base),
-            max(target, loaded.end),
+            start,
+            max(target, loaded.end) if self._conflate else start,
             generation=generation,
             line=self._line,
             slots=self._slots,
@@ -213,6 +218,17 @@ class Ledger:
         """
         if keys is None:
             keys = batch.keys
+        if self._conflate:
+            self._add(batch, keys)
+            return
+        self._add(batch, no_keys(batch))
+        for partition, rows in runs(batch.partitions):
+            if rows is None:
+                self._partitions[partition].name(batch, keys)
+            else:
+                self._partitions[partition].name(batch.rows(rows.start, rows.stop), keys[rows])
+
+    def _add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         parts = self._timed or self._partitions
         for partition, rows in runs(batch.partitions):
             if partition not in parts:

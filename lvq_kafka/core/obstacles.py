@@ -6,8 +6,13 @@ from typing import Literal
 
 __all__ = ["Doing", "Obstacles"]
 
-Doing = Literal["reading", "committing", "transacting", "expiring"]
-"""An activity that has trouble: of the consumer's thread, of a transaction, or of letters of what has expired."""
+Doing = Literal["reading", "committing", "transacting", "expiring", "reclaiming"]
+"""An activity that has trouble: of the consumer's thread, of a transaction, of letters of what has expired, or of
+reclaiming.
+"""
+
+_ASIDE: frozenset[Doing] = frozenset(("expiring", "reclaiming"))
+"""Activities that do not say whether messages come and go."""
 
 
 class Obstacles:
@@ -22,8 +27,8 @@ class Obstacles:
         self._trouble: dict[Doing, str] = {}  # why the last attempt failed
 
     def report(self, doing: Doing, error: str) -> bool:
-        """Record that an activity fails. Return whether it is the only trouble."""
-        first = not self._trouble
+        """Record that an activity fails. Return whether it is the only trouble with messages."""
+        first = self._trouble.keys() <= _ASIDE
         self._trouble[doing] = error
         return first
 
@@ -42,4 +47,6 @@ class Obstacles:
         return not self._trouble.keys().isdisjoint(("reading", "committing"))
 
     def __str__(self) -> str:
-        return next(iter(self._trouble.values()), "") or self.idle
+        aside = [said for doing, said in self._trouble.items() if doing in _ASIDE]
+        told = [said for doing, said in self._trouble.items() if doing not in _ASIDE] + aside
+        return next(iter(told), "") or self.idle

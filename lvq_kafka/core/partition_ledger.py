@@ -174,6 +174,15 @@ class PartitionLedger:
             self._drain_buffer()
             self._add_records(batch, keys)
 
+    def name(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Give the messages of a batch, which was added without keys, these as a property."""
+        first, _ = batch.ends
+        named = dict(zip(batch.offsets, keys))
+        item = self.pending.last
+        while item is not None and item.offset >= first:
+            item.key = named[item.offset]
+            item = item.before
+
     def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
         """Return whether these records can be buffered for later, and whether that pays off."""
         if self.open or self._withheld or self._in_place:  # with "in-place", a key's first value sets its place

@@ -64,7 +64,10 @@ class Item:
         self.value = value
         self.headers = headers
         self.lane: bytes | int = offset if key is None else key
-        """The unit of conflation and exclusive work: the key, or the offset if it has none (R1)."""
+        """The unit of conflation and exclusive work: the key, or the offset if nothing replaces the message.
+
+        That is so if it has no key, and in a standard queue (R35).
+        """
         self.slot = slot
         """Its place in the queue, comparable over all partitions of a ledger."""
         self.deliveries = 0
@@ -84,6 +87,11 @@ class Item:
         self.after: Item | None
 
     @property
+    def stands_alone(self) -> bool:
+        """True if no other message can replace it."""
+        return isinstance(self.lane, int)
+
+    @property
     def delivered(self) -> int:
         """The number of times it reached a holder, as far as known."""
         return self.deliveries - self.reserved
@@ -91,6 +99,7 @@ class Item:
     def again(self) -> Item:
         """Return a new handle to the same message."""
         twin = Item(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
+        twin.lane = self.lane
         twin.deliveries = self.delivered
         twin.redelivered = self.redelivered or not self.reserved
         return twin

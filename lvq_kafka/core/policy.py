@@ -17,6 +17,7 @@ __all__ = [
     "Finding",
     "TopicNeeds",
     "TopicSpec",
+    "check_policy",
     "check_spec",
     "delete_retention",
     "judge",
@@ -46,6 +47,7 @@ They look at the log's end every few seconds, and a topic takes seconds to read;
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key forever",
+    "cleanup.policy=delete": "compaction would remove messages of a standard queue, since others have the same key",
     "cleanup.policy=compact,delete": "retention frees the disk of what has expired, and compaction does not",
     "message.timestamp.type": "arrival time must not depend on producers' clocks",
     "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
@@ -59,6 +61,7 @@ _REASONS = {
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
     "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
+    "ttl=a maximum, or consumers": "nothing frees the disk of a standard queue that is never consumed",
     "order": "compaction removes the first record of a key, and with it the key's place",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
     "scheduled, and its key goes dark until then",
@@ -99,12 +102,6 @@ class TopicSpec:
                     options=[str(name)],
                     hint='Write numbers as text as well: config={"segment.ms": "600000"}.',
                 )
-        policy = self.config.get("cleanup.policy")
-        if policy is not None and "compact" not in policy:
-            raise ConfigError(
-                f"cleanup.policy={policy} and a last value queue cannot be combined: {_REASONS['cleanup.policy']}.",
-                options=["cleanup.policy", "key_header"],
-            )
 
     @property
     def new_partitions(self) -> int:
@@ -114,7 +111,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A setting that does not suit a last value queue.
+    """A setting that does not suit a queue.
 
     An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
     ``replication_factor``, or ``order`` or ``ttl``, which are the queue's own.
@@ -138,7 +135,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeds:
-    """The needs of the queues on a topic that come from their options of time."""
+    """The needs of the queues on a topic that come from their options."""
 
     lifetime: float | None = None
     """Seconds after which it need not keep a message of the queue that is declared.
@@ -150,6 +147,10 @@ class TopicNeeds:
     """The longest time, in seconds, by which any queue on it lets messages be scheduled ahead."""
     own: bool = False
     """True if the queue that is declared has such an option itself. If not, what is wrong does not break it."""
+    conflate: bool = True
+    """Whether the queues on it are last value queues. Standard queues share no topic with those."""
+    consumed: bool = True
+    """Whether the queue that is declared is ever consumed."""
 
     @classmethod
     def of(cls, definition: QueueDefinition, others: Iterable[QueueDefinition]) -> TopicNeeds:
@@ -160,7 +161,13 @@ class TopicNeeds:
             ttls = [queue.ttl for queue in sharing]
             lifetime = max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)
         own = definition.expires or definition.max_delay is not None
-        return cls(lifetime, max(queue.max_delay or 0.0 for queue in sharing), own)
+        return cls(
+            lifetime,
+            max(queue.max_delay or 0.0 for queue in sharing),
+            own,
+            conflate=definition.conflate,
+            consumed=not definition.non_destructive,
+        )
 
     @property
     def delay(self) -> int:
@@ -171,6 +178,23 @@ class TopicNeeds:
 _NO_NEEDS = TopicNeeds()
 
 
+def check_policy(spec: TopicSpec, *, conflate: bool) -> None:
+    """Check that the policy asked for, if any, suits the kind of queue.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    policy = spec.config.get("cleanup.policy")
+    if policy is None or ("compact" in policy) == conflate:
+        return
+    kind, reason = ("last value", "cleanup.policy") if conflate else ("standard", "cleanup.policy=delete")
+    raise ConfigError(
+        f"cleanup.policy={policy} and a {kind} queue cannot be combined: {_REASONS[reason]}.",
+        options=["cleanup.policy", "conflate"],
+        hint="Leave the setting out.",
+    )
+
+
 def check_spec(spec: TopicSpec, needs: TopicNeeds) -> None:
     """Check that the settings asked for leave room for scheduled messages.
 
@@ -178,7 +202,7 @@ def check_spec(spec: TopicSpec, needs: TopicNeeds) -> None:
         ConfigError: compaction would remove the values that they are to replace later.
     """
     needed = _MINUTE + needs.delay
-    for setting in ("min.compaction.lag.ms", "max.compaction.lag.ms") if needs.max_delay else ():
+    for setting in ("min.compaction.lag.ms", "max.compaction.lag.ms") if needs.max_delay and needs.conflate else ():
         if setting in spec.config and _number(spec.config, setting) < needed:
             raise ConfigError(
                 f"{setting}={spec.config[setting]} and max_delay={needs.max_delay:g} exclude each other: keys go dark "
@@ -192,6 +216,24 @@ def topic_settings(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> dict[str, 
     """Return the settings to create the topic with."""
     lifetime = math.inf if needs.lifetime is None else needs.lifetime
     retention = "-1" if lifetime == math.inf else str(math.ceil(1000 * (lifetime + _SKEW)))
+    settings = _standard_settings(retention) if not needs.conflate else _compacted_settings(spec, needs, retention)
+    if (spec.replication_factor or 0) >= 3:
+        settings["min.insync.replicas"] = "2"
+    return {**settings, **spec.config}
+
+
+def _standard_settings(retention: str) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": retention,
+        "retention.bytes": "-1",
+        "message.timestamp.type": "LogAppendTime",
+        "segment.ms": "3600000",
+        "segment.bytes": "67108864",
+    }
+
+
+def _compacted_settings(spec: TopicSpec, needs: TopicNeeds, retention: str) -> dict[str, str]:
     removes = spec.reclaim or retention != "-1"
     settings = {
         "cleanup.policy": "compact,delete" if removes else "compact",
@@ -205,9 +247,7 @@ def topic_settings(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> dict[str, 
     }
     if removes:
         settings["retention.ms"] = retention
-    if (spec.replication_factor or 0) >= 3:
-        settings["min.insync.replicas"] = "2"
-    return {**settings, **spec.config}
+    return settings
 
 
 def delete_retention(config: Mapping[str, str]) -> float:
@@ -244,27 +284,36 @@ def judge(
         expect(setting, least, _number(config, setting) >= float(least), severity)
 
     policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
-    expect("cleanup.policy", "compact", "compact" in policy, "error")
-    if "delete" in policy and "compact" in policy:
+    if not needs.conflate:  # without compaction, retention alone removes messages; nobody may have had them
+        size = wanted["retention.bytes"]
+        expect("cleanup.policy", "delete", "compact" not in policy, "error")
+        expect("retention.ms", retention, _retains(config.get("retention.ms"), retention), "error")
+        expect("retention.bytes", size, _retains(config.get("retention.bytes"), size), "error")
+    elif "compact" not in policy:
+        expect("cleanup.policy", "compact", False, "error")
+    elif "delete" in policy:
         expect("retention.ms", retention, _retains(config.get("retention.ms"), retention))
         expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
-    elif "compact" in policy and retention != "-1":
+    elif retention != "-1":
         findings.append(Finding("cleanup.policy", "compact,delete", config["cleanup.policy"], "warning"))
         findings.append(Finding("retention.ms", retention, config.get("retention.ms", ""), "warning"))
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
     timing: Literal["error", "warning"] = "error" if needs.own else "warning"
     expect("message.timestamp.type", "LogAppendTime", append_time, timing)
-    for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio"):
+    for setting in ("segment.ms", "segment.bytes"):
         at_most(setting)
+    expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
+    if replication_factor >= 3:
+        at_least("min.insync.replicas", "2")
+    if not needs.conflate:
+        return findings
+    at_most("min.cleanable.dirty.ratio")
     shortest = str(_MINUTE + needs.delay) if needs.max_delay else "0"  # whatever the spec says
     at_least("min.compaction.lag.ms", shortest, timing)
     longest = max(wanted["max.compaction.lag.ms"], shortest, key=_as_number)
     fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= _as_number(longest)
     expect("max.compaction.lag.ms", longest, fits)
     at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
-    expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
-    if replication_factor >= 3:
-        at_least("min.insync.replicas", "2")
     return findings
 
 
@@ -287,8 +336,13 @@ def judge_order(order: Order) -> list[Finding]:
 
 
 def judge_ttl(needs: TopicNeeds) -> list[Finding]:
-    """Return a finding if messages expire, but none is removed."""
-    return [Finding("ttl", "a maximum", "without one", "warning")] if needs.lifetime == math.inf else []
+    """Return a finding if messages expire or are never consumed, and nothing removes them."""
+    if needs.conflate:
+        unbounded = needs.lifetime == math.inf
+        return [Finding("ttl", "a maximum", "without one", "warning")] if unbounded else []
+    if needs.consumed or needs.lifetime not in (None, math.inf):  # else `reclaim`, or the broker, removes them
+        return []
+    return [Finding("ttl", "a maximum, or consumers", "without either", "warning")]
 
 
 def _retains(actual: str | None, wanted: str) -> bool:

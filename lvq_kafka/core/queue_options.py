@@ -47,6 +47,8 @@ _TTL_SWITCHES = ("ttl", "no-expiry")
 _EXPIRY_TOPIC_OPTIONS = ("expiry-topic", "expiry-address")
 _EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expired messages go to another topic
 _MAX_DELAY_OPTION, _HOLD_OPTION = "max-delay", "holdOnPublishEnabled"
+_CONFLATE_OPTION, _TYPE_OPTION = "conflate", "type"
+_TYPES = {"lvq": True, "standard": False}  # of Broker-J, and whether they conflate
 _SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
@@ -67,23 +69,15 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     """
     given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
     key_header = _pop_one(given, _KEY_HEADER_OPTIONS)
-    switches = [option for option in _SWITCH_OPTIONS if option in given]
-    for option in switches:
-        if not _boolean(option, given.pop(option)):
-            named = f" but {key_header[0]} names a key header" if key_header else ""
-            raise ConfigError(
-                f"{option}=false asks for a queue that is not a last value queue{named}.",
-                options=[option, *key_header[:1]] if key_header else [option],
-                hint="Leave the option out, or use a plain topic.",
-            )
-        if option == _NO_BROWSE_OPTION:
-            warnings.warn(
-                f"{option} of the queue {name} is ignored: a browser never keeps a value from being replaced.",
-                stacklevel=3,
-            )
+    switches = _pop_switches(given, key_header)
+    if switches.get(_NO_BROWSE_OPTION):
+        warnings.warn(
+            f"{_NO_BROWSE_OPTION} of the queue {name} is ignored: a browser never keeps a value from being replaced.",
+            stacklevel=3,
+        )
     clashing = [option for option in given if option in _CLASHING_OPTIONS]
     if clashing:
-        other = key_header[0] if key_header else (switches[0] if switches else "key-header")
+        other = key_header[0] if key_header else next(iter(switches), "key-header")
         raise ConfigError(
             f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined: "
             "a last value queue orders its messages by key and arrival.",
@@ -104,13 +98,59 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     chosen["max_delay"] = _pop_max_delay(given)
     if given:
         raise _unknown_option(next(iter(given)))
-    if key_header is None or key_header[1] is None:
+    chosen["conflate"] = all(switches.values())
+    named = None if key_header is None or key_header[1] is None else str(key_header[1])
+    if named is None and chosen["conflate"]:
         raise ConfigError(
             f"The queue {name} needs the name of its key header.",
             options=["key-header"],
-            hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey).",
+            hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey); or conflate=false for a "
+            "standard queue, which needs none.",
         )
-    return {"key_header": str(key_header[1]), **chosen}
+    return {"key_header": named, **chosen}
+
+
+def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | None) -> dict[str, bool]:
+    """Remove the options that ask for a last value queue or a standard one; return what each asks for.
+
+    Those of other brokers ask for conflation by the key header, so one that is off contradicts a key header.
+    """
+    switches: dict[str, bool] = {}
+    for option in (*_SWITCH_OPTIONS, _CONFLATE_OPTION):
+        if option in given:
+            switches[option] = _boolean(option, given.pop(option))
+    if _TYPE_OPTION in given:
+        switches[_TYPE_OPTION] = _type(given.pop(_TYPE_OPTION))
+    off = [option for option, asks in switches.items() if not asks]
+    clashing = next((option for option, asks in switches.items() if asks), None) if off else None
+    if clashing is not None:
+        raise ConfigError(
+            f"{off[0]} asks for a standard queue, and {clashing} for a last value queue.",
+            options=[off[0], clashing],
+            hint="Give one of them.",
+        )
+    legacy = next((option for option in off if option != _CONFLATE_OPTION), None)
+    if legacy is not None and key_header is not None:
+        said = f"{legacy}={'standard' if legacy == _TYPE_OPTION else 'false'}"
+        raise ConfigError(
+            f"{said} asks for a queue that is not a last value queue, but {key_header[0]} names a key header.",
+            options=[legacy, key_header[0]],
+            hint=f"Leave {legacy} out; or say {_CONFLATE_OPTION}=false for a standard queue whose messages may have a "
+            "key.",
+        )
+    return switches
+
+
+def _type(value: object) -> bool:
+    """Return whether queues of a type conflate."""
+    kind = str(value).strip().lower()
+    if kind not in _TYPES:
+        raise ConfigError(
+            f"{_TYPE_OPTION}={quoted(value)} is not a type of queue in this version.",
+            options=[_TYPE_OPTION],
+            hint=f"Choose one of {', '.join(_TYPES)}.",
+        )
+    return _TYPES[kind]
 
 
 def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
@@ -233,6 +273,8 @@ def _unknown_option(option: str) -> ConfigError:
         *_SELECTING_OPTIONS,
         _MAX_DELAY_OPTION,
         _HOLD_OPTION,
+        _CONFLATE_OPTION,
+        _TYPE_OPTION,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."

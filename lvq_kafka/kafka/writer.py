@@ -36,7 +36,7 @@ OWNED = {
     # G14: retries cannot duplicate or reorder, and an acknowledgement means all in-sync replicas.
     "enable.idempotence": True,
     "acks": "all",
-    # G15: like Java's default partitioner. ("_random" concerns records without a key; there are none.)
+    # G15: like Java's default partitioner. Records without a key, of standard queues, go to any partition.
     "partitioner": "murmur2_random",
     # A missing topic is a mistake to report, not one to paper over with the broker's defaults.
     "allow.auto.create.topics": False,
@@ -115,7 +115,9 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._deliveries.left_behind()
 
     @override
-    def append(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> KafkaReceipt:
+    def append(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None
+    ) -> KafkaReceipt:
         deliveries = self._deliveries
         if deliveries.due:  # before handing over: if an interrupt ends the poll, nothing was sent
             deliveries.poll(0)
@@ -229,7 +231,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         return undecided
 
     def _append_when_there_is_room(
-        self, topic: str, key: bytes, value: bytes | None, headers: Headers | None, receipt: KafkaReceipt
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None, receipt: KafkaReceipt
     ) -> None:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
         while True:
@@ -252,7 +254,7 @@ class KafkaWriter(LogWriter, LeftBehind):
             return
 
     def _refused(
-        self, exception: Exception, topic: str, key: bytes, value: bytes | None, headers: Headers | None
+        self, exception: Exception, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None
     ) -> NoReturn:
         """Raise the error for a record that the client does not accept."""
         if isinstance(exception, BoundToProcess):
@@ -267,9 +269,12 @@ class KafkaWriter(LogWriter, LeftBehind):
                 raise Closed("This writer is closed.") from None
             raise exception
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            size = len(key) + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers or ())
+            size = (
+                len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers or ())
+            )
             raise MessageTooLarge(
-                f"The message for key {quoted(key_text(key))} has {size} bytes; the client accepts {self._limit}.",
+                f"The message for key {quoted(key_text(key or b''))} has {size} bytes; the client accepts "
+                f"{self._limit}.",
                 key=key,
                 code=error.name(),
                 hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",

@@ -265,6 +265,7 @@ def _read(
         terms=terms,
         not_before=not_before,
         keep_expired=definition.expiry_topic is not None,
+        conflate=definition.conflate,
     )
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
@@ -279,7 +280,7 @@ def _read(
     def add(fetch: Fetch) -> None:
         nonlocal done_before
         batch = fetch.batch
-        keys, _ = choose_keys(batch, definition.topic, definition.key_header, mismatch)
+        keys, _ = choose_keys(batch, definition.topic, definition.naming_header, mismatch)
         if selector is not None:  # before the headers go that it needs
             batch = only_selected(batch, keys, selector.matches)
         for row, (key, value) in enumerate(zip(keys, batch.values)):

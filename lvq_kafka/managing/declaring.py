@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, check_spec, judge_order, judge_ttl
+from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, check_policy, check_spec, judge_order, judge_ttl
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
@@ -44,6 +44,7 @@ def declare(
 ) -> Declaration:
     """Create a queue, or check that it matches. See `lvq_kafka.LastValueQueue.declare`."""
     definition.check_declarable()
+    check_policy(spec, conflate=definition.conflate)
     registry = Registry(cluster)
     declared = registry.check(definition)
     if definition.expiry_topic is not None:

@@ -40,7 +40,7 @@ _JOIN = 30.0  # seconds to wait for all partitions
 _POLL = 0.1  # seconds
 _UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
 
-_Record = tuple[bytes, bytes | None, Sequence[tuple[str, bytes | None]]]
+_Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def move(
@@ -239,6 +239,8 @@ class _Moving:
         target, headers = self._target, self._headers(item)
         value = None if isinstance(item, Deletion) else item.value
         unkeyed = header_value(headers, UNKEYED_HEADER) is not None
+        if not target.conflate:
+            return self._standard_record(item, headers, unkeyed=unkeyed)
         if item.key is not None and not unkeyed and target.key_header in (None, self._source.key_header):
             return item.key, value, headers
         named = None if target.key_header is None else header_value(headers, target.key_header)
@@ -253,6 +255,14 @@ class _Moving:
         if unkeyed and item.key is not None:
             return item.key, value, headers
         return f"{UNKEYED_HEADER}:{uuid.uuid4().hex}".encode(), value, [*headers, (UNKEYED_HEADER, b"1")]
+
+    def _standard_record(self, item: Item, headers: Sequence[tuple[str, bytes | None]], *, unkeyed: bool) -> _Record:
+        """Return a message's record in a standard queue, where a key is optional."""
+        headers = [pair for pair in headers if pair[0] != UNKEYED_HEADER]
+        value = None if isinstance(item, Deletion) else item.value  # there, a delete means nothing
+        if self._target.key_header is not None:
+            return header_value(headers, self._target.key_header), value, headers
+        return None if unkeyed else item.key, value, headers
 
 
 class _SoleMember:

@@ -1,6 +1,7 @@
 """Remove from the log what all its queues have consumed.
 
-Compaction never does that: it keeps the newest record of each key.
+Compaction never does that: it keeps the newest record of each key. Nor does retention, which does not know what was
+consumed: on topics of standard queues it is off.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Reclaim:
 def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = False) -> Reclaim:
     """Remove consumed records. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
     topic = definition.topic
-    _check_policy(cluster, topic)
+    _check_policy(cluster, definition)
     starts = cluster.logs.start_offsets(topic)
     queues, lowest = _consumed_by_all(cluster, definition)
     if not dry_run and _ahead(lowest, starts):
@@ -81,9 +82,18 @@ def reclaimable(bases: Collection[Mapping[int, int]]) -> dict[int, int]:
     return {partition: min(of_queue[partition] for of_queue in bases) for partition in sorted(partitions)}
 
 
-def _check_policy(cluster: Cluster, topic: str) -> None:
+def _check_policy(cluster: Cluster, definition: QueueDefinition) -> None:
+    topic = definition.topic
     policy = cluster.topics.config(topic).get("cleanup.policy", "")
-    if {part.strip() for part in policy.split(",")} != {"compact", "delete"}:
+    parts = {part.strip() for part in policy.split(",")}
+    if not definition.conflate and "delete" not in parts:
+        raise TopicMismatch(
+            f"Nothing can be reclaimed from the topic {topic}: its cleanup.policy is {policy}.",
+            topic=topic,
+            settings={"cleanup.policy": ("delete", policy)},
+            hint='Set it to delete, with retention.ms=-1; declaring the queue with on_mismatch="reconcile" does both.',
+        )
+    if definition.conflate and parts != {"compact", "delete"}:
         raise TopicMismatch(
             f"Nothing can be reclaimed from the topic {topic}: its cleanup.policy is {policy}.",
             topic=topic,

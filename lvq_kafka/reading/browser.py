@@ -14,6 +14,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.conflation import Cause
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import choice, delays, durations
@@ -23,6 +24,7 @@ from lvq_kafka.errors import (
     CatchUpTimeout,
     Closed,
     CommitMapRefused,
+    ConfigError,
     LVQError,
     QueueNotDeclared,
     ReaderFailed,
@@ -53,6 +55,11 @@ class Browser(QueueReader[V], Generic[V]):
     queue; then updates as they arrive: `Entry` for a value, `Deleted` for a key that no longer has one. It is one
     stream without gaps (G4), conflated if the reader is slow (G3). Any number of browsers can read a queue
     independently.
+
+    Of a standard queue (R35), it yields each waiting message once, in queue order, then `EndOfDump`, then messages as
+    they arrive. There are no `Deleted` events: a message that was returned and is consumed later is not reported. A
+    slow reader needs memory for all messages that it has not returned yet. A browser that has to start over, or finds
+    the queue reset, returns what waits then, perhaps again.
 
     The dump ends without waiting for open transactions. `EndOfDump.blocked` names the partitions where one hides later
     records; these follow as updates.
@@ -122,6 +129,14 @@ class Browser(QueueReader[V], Generic[V]):
             selection=selection,
             since=self._start_positions,
         )
+        if previous and not definition.conflate:
+            raise ConfigError(
+                f"previous=True and a standard queue ({definition.name}, conflate=False) exclude each other: in it, no "
+                "message replaces another.",
+                options=["previous", "conflate"],
+                hint="Leave previous out.",
+            )
+        self._conflates = definition.conflate
         self._membership = Membership.of(self._selection)
         self._consumed: ConsumedFilter | None = None
         if group is not None:
@@ -174,7 +189,7 @@ class Browser(QueueReader[V], Generic[V]):
             self._codec,
             selection=self._selection,
             dump=self._dump_keys,
-            to_event=self._to_event,
+            to_event=self._to_event if self._conflates else self._to_message,
             previous=self._previous,
             every=self._every,
             raw_on_error=self._raw_on_error,
@@ -222,7 +237,10 @@ class Browser(QueueReader[V], Generic[V]):
     def _show_again(self) -> None:
         """Report all values again, and read those not read before. The lock is held."""
         now = self._unread()
-        if any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
+        if not self._conflates:  # what was returned is no longer kept, so read it again
+            self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
+            self._shared.rewind(dict(self._since))
+        elif any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
             self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
             self._shared.rewind(self._since)
         if self._watch is not None:
@@ -267,6 +285,16 @@ class Browser(QueueReader[V], Generic[V]):
             return None
         self._given[key] = told
         return told
+
+    def _to_message(self, key: bytes, record: Record | None, matches: bool, cause: Cause | None) -> Record | None:
+        """Return a message of a standard queue, once: its turn comes once, and nothing is reported of it later."""
+        if record is None:
+            return None
+        values = self._shared.catch_up.values
+        assert isinstance(values, LatestValues)  # a browser selects what it returns, not what it reads
+        values.forget_returned([key])
+        consumed = self._consumed is not None and self._consumed.done(record)
+        return None if consumed or not matches or self._replay.excludes(record) else record
 
     # ---------------------------------------------------------------- reading
 

@@ -10,10 +10,12 @@ from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.catch_up import ReaderStatus, State
+from lvq_kafka.core.conditions import KeySelection
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.standard import StandardScreen
 from lvq_kafka.core.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.forking import Bound
@@ -64,13 +66,18 @@ class QueueReader(Bound, Generic[V]):
         judged = () if selector is None else (selector,)
         self._selection = Selection(self._topic, codec, *judged, raw_on_error=self._raw_on_error, **selection)
         self._hiding = UndecodableScreen(definition.topic, codec)
+        self._alone = None if definition.conflate else StandardScreen()
+        selected = self._selection.keys
+        if self._alone is not None:
+            self._selection.keys = KeySelection()  # the screen alone knows keys as they are in the log
         by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(
             cluster,
             definition,
             since=since,
             screen=in_turn(
-                KeyScreen(definition, self._selection.keys) if self._selection.keys else None,
+                KeyScreen(definition, selected) if selected else None,
+                self._alone,
                 self._hiding if undecodable == "skip" else None,
                 ValueScreen(definition, self._selection) if by_value else None,
             ),
@@ -196,6 +203,11 @@ class QueueReader(Bound, Generic[V]):
     def skipped(self) -> int:
         """The number of undecodable values skipped under the policy ``"skip"``."""
         return self._hiding.skipped
+
+    @property
+    def ignored(self) -> int:
+        """The number of deletes in a standard queue, where they mean nothing (R35)."""
+        return 0 if self._alone is None else self._alone.ignored
 
     @property
     def unjudged(self) -> int:

@@ -184,10 +184,10 @@ class ReaderThread:
         self._terms, self._not_before = Terms.of(self._definition.ttl), NotBefore.of(self._definition.max_delay)
         values = LatestValues(
             described.partitions,
-            key_header=self._definition.key_header,
+            key_header=self._definition.naming_header,
             key_mismatch=self._definition.key_mismatch,
             topic=self._topic,
-            tombstone_memory=round(1000 * (retention + (self._definition.max_delay or 0.0))),
+            tombstone_memory=self._tombstone_memory(retention),
             terms=self._terms,
         )
         values.progress.advance(starts)
@@ -206,6 +206,11 @@ class ReaderThread:
                 absence=absence,
             )
         )
+
+    def _tombstone_memory(self, retention: float) -> int:
+        """Return for how many ms deletes are remembered; in a standard queue, nothing has rivals."""
+        definition = self._definition
+        return round(1000 * (retention + (definition.max_delay or 0.0))) if definition.conflate else 0
 
     def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
         """Return a store that holds what is selected, once it is due, and folds into these values."""

@@ -16,6 +16,7 @@ from lvq_kafka.core.conditions import KeySelection
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.standard import check_mapping
 from lvq_kafka.core.validation import callables, instance
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import EndOfDump, Event
@@ -57,6 +58,9 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
         selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
             same, since a broker cannot select; only ``partitions`` saves reading.
+
+    Raises:
+        ConfigError: an option is invalid, or this is a standard queue, which has no current values (R35).
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         metadata_interval: float = 5.0,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
+        check_mapping(definition.name, conflate=definition.conflate, what="A view")
         super().__init__(
             cluster,
             definition,

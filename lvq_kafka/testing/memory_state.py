@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
+from itertools import count
 
 from lvq_kafka.core.keys import home_partition, key_text
 from lvq_kafka.core.quoting import quoted
@@ -80,6 +81,7 @@ class ClusterState:
         self._failures: dict[str, deque[Exception]] = {}
         self._lost_answers: Counter[str] = Counter()
         self._last_producer = 0
+        self._keyless = count()  # records without a key
 
     def now(self) -> int:
         """Return the time for a timestamp, in ms."""
@@ -173,7 +175,7 @@ class ClusterState:
         timestamp: int | None = None,
         producer: int | None = None,
     ) -> Position:
-        """Store one record as a broker does: in the given partition or the key's home.
+        """Store one record as a broker does: in the given partition, the key's home, or without a key each in turn.
 
         Raises:
             DeliveryFailed: the topic does not exist or does not accept the record.
@@ -193,7 +195,8 @@ class ClusterState:
                 hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",
             )
         if partition is None:
-            partition = 0 if key is None else home_partition(key, len(found.partitions))
+            there = len(found.partitions)
+            partition = next(self._keyless) % there if key is None else home_partition(key, there)
         log = self.partition(topic, partition)
         offset = log.append(self.now() if timestamp is None else timestamp, key, value, headers, producer)
         self.changed.notify_all()

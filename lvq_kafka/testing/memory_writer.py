@@ -69,7 +69,7 @@ class _Append:
     """An append that waits for its outcome."""
 
     topic: str
-    key: bytes
+    key: bytes | None
     value: bytes | None
     headers: Headers
     receipt: _MemoryReceipt
@@ -102,15 +102,15 @@ class MemoryWriter(LogWriter):
     def append(
         self,
         topic: str,
-        key: bytes,
+        key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> Receipt:
         append = _Append(topic, key, value, tuple(headers or ()), _MemoryReceipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
-                f"The message for key {quoted(key_text(key))} is larger than the {CLIENT_LIMIT} bytes that the client "
-                "takes.",
+                f"The message for key {quoted(key_text(key or b''))} is larger than the {CLIENT_LIMIT} bytes that the "
+                "client takes.",
                 key=key,
                 code="MSG_SIZE_TOO_LARGE",
                 hint="Send less, or store the value elsewhere.",
@@ -260,7 +260,7 @@ class MemoryWriter(LogWriter):
 
         An append in a transaction counts as failed: nobody sees it without a commit.
         """
-        key = quoted(key_text(append.key))
+        key = quoted(key_text(append.key or b""))
         if self._in_transaction:
             return refused(append.key, "_TIMED_OUT", f"No answer came for the message for key {key}.")
         return DeliveryUnknown(

@@ -250,12 +250,20 @@ def lifetimes(queue: LastValueQueue[Any]) -> Ttl | None:
 
 
 def check_queue(queue: object) -> None:
-    """Check that this is a queue.
+    """Check that this is a queue with a newest value of each key.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is not, or is a standard queue, of which Spark's own Kafka source reads every message.
     """
     instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    assert isinstance(queue, LastValueQueue)
+    if not queue.definition.conflate:
+        raise ConfigError(
+            f"{queue.name} is a standard queue (conflate=False), which has no newest value of each key.",
+            options=["queue", "conflate"],
+            hint='Read its messages with Spark\'s own source: spark.read.format("kafka").option("subscribe", '
+            f'"{queue.topic}").',
+        )
 
 
 def _check_offsets(option: str, offsets: object) -> None:

@@ -36,6 +36,7 @@ from tests.scenarios import (  # noqa: E402
     test_restart,
     test_scheduling,
     test_selecting,
+    test_standard,
     test_time_to_live,
     test_transactions,
 )
@@ -54,6 +55,7 @@ ON_A_BROKER = (
     test_restart,
     test_scheduling,
     test_selecting,
+    test_standard,
     test_time_to_live,
     test_transactions,
 )

@@ -51,7 +51,7 @@ LAYERS = (
     ),
     ("codecs", "receipts", "selectors"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
-    ("consuming", "managing", "reading"),
+    ("consuming", "managing", "reading", "standard_producer"),
     ("connecting", "embedded"),
     ("queue", "testing"),
     ("lvq_kafka",),

@@ -91,6 +91,12 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
     metavar="SECONDS",
     help="Seconds to settle a delivery in. After that, the message is delivered again.  [default: without limit]",
 )
+@click.option(
+    "--auto-reclaim",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Every so many seconds, delete from the topic what all its queues have consumed, for good.  [default: never]",
+)
 @format_option
 def consume(
     invocation: Invocation,
@@ -104,6 +110,7 @@ def consume(
     max_deliveries: int | None,
     dead_letters: str | None,
     lock_timeout: float | None,
+    auto_reclaim: float | None,
     form: Format,
 ) -> None:
     """Take messages and remove them.
@@ -127,6 +134,7 @@ def consume(
         durable_counts=max_deliveries is not None,
         dead_letters=dead_letters,
         lock_timeout=lock_timeout,
+        auto_reclaim=auto_reclaim,
     ) as consumer:
         team = _Team(consumer, handle, workers, count, timeout)
         invocation.out.note("waiting for messages; Ctrl-C stops")

@@ -151,7 +151,8 @@ def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
     """Delete consumed messages from a queue's topic.
 
     Deletes what all queues on the topic have consumed. It is then gone for all readers of the topic. The topic needs
-    the policy compact,delete. Consumers may be running.
+    the policy compact,delete, or delete for a standard queue. Consumers may be running, and can do this by themselves:
+    lvq consume --auto-reclaim.
     """
     opened = invocation.open(QueueChoice(queue))
     outcome = opened.reclaim(dry_run=True)

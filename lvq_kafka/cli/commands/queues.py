@@ -45,12 +45,14 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare users --record-key --topic app.users --on-mismatch warn",
         "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
         "lvq declare rates --key-header currency --max-delay 86400",
+        "lvq declare jobs --standard",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
 @click.argument("name")
 @click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
 @click.option("--record-key", is_flag=True, help="Use the record key as the key, instead of --key-header.")
+@click.option("--standard", is_flag=True, help="A queue in which no message replaces another; a key is optional.")
 @click.option("--topic", metavar="TOPIC", help="Its topic.  [default: NAME]")
 @click.option(
     "--order",
@@ -113,6 +115,7 @@ def declare(
     *,
     key_header: str | None,
     record_key: bool,
+    standard: bool,
     topic: str | None,
     order: Order | None,
     keyless: KeylessPolicy | None,
@@ -136,11 +139,12 @@ def declare(
 ) -> None:
     """Create a queue, or check that it matches.
 
-    Nothing that exists is changed silently: a missing topic is created with settings that suit a last value queue; an
-    existing topic is checked, and unsuitable settings are reported.
+    Nothing that exists is changed silently: a missing topic is created with settings that suit the queue; an existing
+    topic is checked, and unsuitable settings are reported.
     """
     given: dict[str, object] = {
         "key-header": key_header,
+        "conflate": False if standard else None,
         "order": order,
         "keyless": keyless,
         "key-mismatch": key_mismatch,
@@ -178,8 +182,11 @@ def _definition(
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
     if not record_key:
-        if "key-header" not in given and not options:
-            raise click.UsageError("Name the header that holds the key: --key-header HEADER, or --record-key.")
+        if "key-header" not in given and "conflate" not in given and not options:
+            raise click.UsageError(
+                "Name the header that holds the key: --key-header HEADER, or --record-key. "
+                "A --standard queue needs none."
+            )
         return QueueDefinition.from_options(name, {**given, **dict(options)}, topic=topic)
     if "key-header" in given:
         raise click.UsageError("--record-key and --key-header are mutually exclusive.")
@@ -227,6 +234,9 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
 
 
 def _key(definition: QueueDefinition) -> str:
+    if not definition.conflate:
+        named = "" if definition.key_header is None else f"; the header {brief(definition.key_header)} chooses a place"
+        return f"a standard queue{named}"
     if definition.key_header is None:
         return "the record key is the key"
     return f"the header {brief(definition.key_header)} is the key"
@@ -259,15 +269,21 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
     """Return a queue as a row of the list."""
     return {
         "QUEUE": definition.name,
-        "KEY": "the record key" if definition.key_header is None else f"header {brief(definition.key_header)}",
+        "KEY": _key_shown(definition),
         "TOPIC": definition.topic,
-        "ORDER": definition.order,
+        "ORDER": definition.order if definition.conflate else "all messages",
         "WITHOUT KEY": definition.keyless,
         "CONSUMED": "never" if definition.non_destructive else "yes",
         "SELECTOR": brief(definition.selector or ""),
         "TTL": "" if definition.ttl is None else in_words(definition.ttl),
         "SCHEDULED": "" if definition.max_delay is None else f"up to {definition.max_delay:,g} s ahead",
     }
+
+
+def _key_shown(definition: QueueDefinition) -> str:
+    if definition.key_header is not None:
+        return f"header {brief(definition.key_header)}"
+    return "the record key" if definition.conflate else "none"
 
 
 def in_words(ttl: Ttl) -> str:

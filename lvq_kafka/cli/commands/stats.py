@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,13 @@ from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_order, judge_ttl
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
+from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.group.damage import Damage
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.queue import LastValueQueue, queues
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.view import View
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,6 +70,7 @@ class QueueReport:
     expired: int = 0
     scheduled: int = 0
     malformed: int = 0
+    ignored: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
     stats: QueueStats | None = None
     """None for a queue that is not consumed, and if its commits are damaged."""
@@ -129,21 +133,16 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
     """Read the queue and count its values, consumed or not."""
     cluster, topic = queue.cluster, queue.topic
     values = dict.fromkeys(range(found.topic.partitions), 0)
-    view = queue.view().start()
+    reader = queue.view() if queue.definition.conflate else queue.browser(hide_consumed=False, default_filters=False)
     try:
-        deadline = time.monotonic() + timeout
-        while view.state in ("catching-up", "disconnected") and time.monotonic() < deadline:
-            with suppress(CatchUpTimeout):
-                view.wait_caught_up(0.2)
-        for entry in view.entries():
-            partition = entry.position.partition
+        for partition in _places(reader.start(), time.monotonic() + timeout):
             values[partition] = values.get(partition, 0) + 1
-        found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
-        found.mismatched, found.unkeyed = view.stats.mismatched, view.stats.unkeyed
-        found.expired, found.scheduled = view.stats.expired, view.stats.scheduled
-        found.malformed = view.stats.malformed
+        found.state, found.blocked, found.split_keys = reader.state, reader.blocked_by, reader.split_keys
+        found.mismatched, found.unkeyed, found.ignored = reader.stats.mismatched, reader.stats.unkeyed, reader.ignored
+        found.expired, found.scheduled = reader.stats.expired, reader.stats.scheduled
+        found.malformed = reader.stats.malformed
     finally:
-        view.close()
+        reader.close()
     if found.state not in ("caught-up", "blocked"):
         found.problems.append(f"Reading it did not finish within {timeout:g} s ({found.state}).")
     starts, ends, stable = (
@@ -157,6 +156,21 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
         _partition(partition, starts[partition], stable.get(partition, end), end, values.get(partition, 0), counted)
         for partition, end in sorted(ends.items())
     ]
+
+
+def _places(reader: View[Any] | Browser[Any], deadline: float) -> Iterator[int]:
+    """Yield the partition of each value in the topic, as far as it is read by the deadline."""
+    if isinstance(reader, View):
+        while reader.state in ("catching-up", "disconnected") and time.monotonic() < deadline:
+            with suppress(CatchUpTimeout):
+                reader.wait_caught_up(0.2)
+        yield from (entry.position.partition for entry in reader.entries())
+        return
+    while (left := deadline - time.monotonic()) > 0:
+        event = reader.poll(left)
+        if not isinstance(event, Entry):  # it is the end of the dump, or time is up
+            return
+        yield event.position.partition
 
 
 def _partition(
@@ -194,6 +208,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "expired": found.expired,
         "scheduled": found.scheduled,
         "malformed": found.malformed,
+        "ignored": found.ignored,
         "blocked": blocked_rows(found.blocked),
         "damage": [damage_row(damage) for damage in found.damage],
         "findings": [finding_row(finding) for finding in found.findings],
@@ -210,7 +225,10 @@ def _picture(
 
     definition = queue.definition
     key = "the record key" if definition.key_header is None else f"the header {brief(definition.key_header)}"
-    holds = count(found.values, "value")
+    kind = f"key is {key}; order {definition.order}; without key: {definition.keyless}"
+    if not definition.conflate:
+        kind = "a standard queue: no message replaces another"
+    holds = count(found.values, "value" if definition.conflate else "message")
     if found.expired:
         holds += f" ({found.expired:,} in the log have expired)"
     if found.scheduled:
@@ -222,7 +240,7 @@ def _picture(
         ("  holds ", ""),
         (holds, "bold"),
         "\n",
-        (f"key is {key}; order {definition.order}; without key: {definition.keyless}", "dim"),
+        (kind, "dim"),
         ("" if definition.ttl is None else f"; TTL: {in_words(definition.ttl)}", "dim"),
         ("" if definition.max_delay is None else f"; scheduled up to {definition.max_delay:,g} s ahead", "dim"),
         "\n",
@@ -239,7 +257,10 @@ def _picture(
         for text in texts:
             remarks.append(f"{mark} ", style).append(f"{printable(text)}\n")
     if not remarks:
-        remarks = Text.assemble(("✓ ", "bold green"), "its topic's settings suit a last value queue")
+        remarks = Text.assemble(
+            ("✓ ", "bold green"),
+            f"its topic's settings suit a {'last value' if definition.conflate else 'standard'} queue",
+        )
     remarks.rstrip()
     return Group(told, partitions, remarks)
 
@@ -293,6 +314,8 @@ def _remarks(found: QueueReport) -> list[str]:
         )
     if found.malformed:
         told.append(f"{count(found.malformed, 'value')} whose TTL or time cannot be read, which count as having none")
+    if found.ignored:
+        told.append(f"{count(found.ignored, 'delete')}, which mean nothing in a standard queue")
     if found.unkeyed:
         told.append(f"{count(found.unkeyed, 'record')} without a record key, which are ignored")
     return told

@@ -11,7 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.offset_options import Offsets, resolve, times
-from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.pinning import SnapshotSpec, check_queue, pin
 from lvq_spark.source.pruning import homes
 from lvq_spark.source.source_options import SourceOptions
 
@@ -23,9 +23,12 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
 
     Raises:
         QueueNotDeclared: there is no queue of that name.
+        ConfigError: it is a standard queue.
     """
     if options.queue is not None:
-        return LastValueQueue.open(options.queue, cluster=cluster)
+        queue = LastValueQueue.open(options.queue, cluster=cluster)
+        check_queue(queue)
+        return queue
     assert options.topic is not None
     return LastValueQueue(
         options.topic,
