@@ -81,6 +81,7 @@ class OwnKey(bytes):
     __slots__ = ()
 
     __eq__ = object.__eq__
+    __ne__ = object.__ne__
     __hash__ = object.__hash__
 
 

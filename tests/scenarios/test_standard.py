@@ -1,4 +1,4 @@
-"""The scenarios again, on standard queues, where they differ from last value queues: nothing replaces a message (R35)."""
+"""Scenarios again, on standard queues, where they differ from last value queues: nothing replaces a message (R35)."""
 
 from __future__ import annotations
 
