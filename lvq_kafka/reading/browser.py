@@ -293,8 +293,9 @@ class Browser(QueueReader[V], Generic[V]):
         values = self._shared.catch_up.values
         assert isinstance(values, LatestValues)  # a browser selects what it returns, not what it reads
         values.forget_returned([key])
-        consumed = self._consumed is not None and self._consumed.done(record)
-        return None if consumed or not matches or self._replay.excludes(record) else record
+        if not matches or self._replay.excludes(record, self._shared.catch_up.topic_id):
+            return None
+        return None if self._consumed is not None and self._consumed.done(record) else record
 
     # ---------------------------------------------------------------- reading
 

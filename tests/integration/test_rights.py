@@ -125,6 +125,18 @@ def consume(stage: Stage) -> None:
         delivery.ack(wait=True)
 
 
+def consume_and_reclaim(stage: Stage) -> None:
+    before = stage.admin.logs.start_offsets(stage.name)
+    with stage.open() as queue, queue.consumer(auto_reclaim=0.05) as consumer:
+        stage.put()
+        delivery = consumer.acquire(20)
+        assert delivery is not None
+        delivery.ack(wait=True)
+        eventually(lambda: stage.admin.logs.start_offsets(stage.name) != before or consumer.stats.trouble != "", 20)
+        if consumer.stats.trouble:
+            queue.reclaim()  # raises what the consumer reports
+
+
 def bury(stage: Stage) -> None:
     stage.put()
     stage.admin.topics.create(f"{stage.name}.dlq", partitions=1, config={})
@@ -204,6 +216,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "consumes": consume,
     "consumes with dead letters": bury,
     "consumes, with an expiry topic": let_expire,
+    "consumes with `auto_reclaim`": consume_and_reclaim,
     "consumes in transactions of a producer for `output`": transform,
     "looks at it: `stats`, a dry run of `repair`": look,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
@@ -239,7 +252,7 @@ def stage_for(user: str, name: str, secure: SecureBroker, admin: KafkaCluster) -
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaCluster) -> Iterator[Stage]:
     user = USERS[request.param]
-    policy = {"cleanup.policy": "compact,delete" if "reclaims" in request.param else "compact"}
+    policy = {"cleanup.policy": "compact,delete" if "reclaim" in request.param else "compact"}
     admin.topics.create(f"prices-{user}", partitions=1, config=policy)
     with stage_for(user, f"prices-{user}", secure, admin) as stage:
         if "declares" not in request.param or "verifies" in request.param:

@@ -49,6 +49,25 @@ CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], obje
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        lvq_spark.pin,
+        lambda queue: lvq_spark.snapshot(SPARK, queue),
+        lambda queue: lvq_spark.refresh(SPARK, queue, "/nowhere"),
+        lambda queue: lvq_spark.upsert(queue, "/nowhere"),
+        lambda queue: lvq_spark.merge_each(queue, "t"),
+    ],
+)
+def test_a_standard_queue_is_refused_and_the_error_names_sparks_own_source(
+    memory_cluster: MemoryCluster, call: Callable[[LastValueQueue[Any]], object]
+) -> None:
+    queue = LastValueQueue.declare("jobs", key_header=None, conflate=False, cluster=memory_cluster)
+    with pytest.raises(ConfigError, match=r'jobs is a standard queue.*format\("kafka"\)') as caught:
+        call(queue)
+    assert caught.value.options == ("queue", "conflate")
+
+
+@pytest.mark.parametrize(
     ("option", "bad", "call"),
     [
         pytest.param(option, one, call, id=f"{name}({option}={one!r})")

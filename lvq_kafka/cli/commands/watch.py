@@ -19,6 +19,7 @@ from lvq_kafka.cli.common_options import (
 from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
 from lvq_kafka.cli.json_lines import Format, event_line
 from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.standard import check_mapping
 from lvq_kafka.entries import EndOfDump
 from lvq_kafka.reading.selection import SelectionOptions
 
@@ -91,6 +92,7 @@ def watch(
     """
     out = invocation.out
     queue = invocation.open(choice, form)
+    check_mapping(queue.name, conflate=queue.definition.conflate, what="A watch")
     if since is not None:
         with invocation.view(queue, timeout, **selection) as view, view.watch(since=since, **stream) as changes:
             write_events(out, changes, form, queue.key_header, following=True)
