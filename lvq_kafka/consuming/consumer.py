@@ -66,9 +66,9 @@ class ConsumerOptions(TypedDict, total=False):
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
         on_foreign_commits: what to do when another client has committed with the queue's group: ``"refuse"`` raises;
             ``"ignore"`` uses the offsets alone, so messages may be redelivered.
-        auto_reclaim: seconds between two calls of `lvq_kafka.LastValueQueue.reclaim` by this consumer, in a thread of
-            its own; None for none. It deletes from the topic, permanently, what all queues on it have durably consumed,
-            and needs the right Delete on it. If it fails, ``stats.trouble`` says why, and the log once.
+        auto_reclaim: every so many seconds, delete from the topic what all its queues have consumed, for good. This is
+            `LastValueQueue.reclaim`, in a thread of its own, and needs the right Delete on the topic. If it fails,
+            ``stats.trouble`` says why, and the log once. None keeps everything.
     """
 
     undecodable: Undecodable
@@ -134,8 +134,8 @@ class Consumer(Bound, Generic[V]):
         cluster: Cluster,
         definition: QueueDefinition,
         codec: Codec[V],
-        *,
         reclaim: Callable[[], object] | None = None,
+        *,
         undecodable: Undecodable = "raise",
         max_in_work: int = 1000,
         prefetch: int = 1,

@@ -216,7 +216,6 @@ def test_one_replica_needs_no_second_in_sync() -> None:
         {"partitions": 0},
         {"replication_factor": 0},
         {"delete_retention": -1.0},
-        {"config": {"cleanup.policy": "delete"}},
     ],
 )
 def test_a_spec_that_cannot_be_is_refused(options: dict[str, object]) -> None:
