@@ -188,11 +188,14 @@ class QueueDefinition:
 
     @property
     def naming_header(self) -> str | None:
-        """The header that decides, with the record key, which messages replace each other; None if none does."""
+        """The header whose value says which message is replaced; None in a standard queue."""
         return self.key_header if self.conflate else None
 
     def as_row(self) -> dict[str, Any]:
-        """Return the fields as values of JSON. Options that are not used are None, and ``conflate`` true."""
+        """Return the fields as values of JSON.
+
+        Options that are not used are None, and ``conflate`` true.
+        """
         row = {field.name: getattr(self, field.name) for field in fields(self)}
         return row | {name: write(row[name]) for name, (write, _) in _OPTIONS.items() if row[name] is not None}
 

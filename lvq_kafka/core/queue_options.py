@@ -111,7 +111,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | None) -> dict[str, bool]:
-    """Remove the options that ask for a last value queue or a standard one; return what each asks for.
+    """Remove the options that ask for conflation or for none; return what each asks for.
 
     Those of other brokers ask for conflation by the key header, so one that is off contradicts a key header.
     """

@@ -73,9 +73,9 @@ def no_keys(batch: RecordBatch) -> list[bytes | None]:
 
 
 class OwnKey(bytes):
-    """The key of a message that stands alone: it equals no other key, not even one with the same bytes.
+    """The key of a message that stands alone.
 
-    So a fold that keeps the newest record of each key keeps them all.
+    It equals no other key, not even one with the same bytes. So a fold that keeps the newest record of each key keeps them all.
     """
 
     __slots__ = ()

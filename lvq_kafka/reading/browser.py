@@ -287,7 +287,10 @@ class Browser(QueueReader[V], Generic[V]):
         return told
 
     def _to_message(self, key: bytes, record: Record | None, matches: bool, cause: Cause | None) -> Record | None:
-        """Return a message of a standard queue, once: its turn comes once, and nothing is reported of it later."""
+        """Return a message of a standard queue. Its turn comes once.
+
+        Nothing is reported of it later.
+        """
         if record is None:
             return None
         values = self._shared.catch_up.values

@@ -175,7 +175,9 @@ class ClusterState:
         timestamp: int | None = None,
         producer: int | None = None,
     ) -> Position:
-        """Store one record as a broker does: in the given partition, the key's home, or without a key each in turn.
+        """Store one record as a broker does.
+
+        It goes to the given partition, or to the key's home; without a key, to each partition in turn.
 
         Raises:
             DeliveryFailed: the topic does not exist or does not accept the record.
