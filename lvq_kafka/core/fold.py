@@ -295,7 +295,7 @@ class LatestValues:
         self.stats.replaced += self.table.put(partition, columns, met)
 
     def forget_returned(self, keys: Iterable[bytes]) -> None:
-        """Drop messages of a standard queue: nothing can replace them, so nobody needs them again."""
+        """See `ValueStore.forget_returned`."""
         self.stats.returned += self.table.remove(keys)
 
     # ---------------------------------------------------------------- expiring

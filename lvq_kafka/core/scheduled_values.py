@@ -114,6 +114,10 @@ class ScheduledValues:
         """Raise the partition count, and return the keys whose value changed."""
         return self._values.grow(partitions)
 
+    def forget_returned(self, keys: Iterable[bytes]) -> None:
+        """See `ValueStore.forget_returned`."""
+        self._values.forget_returned(keys)
+
     def _count_superseded(self, dropped: Iterable[SetAside], value: bytes | None) -> None:
         """Count what was dropped for a newer value or delete, although it never counted."""
         count = sum(one.record.value is not None and one.record.value is not UNSELECTED for one in dropped)

@@ -120,6 +120,10 @@ class SelectedValues:
         self._several = self.doubtful = True
         return self._values.grow(partitions)
 
+    def forget_returned(self, keys: Iterable[bytes]) -> None:
+        """See `ValueStore.forget_returned`."""
+        self._values.forget_returned(keys)
+
     def _without_deletes(self, keys: list[bytes | None], values: list[bytes | None]) -> list[int] | None:
         """Return the rows with selected values, or None if the others matter.
 

@@ -75,7 +75,8 @@ def no_keys(batch: RecordBatch) -> list[bytes | None]:
 class OwnKey(bytes):
     """The key of a message that stands alone.
 
-    It equals no other key, not even one with the same bytes. So a fold that keeps the newest record of each key keeps them all.
+    It equals no other key, not even one with the same bytes. So a fold that keeps the newest record of each key keeps
+    them all.
     """
 
     __slots__ = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
@@ -89,3 +89,6 @@ class ValueStore(Protocol):
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count. Returns the keys whose current value changed."""
+
+    def forget_returned(self, keys: Iterable[bytes]) -> None:
+        """Drop messages of a standard queue, which were returned and which nothing can replace."""

@@ -14,7 +14,6 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.conflation import Cause
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.validation import choice, delays, durations
@@ -293,9 +292,7 @@ class Browser(QueueReader[V], Generic[V]):
         """
         if record is None:
             return None
-        values = self._shared.catch_up.values
-        assert isinstance(values, LatestValues)  # a browser selects what it returns, not what it reads
-        values.forget_returned([key])
+        self._shared.catch_up.values.forget_returned([key])
         if not matches or self._replay.excludes(record, self._shared.catch_up.topic_id):
             return None
         return None if self._consumed is not None and self._consumed.done(record) else record

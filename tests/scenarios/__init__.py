@@ -96,6 +96,7 @@ S111   test_standard.py        R35: on a standard queue
 S113   test_consuming.py
 S114   test_scheduling.py
 S115   test_scheduling.py       R11: the value before stays until then (as ART; BJ shows none)
+S115   test_standard.py        R35: on a standard queue
 S116   test_scheduling.py       R11: the scheduled one never counts (ART gives it when it is due)
 S117   test_scheduling.py
 S139   test_selecting.py        R28: default filters are for browsers; R27: no consumer selects

@@ -206,6 +206,26 @@ def test_s111_the_oldest_message_is_the_one_that_waits_longest(declare: Declare)
     eventually(lambda: q.queue.stats().depth == 2, PATIENCE)
 
 
+def test_s115_a_message_that_is_scheduled_comes_when_it_is_due_and_replaces_nothing(
+    declare: Declare, venue: Venue
+) -> None:
+    q = declare(conflate=False, max_delay=3600.0)
+    now = venue.cluster.now()
+    with q.queue.producer() as producer:
+        for value, not_before in (("a1", None), ("a2", now + 60.0), ("a3", None)):
+            producer.send(Message(value, headers={"k": "a"}, not_before=not_before)).result(PATIENCE)
+    b, c = q.browse(), q.consume()
+    assert b.drain() == ["a1", "a3"]
+    assert c.take_all() == ["a1", "a3"]
+    eventually(lambda: q.queue.stats().depth == 0, PATIENCE)
+    venue.later(60.0)
+    assert b.take() == "a2"
+    late = c.take()
+    assert (late.key, late.value) == ("a", "a2")
+    late.ack()
+    assert c.has_nothing()
+
+
 def test_s155_a_delete_means_nothing_and_empty_bytes_are_a_message(declare: Declare, venue: Venue) -> None:
     q = declare(conflate=False)
     q.send("a=1", "b=")
