@@ -8,7 +8,6 @@ from threading import Event, Thread
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.quoting import bounded
-from lvq_kafka.errors import LVQError
 
 __all__ = ["AutoReclaim"]
 
@@ -58,9 +57,6 @@ class AutoReclaim:
             return
         try:
             self._reclaim()
-        except LVQError as error:
-            self._fail(error)
-            return
         except Exception as error:  # noqa: BLE001  # whatever fails here, the consumer goes on
             self._fail(error)
             return

@@ -339,7 +339,7 @@ def judge_ttl(needs: TopicNeeds) -> list[Finding]:
     """Return a finding if messages expire or are never consumed, and nothing removes them."""
     if needs.conflate:
         unbounded = needs.lifetime == math.inf
-        return [Finding("ttl", "a maximum", "without one", "warning")] if unbounded else []
+        return [Finding("ttl", "limited", "unlimited", "warning")] if unbounded else []
     if needs.consumed or needs.lifetime not in (None, math.inf):  # else `reclaim`, or the broker, removes them
         return []
     return [Finding("ttl", "a maximum, or consumers", "without either", "warning")]

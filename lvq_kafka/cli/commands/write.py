@@ -22,6 +22,7 @@ from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.records import header_value
 from lvq_kafka.core.terms import TTL_HEADER, ttl_text
+from lvq_kafka.errors import ConfigError
 from lvq_kafka.producer import Message, Producer
 
 __all__ = ["delete", "put", "send"]
@@ -175,7 +176,7 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), common)]
-    _produce(invocation, choice, form, given, quiet, schedule)
+    _produce(invocation, choice, form, given, quiet, schedule, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
@@ -215,8 +216,16 @@ def _produce(
     lines: Iterable[Line | None],
     quiet: bool,
     schedule: DueTime = _AT_ONCE,
+    *,
+    by_key: bool = False,
 ) -> None:
     queue = invocation.open(choice, form)
+    if by_key and not queue.definition.conflate:
+        raise ConfigError(
+            f"{queue.name} is a standard queue (conflate=False): no key of it has a value to set.",
+            options=["conflate"],
+            hint="Send messages: lvq send.",
+        )
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)

@@ -81,6 +81,13 @@ def test_what_shows_one_value_for_each_key_names_the_browser(jobs: Run, command:
     assert "browse" in ran.stderr
 
 
+def test_keys_cannot_be_set(jobs: Run, memory_cluster: MemoryCluster) -> None:
+    for arguments in (("acme", "4"), ("--from-jsonl", "-")):
+        ran = jobs("put", "jobs", *arguments, stdin=b'{"key": "acme", "value": "4"}\n')
+        assert (ran.code, "lvq send" in ran.stderr) == (2, True)
+    assert len(memory_cluster.records("jobs")) == 3
+
+
 def test_keys_cannot_be_deleted(jobs: Run, memory_cluster: MemoryCluster) -> None:
     ran = jobs("delete", "jobs", "acme")
     assert ran.code == 2
