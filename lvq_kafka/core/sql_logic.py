@@ -27,6 +27,7 @@ __all__ = [
     "boolean_of",
     "calculated",
     "compared",
+    "compared_with",
     "constant",
     "is_missing",
     "is_one_of",
@@ -173,6 +174,27 @@ def compared(symbol: str, left: Term[T], right: Term[T]) -> Clause:
             return None
         other = right(fields, record)
         return None if other is None else holds(one, other)
+
+    return judge
+
+
+def compared_with(symbol: str, name: str, read: Callable[[bytes], T | None] | None, value: T) -> Clause:
+    """Return the comparison of a header with a constant.
+
+    Most selectors are that, and this takes one call less for each of its parts.
+
+    Args:
+        symbol: one of `COMPARISONS`.
+        name: that of the header.
+        read: reads its text; None to compare that itself.
+        value: the constant, on the right.
+    """
+    holds = COMPARISONS[symbol]
+
+    def judge(fields: Fields, record: Record) -> bool | None:
+        data = fields.get(name)
+        one = data if data is None or read is None else read(data)
+        return None if one is None else holds(one, value)
 
     return judge
 

@@ -74,7 +74,13 @@ class ValueScreen:
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch, with `UNSELECTED` in place of values that do not match."""
-        keys, values, matches = keys_of(batch, self._definition), batch.values, self._selection.matches
+        keys, values, by_headers = keys_of(batch, self._definition), batch.values, self._selection.by_headers
+        if by_headers is not None:
+            for row, (key, value, headers) in enumerate(zip(keys, values, batch.headers)):
+                if not (key is None or value is None or by_headers(headers or ())):
+                    values[row] = UNSELECTED
+            return batch
+        matches = self._selection.matches
         rows = zip(count(), batch.partitions, batch.offsets, batch.timestamps, keys, batch.values, batch.headers)
         for row, partition, offset, timestamp, key, value, headers in rows:
             if key is None or value is None:

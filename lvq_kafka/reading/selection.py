@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypedDict
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.conditions import Condition, HeaderCondition, KeySelection
+from lvq_kafka.core.conditions import ByHeaders, Condition, HeaderCondition, KeySelection
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import bounded, quoted
 from lvq_kafka.core.records import Position, Record
@@ -114,6 +114,11 @@ class Selection(Generic[V]):
             return False
         return True
 
+    @property
+    def by_headers(self) -> ByHeaders | None:
+        """See `Condition.by_headers`."""
+        return self.conditions[0].by_headers if len(self.conditions) == 1 else None
+
     def _fail(self, record: Record, error: Exception) -> None:
         self.unjudged += 1
         if self.failure is None:
@@ -130,6 +135,8 @@ class Selection(Generic[V]):
 class _Predicate(Generic[V]):
     """A caller's predicate over entries."""
 
+    by_headers = None
+
     def __init__(self, where: Callable[[Entry[V]], object], topic: str, codec: Codec[V], *, raw_on_error: bool) -> None:
         self._where = where
         self._topic = topic
@@ -143,6 +150,8 @@ class _Predicate(Generic[V]):
 
 class _InPartitions:
     """Records of some partitions."""
+
+    by_headers = None
 
     def __init__(self, partitions: frozenset[int]) -> None:
         self._partitions = partitions

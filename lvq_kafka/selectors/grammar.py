@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.exceptions import VisitError
@@ -15,7 +15,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors import operands
 from lvq_kafka.selectors.operands import Misplaced, Operand
 
-__all__ = ["compile_selector"]
+__all__ = ["Compiled", "compile_selector"]
 
 # Rules whose name begins with "?" vanish where they have one child, tokens whose name begins with "_" always. The
 # parser reduces a list such as a AND b AND c at once, so its depth is that of parentheses and not that of the text.
@@ -154,26 +154,35 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", lexer="basic")
 
 
-def compile_selector(text: str, topic: str, option: str) -> Clause:
+class Compiled(NamedTuple):
+    """A selector as a clause."""
+
+    clause: Clause
+    of_record: bool
+    """Whether it needs more of a record than its headers."""
+
+
+def compile_selector(text: str, topic: str, option: str) -> Compiled:
     """Compile a selector for messages of a topic.
 
     Raises:
         ConfigError: the text is not a selector.
     """
     try:
-        return _clause(text, topic)
+        operand = _operand(text, topic)
+        return Compiled(operands.clause_of(operand), operand.of_record)
     except UnexpectedInput as error:
         raise _error(text, option, _fault(text, error)) from None
     except Misplaced as error:
         raise _error(text, option, error) from None
 
 
-def _clause(text: str, topic: str) -> Clause:
+def _operand(text: str, topic: str) -> Operand:
     try:
         operand: Any = _TreeReader(topic).transform(_parser().parse(text))
     except VisitError as error:
         raise error.orig_exc from None
-    return operands.clause_of(operand)
+    return cast(Operand, operand)
 
 
 def _fault(text: str, error: UnexpectedInput) -> Misplaced:

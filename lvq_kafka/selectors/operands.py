@@ -6,7 +6,7 @@ Every error names a place in the selector's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -70,6 +70,12 @@ class Operand:
     depth: int = 0
     name: str = ""
     """The identifier, of a part that is only that."""
+    header_name: str = ""
+    """The name of a header, of a part that is only that."""
+    constant: Any = None
+    """The value, of a part that is only that."""
+    of_record: bool = False
+    """Whether it needs more of a record than its headers."""
 
 
 # ---------------------------------------------------------------- atoms
@@ -82,7 +88,7 @@ def literal(kind: Kind, value: object, at: int) -> Operand:
             value = encode_key(value)
         except UnencodableKey:
             raise Misplaced("this text has a character that UTF-8 cannot encode", at) from None
-    return Operand(kind, constant(value), at)
+    return Operand(kind, constant(value), at, constant=value)
 
 
 def number(text: str, at: int) -> Operand:
@@ -115,7 +121,7 @@ def _too_large(at: int) -> Misplaced:
 
 def header(name: str, at: int) -> Operand:
     """Return the operand for the last header of a name."""
-    return Operand("header", lambda fields, record: fields.get(name), at, name=name)
+    return Operand("header", lambda fields, record: fields.get(name), at, name=name, header_name=name)
 
 
 def identifier(name: str, at: int, topic: str) -> Operand:
@@ -126,9 +132,11 @@ def identifier(name: str, at: int, topic: str) -> Operand:
     if name == "JMSPriority":
         return Operand("number", _priority, at, name=name)
     if name == "JMSTimestamp":
-        return Operand("number", _timestamp, at, name=name)
+        return Operand("number", _timestamp, at, name=name, of_record=True)
     term = _defined(name, topic)
-    return header(name, at) if term is None else Operand("header", term, at, name=name)
+    if term is None:
+        return header(name, at)
+    return Operand("header", term, at, name=name, of_record=name in ("JMSMessageID", KEY_NAME))
 
 
 def _defined(name: str, topic: str) -> Term[bytes] | None:
@@ -169,7 +177,12 @@ def signed(sign: str, operand: Operand, at: int) -> Operand:
 
 def comparison(left: Operand, symbol: str, right: Operand, at: int) -> Operand:
     """Return a comparison, whose sides are read as what the other side is."""
-    return _over("boolean", sql_logic.compared(symbol, *_alike(left, symbol, right, at)), [left, right])
+    terms = _alike(left, symbol, right, at)
+    if left.header_name and right.constant is not None:
+        clause = sql_logic.compared_with(symbol, left.header_name, _READERS[right.kind], right.constant)
+    else:
+        clause = sql_logic.compared(symbol, *terms)
+    return _over("boolean", clause, [left, right])
 
 
 def _alike(left: Operand, symbol: str, right: Operand, at: int) -> tuple[Term[Any], Term[Any]]:
@@ -253,6 +266,10 @@ _NAMES: dict[Kind, str] = {
 }
 
 
+_READERS: dict[Kind, Callable[[bytes], Any] | None] = {"number": number_of, "boolean": boolean_of, "text": None}
+"""How a header is read where it is compared with a constant."""
+
+
 def _number_term(operand: Operand) -> Term[Number]:
     if operand.kind == "header":
         return read_as(number_of, operand.term)
@@ -277,4 +294,4 @@ def _over(kind: Kind, term: Term[Any], operands: Sequence[Operand]) -> Operand:
     if depth > _DEEPEST:
         hint = "Join conditions with AND, OR and IN instead."
         raise Misplaced(f"operators are nested more than {_DEEPEST} deep", operands[-1].at, hint=hint)
-    return Operand(kind, term, operands[0].at, depth)
+    return Operand(kind, term, operands[0].at, depth, of_record=any(operand.of_record for operand in operands))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.selector_text import check_selector
-from lvq_kafka.core.sql_logic import Clause
 from lvq_kafka.extras import needing
 
+if TYPE_CHECKING:
+    from lvq_kafka.selectors.grammar import Compiled
+
 __all__ = ["Selector"]
+
+_NO_RECORD = Record(-1, -1, -1, None, None, ())
+"""Stands for the record where a clause reads headers only."""
 
 
 class Selector:
@@ -29,16 +35,22 @@ class Selector:
         MissingExtra: the packages of the extra ``selectors`` are not installed.
     """
 
-    __slots__ = ("_clause", "text", "topic")
+    __slots__ = ("_clause", "by_headers", "text", "topic")
 
     def __init__(self, text: str, topic: str, *, option: str = "selector") -> None:
         self.text = check_selector(text, option)
         self.topic = topic
-        self._clause = _compiled(text, topic, option)
+        compiled = _compiled(text, topic, option)
+        self._clause = compiled.clause
+        self.by_headers = None if compiled.of_record else self._matches_headers
+        """See `Condition.by_headers`."""
 
     def matches(self, record: Record) -> bool:
         """Return whether the condition is true for a record. Where it is unknown, it is not."""
         return self._clause(dict(record.headers), record) is True
+
+    def _matches_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> bool:
+        return self._clause(dict(headers), _NO_RECORD) is True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Selector, (self.text, self.topic)
@@ -54,7 +66,7 @@ class Selector:
 
 
 @lru_cache(maxsize=64)
-def _compiled(text: str, topic: str, option: str) -> Clause:
+def _compiled(text: str, topic: str, option: str) -> Compiled:
     with needing("selectors", f"The option {option}"):
         from lvq_kafka.selectors.grammar import compile_selector
     return compile_selector(text, topic, option)

@@ -252,3 +252,6 @@ def test_a_selector_judges_as_the_naive_evaluator_does(
         record = Record(0, 1, 2, key.encode(), b"", encoded)
         expected = truth(condition, {**fields, "lvq_key": key})
         assert (selected.matches(record), rejected.matches(record)) == (expected is True, expected is False), text
+        if selected.by_headers is not None:
+            assert selected.by_headers(encoded) == (expected is True), text
+        assert (selected.by_headers is None) == ("lvq_key" in text)
