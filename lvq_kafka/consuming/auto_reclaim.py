@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.quoting import bounded
@@ -30,7 +30,7 @@ class AutoReclaim:
     def __init__(self, name: str, reclaim: Callable[[], object], interval: float, shared: SharedState) -> None:
         self._name = name
         self._reclaim = reclaim
-        self._interval = interval
+        self._interval = min(interval, TIMEOUT_MAX)
         self._shared = shared
         self._reclaimed: dict[int, int] = {}
         self._failing = False

@@ -26,8 +26,8 @@ from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
-from lvq_kafka.core.selecting import Selects
-from lvq_kafka.core.standard import no_keys
+from lvq_kafka.core.selecting import Selects, only_selected
+from lvq_kafka.core.standard import judged_keys, no_keys
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.timers import Timers
@@ -138,7 +138,7 @@ class Ledger:
             slots=self._slots,
             stats=self.stats,
             in_place=self._in_place,
-            selects=self._selects,
+            selects=self._selects if self._conflate else None,  # which `add` has judged, by the keys
             count_deliveries=self._count_deliveries,
         )
         if self.times is not None:
@@ -221,6 +221,8 @@ class Ledger:
         if self._conflate:
             self._add(batch, keys)
             return
+        if self._selects is not None:
+            batch = only_selected(batch, judged_keys(keys), self._selects)
         self._add(batch, no_keys(batch))
         for partition, rows in runs(batch.partitions):
             if rows is None:

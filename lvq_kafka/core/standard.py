@@ -7,10 +7,20 @@ spreads messages over the partitions. The topic is not compacted, so neither has
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["OwnKey", "StandardScreen", "check_mapping", "check_standard", "conflate_from_wire", "no_keys"]
+__all__ = [
+    "OwnKey",
+    "StandardScreen",
+    "check_mapping",
+    "check_standard",
+    "conflate_from_wire",
+    "judged_keys",
+    "no_keys",
+]
 
 
 def check_standard(name: str, **options: str) -> None:
@@ -65,6 +75,14 @@ def conflate_from_wire(part: object) -> bool:
     if part is not False:
         raise ConfigError(f"conflate={part!r} is not false, and is left out otherwise.", options=["conflate"])
     return False
+
+
+def judged_keys(keys: Sequence[bytes | None]) -> list[bytes | None]:
+    """Return the keys of messages as selectors see them.
+
+    That of a message without one is empty, as it is in a delivery.
+    """
+    return [key or b"" for key in keys]
 
 
 def no_keys(batch: RecordBatch) -> list[bytes | None]:

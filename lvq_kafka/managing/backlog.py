@@ -20,6 +20,7 @@ from lvq_kafka.core.pending import Deletion
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.selecting import only_selected
+from lvq_kafka.core.standard import judged_keys
 from lvq_kafka.core.terms import TTL_HEADER, Terms
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.group.damage import Findings, examine
@@ -282,7 +283,7 @@ def _read(
         batch = fetch.batch
         keys, _ = choose_keys(batch, definition.topic, definition.naming_header, mismatch)
         if selector is not None:  # before the headers go that it needs
-            batch = only_selected(batch, keys, selector.matches)
+            batch = only_selected(batch, keys if definition.conflate else judged_keys(keys), selector.matches)
         for row, (key, value) in enumerate(zip(keys, batch.values)):
             if value is None:
                 continue

@@ -152,7 +152,8 @@ class _Moving:
         items = _with_something_below(
             item for item in backlog.messages + backlog.scheduled if wanted is None or item.key in wanted
         )
-        self._check_delays(backlog.scheduled, cluster.now())
+        going = set(items)
+        self._check_delays([item for item in backlog.scheduled if item in going], cluster.now())
         backlog.leave(items)
         without_room = len(items) - len(backlog.fitting(items, management.MOST_TEXT))
         if without_room:
@@ -170,9 +171,7 @@ class _Moving:
             QueueError: it does not.
         """
         allowed = self._target.max_delay
-        wanted = self._wanted
-        due = [self._due(item) for item in scheduled if wanted is None or item.key in wanted]
-        early = sum(allowed is None or at > (now + allowed) * 1000 for at in due)
+        early = sum(allowed is None or self._due(item) > (now + allowed) * 1000 for item in scheduled)
         if early:
             longest = "none may be scheduled there" if allowed is None else f"its max_delay is {allowed:g} s"
             raise QueueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from lvq_kafka.core.policy import DELETE_RETENTION, delete_retention
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.validation import as_float
 from lvq_kafka.entries import EndOfDump
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.snapshot import Snapshot
@@ -57,7 +59,14 @@ class ResumePoint:
                 hint="Give an EndOfDump, a snapshot, or their offsets.",
             )
         if isinstance(since, EndOfDump | Snapshot):
-            return cls(dict(offsets), since.topic_id, since.as_of)
+            as_of = as_float(since.as_of)
+            if not 0 <= as_of < math.inf:
+                raise ConfigError(
+                    f"since={quoted(since)} has no time in seconds since the epoch.",
+                    options=["since"],
+                    hint="Give an EndOfDump or a snapshot as it was returned, or offsets.",
+                )
+            return cls(dict(offsets), since.topic_id, as_of)
         return cls(dict(offsets))
 
     def check_time(self, cluster: Cluster, topic: str) -> None:

@@ -270,10 +270,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         point, limit = ResumePoint.of(since), Limit(self._catch_up_timeout)
         if self._definition.max_delay is not None:
             point.check_time(self._cluster, self._topic)
-            self._shared.saw(point.as_of)
         self._follower.waiter.caught_up(limit)
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
+        if self._definition.max_delay is not None:
+            self._shared.saw(point.as_of)  # by a faster clock: nothing that was due there may go back
         return point
 
     def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:

@@ -364,6 +364,7 @@ def test_what_a_publication_is_told_goes_to_it(
         "headers": None,
         "newest": None,
         "ttl": None,
+        "not_before": None,
         "vanished": "keep",
         **given,
     }

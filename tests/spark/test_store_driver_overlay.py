@@ -212,7 +212,7 @@ def test_a_delta_is_read_over_the_queue_s_own_connection_unless_it_is_too_large(
     assert [(row["key"], row["offset"]) for row in found.rows.to_pylist()] == [(b"a", 1), (b"b", 1)]
     assert (found.upserts, found.deletes) == (2, 1)
     assert driver_delta.read(replace(scan, spec=pin(queue, start=scan.spec.end)), memory_cluster) == DriverDelta(
-        arrow_schema().empty_table()
+        arrow_schema().empty_table(), scheduled={}
     )
     monkeypatch.setattr(driver_delta, "BYTES", 1302)
     assert driver_delta.read(scan, memory_cluster) is not None

@@ -139,6 +139,17 @@ def test_r11_a_queue_that_lets_them_wait_less_long_gets_no_scheduled_messages(
     assert drained(other) == ["1", "3", "2"]
 
 
+def test_r11_a_scheduled_delete_that_does_not_move_holds_nothing_up(day: Day) -> None:
+    put(day.queue, "d=1")
+    day.schedule("z", None, 10)
+    other = declare(day.cluster, "other")
+    with pytest.raises(QueueError, match="3 of the messages"):
+        day.queue.move(other)
+    day.now += 20
+    day.schedule("y", None, 60)
+    assert day.queue.move(other).messages == 4
+
+
 def test_r11_a_scheduled_delete_moves_with_what_it_will_delete(day: Day) -> None:
     day.schedule("b", None, 10)
     day.schedule("z", None, 10)

@@ -539,10 +539,23 @@ def test_a_watch_cannot_resume_from_offsets_alone_or_from_the_future(
             view.watch(since={0: 1})
         with pytest.raises(ConfigError, match="clocks"):
             view.watch(since=EndOfDump({0: 1}, (), clock.now + 3601))
-        with pytest.raises(ConfigError, match="clocks"):
-            view.watch(since=EndOfDump({0: 1}, (), float("nan")))
+        for wrong in (float("nan"), float("inf"), -1.0, "noon", None):
+            with pytest.raises(ConfigError, match="has no time in seconds since the epoch"):
+                view.watch(since=EndOfDump({0: 1}, (), wrong))  # type: ignore[arg-type]
         with view.watch(since=end) as watch:
             assert events(watch) == ["end"]
+
+
+def test_a_watch_that_is_refused_leaves_the_time_of_its_view_alone(
+    clock: Clock, queue: LastValueQueue[str], producer: Producer[str]
+) -> None:
+    producer.put("IBM", "1")
+    producer.put("IBM", "2", not_before=clock.now + 50)
+    with queue.view() as view:
+        with pytest.raises(ConfigError):
+            view.watch(since=EndOfDump({0: 99}, (), clock.now + 60))
+        assert shown(view) == {"IBM": "1"}
+        assert view.snapshot().as_of == clock.now
 
 
 def test_a_watch_resumes_where_a_reader_with_a_faster_clock_was(

@@ -319,6 +319,34 @@ def test_what_prevents_it_is_logged_once_and_in_the_stats_until_it_is_over(
         eventually(lambda: consumer.stats.trouble == "", PATIENCE)
 
 
+def test_an_interval_may_be_longer_than_any_wait(memory_cluster: MemoryCluster) -> None:
+    for interval in (float("inf"), 1e308, 10**400):
+        with standard(memory_cluster).consumer(auto_reclaim=interval) as consumer:
+            assert consumer.stats.trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [("lvq_key = 'a'", ["1", "3"]), ("lvq_key <> 'a'", ["2", "4"]), ("lvq_key = ''", ["4"]), ("lvq_key IS NULL", [])],
+)
+def test_r26_a_selector_reads_the_key_that_a_delivery_has(
+    memory_cluster: MemoryCluster, selector: str, selected: list[str]
+) -> None:
+    """The consumer judged each message by the key that it stands alone under, and committed those of a key as done."""
+    queue = standard(memory_cluster, selector=selector)
+    for value, key in (("1", "a"), ("2", "b"), ("3", "a"), ("4", None)):
+        send(queue, value, key=key)
+    assert content(queue) == selected
+    assert queue.stats().depth == len(selected)
+    with queue.consumer() as consumer:
+        for value in selected:
+            delivery = consumer.acquire(30)
+            assert delivery is not None
+            assert delivery.value == value
+            delivery.ack(wait=True, timeout=30)
+        assert consumer.acquire(0.05) is None
+
+
 def test_an_interval_is_a_time(memory_cluster: MemoryCluster) -> None:
     queue = standard(memory_cluster)
     for interval in (0, -1, "often", float("nan")):
