@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from lvq_kafka.core.headers import RESERVED, reserved_header
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay, own_not_before
+from lvq_kafka.core.log_time import header_ms
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
 from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.terms import TTL_HEADER, Ttl, own_ttl, ttl_text
+from lvq_kafka.core.terms import TTL_HEADER, Ttl, ttl_text
 from lvq_kafka.core.validation import moment
 from lvq_kafka.errors import ConfigError
 
@@ -62,10 +63,9 @@ class OwnTerms:
         """
         if name in self._refused:
             raise reserved_header(name, self._topic)
-        own, option = (
-            (own_ttl(value), "ttl in seconds") if name == TTL_HEADER else (own_not_before(value), "not_before")
-        )
+        own = header_ms(value)
         if own is None:
+            option = "ttl in seconds" if name == TTL_HEADER else "not_before"
             raise ConfigError(
                 f"The header {name} is {quoted(value)}, not a number of milliseconds.",
                 options=[name],

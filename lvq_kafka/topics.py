@@ -8,7 +8,16 @@ from contextlib import suppress
 from typing import Literal, TypedDict
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, delete_retention, judge, judge_size, topic_settings
+from lvq_kafka.core.policy import (
+    NO_NEEDS,
+    Finding,
+    TopicNeeds,
+    TopicSpec,
+    delete_retention,
+    judge,
+    judge_size,
+    topic_settings,
+)
 from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
 
 __all__ = [
@@ -35,10 +44,7 @@ class _Shape(TypedDict):
 logger = logging.getLogger("lvq_kafka.topics")
 
 
-_NO_NEEDS = TopicNeeds()
-
-
-def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> bool:
+def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> bool:
     """Create the topic if it is missing; return whether it was created."""
     try:
         cluster.topics.describe(topic)
@@ -51,7 +57,7 @@ def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeed
     return False
 
 
-def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> None:
+def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> None:
     """Raise what `ensure_topic` would raise, without creating anything."""
     try:
         cluster.topics.describe(topic)
@@ -60,7 +66,7 @@ def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec, needs: Topic
 
 
 def check_topic(
-    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch, needs: TopicNeeds = _NO_NEEDS
+    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch, needs: TopicNeeds = NO_NEEDS
 ) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic; return open findings, fixed findings, and anything left unchecked."""
     described = cluster.topics.describe(topic)
@@ -92,7 +98,7 @@ def check_topic(
     return findings, reconciled, unchecked
 
 
-def _shape(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> _Shape:
+def _shape(spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> _Shape:
     return {
         "partitions": spec.new_partitions,
         "replication_factor": spec.replication_factor,

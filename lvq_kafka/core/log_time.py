@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_AHEAD", "LogTime"]
+import re
+
+__all__ = ["MOST_AHEAD", "LogTime", "header_ms"]
+
+_DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
+
 
 MOST_AHEAD = 3_600_000
 """The most milliseconds by which an append time may be ahead of this machine's clock and be believed.
@@ -10,6 +15,14 @@ MOST_AHEAD = 3_600_000
 A topic may be configured to take its times from producers; this is as far ahead as a broker accepts those by default
 (``message.timestamp.after.max.ms``).
 """
+
+
+def header_ms(value: bytes | None) -> int | None:
+    """Return the milliseconds, of a time or a duration, that a header's value says.
+
+    None if it says none.
+    """
+    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 
 class LogTime:

@@ -7,11 +7,11 @@ of these changes, so all agree.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import chain
 from operator import itemgetter
 
+from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import as_float
 from lvq_kafka.errors import ConfigError
@@ -24,7 +24,6 @@ __all__ = [
     "check_max_delay",
     "delay_from_wire",
     "delay_to_wire",
-    "own_not_before",
 ]
 
 NOT_BEFORE_HEADER = "lvq-not-before"
@@ -33,7 +32,6 @@ NOT_BEFORE_HEADER = "lvq-not-before"
 LONGEST_DELAY = 31_536_000.0
 """The longest delay that a queue may allow: 365 days, in seconds. Its topic is not compacted for as long."""
 
-_DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
 _NAME = itemgetter(0)
 _Headers = Sequence[tuple[str, bytes | None]] | None
 
@@ -66,11 +64,6 @@ def delay_from_wire(part: object) -> float:
     if not isinstance(part, dict) or part.keys() != {"ms"} or type(part["ms"]) is not int:
         raise ConfigError(f"max_delay={quoted(part)} does not say a whole number of ms.", options=["max_delay"])
     return as_float(part["ms"]) / 1000
-
-
-def own_not_before(value: bytes | None) -> int | None:
-    """Return the ms since the epoch that a header's value says; None if it says none."""
-    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 
 def check_ahead(option: str, not_before: float, *, now: float, max_delay: float) -> None:
@@ -151,7 +144,7 @@ class NotBefore:
         return found
 
     def _read(self, timestamp: int, value: bytes | None) -> int:
-        own = own_not_before(value)
+        own = header_ms(value)
         if own is None:
             self.malformed += 1
             self.example = self.example or value

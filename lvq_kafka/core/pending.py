@@ -66,7 +66,7 @@ class Item:
         self.lane: bytes | int = offset if key is None else key
         """The unit of conflation and exclusive work: the key, or the offset if nothing replaces the message.
 
-        That is so if it has no key, and in a standard queue (R35).
+        Nothing does if it has no key (R1), or its queue is a standard one (R35).
         """
         self.slot = slot
         """Its place in the queue, comparable over all partitions of a ledger."""

@@ -14,6 +14,7 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = [
     "DELETE_RETENTION",
+    "NO_NEEDS",
     "Finding",
     "TopicNeeds",
     "TopicSpec",
@@ -175,7 +176,8 @@ class TopicNeeds:
         return round(self.max_delay * 1000)
 
 
-_NO_NEEDS = TopicNeeds()
+NO_NEEDS = TopicNeeds()
+"""Those of a queue without options of time."""
 
 
 def check_policy(spec: TopicSpec, *, conflate: bool) -> None:
@@ -212,7 +214,7 @@ def check_spec(spec: TopicSpec, needs: TopicNeeds) -> None:
             )
 
 
-def topic_settings(spec: TopicSpec, needs: TopicNeeds = _NO_NEEDS) -> dict[str, str]:
+def topic_settings(spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> dict[str, str]:
     """Return the settings to create the topic with."""
     lifetime = math.inf if needs.lifetime is None else needs.lifetime
     retention = "-1" if lifetime == math.inf else str(math.ceil(1000 * (lifetime + _SKEW)))
@@ -263,7 +265,7 @@ def judge(
     spec: TopicSpec | None = None,
     *,
     replication_factor: int,
-    needs: TopicNeeds = _NO_NEEDS,
+    needs: TopicNeeds = NO_NEEDS,
 ) -> list[Finding]:
     """Compare a topic's settings with those for a new one.
 

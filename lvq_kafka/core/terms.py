@@ -7,16 +7,16 @@ These never change, so all of them agree, and what has expired cannot return.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.quoting import abridged, listed, quoted
 from lvq_kafka.core.validation import as_float
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "own_ttl", "ttl_text"]
+__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "ttl_text"]
 
 TTL_HEADER = "lvq-ttl"
 """Carries a message's own TTL: milliseconds as decimal digits."""
@@ -27,7 +27,6 @@ NEVER = (1 << 63) - 1
 LONGEST_TTL = 3_155_760_000.0
 """The longest TTL that a queue or a producer may ask for: a hundred years, in seconds."""
 
-_DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave the range of a time
 _MOST_KNOWN = 4096  # different TTLs; more are read each time
 _LIMITS = ("default", "minimum", "maximum")
 
@@ -129,11 +128,6 @@ def ttl_text(ttl: float) -> bytes:
     return b"%d" % _ms(ttl)
 
 
-def own_ttl(value: bytes | None) -> int | None:
-    """Return the TTL, in ms, that a header's value says; None if it says none."""
-    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
-
-
 class Terms:
     """Judges when messages of one queue expire, for one reader.
 
@@ -196,7 +190,7 @@ class Terms:
 
     def _learn(self, value: bytes | None) -> int:
         """Return the TTL, in ms, of a message whose header has this value."""
-        own = own_ttl(value)
+        own = header_ms(value)
         if own is None:
             self.malformed += 1
             self.example = self.example or value

@@ -19,7 +19,7 @@ LAST = 253_402_300_799_999
 
 
 DIGITS = r"\A[0-9]{1,15}\z"
-"""The pattern of a TTL in a header, as `lvq_kafka.core.terms.own_ttl` reads it."""
+"""The pattern of a TTL in a header, as `lvq_kafka.core.log_time.header_ms` reads it."""
 
 MALFORMED = "malformed"
 """A column that says whether the TTL of a record's own cannot be read."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.not_before import (
     LONGEST_DELAY,
     NOT_BEFORE_HEADER,
@@ -15,7 +16,6 @@ from lvq_kafka.core.not_before import (
     check_ahead,
     delay_from_wire,
     delay_to_wire,
-    own_not_before,
 )
 from lvq_kafka.errors import ConfigError
 
@@ -54,7 +54,7 @@ def test_r11_without_a_time_of_its_own_a_message_is_due_at_once(headers: list[He
 @pytest.mark.parametrize("value", [None, b"", b"-1", b"+5", b"5.0", b" 5", b"5s", b"9" * 16, "٥".encode()])
 def test_r11_a_time_that_cannot_be_read_counts_as_none_and_is_counted(value: bytes | None) -> None:
     judge = NotBefore(10.0)
-    assert own_not_before(value) is None
+    assert header_ms(value) is None
     assert judge.due(50_000, own(value)) == 50_000
     assert (judge.malformed, judge.example) == (1, value)
 
