@@ -9,25 +9,16 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Producer, TopicSpec, Ttl, View
+from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Producer, TopicSpec, Ttl
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.testing import MemoryCluster
+from tests.unit.timed_readers import Clock, shown
 from tests.waiting import eventually
 
 LONGEST = 100.0
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -54,21 +45,6 @@ def queue(cluster: MemoryCluster) -> LastValueQueue[str]:
 def producer(queue: LastValueQueue[str]) -> Iterator[Producer[str]]:
     with queue.producer() as producer:
         yield producer
-
-
-def shown(view: View[str]) -> dict[str, str]:
-    """Return what a view shows, asked in every way."""
-    values = {key: view[key] for key in ("IBM", "MSFT", "SAP") if key in view}
-    assert dict(view) == values
-    assert len(view) == len(values)
-    assert set(view) == values.keys()
-    assert {entry.key: entry.value for entry in view.entries()} == values
-    assert {entry.key: entry.value for entry in view.range()} == values
-    assert dict(view.snapshot()) == values
-    for key in {"IBM", "MSFT", "SAP"} - values.keys():
-        with pytest.raises(KeyError):
-            view.entry(key)
-    return values
 
 
 def events(source: Browser[str] | Watch[str]) -> list[str]:

@@ -13,7 +13,9 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.terms import TTL_HEADER, Ttl
 from tests.unit.consuming.world import (
+    NOON,
     TOPIC,
+    Day,
     World,
     consuming,
     has_read_all,
@@ -24,18 +26,6 @@ from tests.unit.consuming.world import (
     values_of,
 )
 from tests.waiting import eventually
-
-NOON = 1_000_000_000.0
-
-
-class Day:
-    """The time of the cluster, in seconds since the epoch."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

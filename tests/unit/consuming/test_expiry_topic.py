@@ -12,9 +12,10 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.terms import TTL_HEADER, Ttl
 from lvq_kafka.errors import DeliveryFailed, MessageTooLarge, TopicNotFound
-from tests.unit.consuming.test_expiry import NOON, Day
 from tests.unit.consuming.world import (
+    NOON,
     TOPIC,
+    Day,
     World,
     consuming,
     has_read_all,

@@ -15,7 +15,9 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import Ttl
 from tests.unit.consuming.world import (
+    NOON,
     TOPIC,
+    Day,
     World,
     consuming,
     has_read_all,
@@ -26,18 +28,6 @@ from tests.unit.consuming.world import (
     values_of,
 )
 from tests.waiting import eventually
-
-NOON = 1_000_000_000.0
-
-
-class Day:
-    """The time of the cluster, in seconds since the epoch."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -20,8 +20,10 @@ from tests.waiting import eventually
 
 __all__ = [
     "GROUP",
+    "NOON",
     "TOPIC",
     "Clock",
+    "Day",
     "World",
     "answered_late",
     "consuming",
@@ -38,6 +40,19 @@ __all__ = [
 
 TOPIC = "prices"
 GROUP = "lvq.q"
+
+
+NOON = 1_000_000_000.0
+
+
+class Day:
+    """The time of the cluster, in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class World(MemoryCluster):

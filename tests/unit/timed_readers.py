@@ -1,0 +1,34 @@
+"""A clock for tests of readers, and all that a view shows by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka import View
+
+__all__ = ["Clock", "shown"]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(view: View[str]) -> dict[str, str]:
+    """Return what a view shows, asked in every way."""
+    values = {key: view[key] for key in ("IBM", "MSFT", "SAP") if key in view}
+    assert dict(view) == values
+    assert len(view) == len(values)
+    assert set(view) == values.keys()
+    assert {entry.key: entry.value for entry in view.entries()} == values
+    assert {entry.key: entry.value for entry in view.range()} == values
+    assert dict(view.snapshot()) == values
+    for key in {"IBM", "MSFT", "SAP"} - values.keys():
+        with pytest.raises(KeyError):
+            view.entry(key)
+    return values
