@@ -20,7 +20,9 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.lifecycle import State as DeliveryState
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
@@ -63,8 +65,10 @@ __all__ = [
     "EndOfDump",
     "Entry",
     "Finding",
+    "Groups",
     "LVQError",
     "LastValueQueue",
+    "Limits",
     "Message",
     "PartitionStats",
     "Position",

@@ -16,11 +16,13 @@ from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.consuming.selecting_options import refuse_selecting
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
-from lvq_kafka.core.fold import Order
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.keys import Key
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
@@ -105,6 +107,10 @@ class LastValueQueue(Bound, Generic[V]):
         ttl: how long messages live; see `QueueDefinition`.
         max_delay: how far ahead messages may be scheduled; see `QueueDefinition`.
         conflate: False for the topic of a standard queue, in which no message replaces another; see `QueueDefinition`.
+        priorities: the levels of ``order="priority"``; see `QueueDefinition`.
+        sort_header: the header of ``order="sorted"``; see `QueueDefinition`.
+        groups: how messages are grouped; see `QueueDefinition`.
+        limits: how much the queue may hold; see `QueueDefinition`.
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
@@ -121,11 +127,15 @@ class LastValueQueue(Bound, Generic[V]):
         *,
         key_header: str | None,
         keyless: KeylessPolicy = "pass",
-        order: Order = "tail",
+        order: QueueOrder = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
         ttl: Ttl | None = None,
         max_delay: float | None = None,
         conflate: bool = True,
+        priorities: int | None = None,
+        sort_header: str | None = None,
+        groups: Groups | None = None,
+        limits: Limits | None = None,
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
@@ -141,6 +151,10 @@ class LastValueQueue(Bound, Generic[V]):
             ttl=ttl,
             max_delay=max_delay,
             conflate=conflate,
+            priorities=priorities,
+            sort_header=sort_header,
+            groups=groups,
+            limits=limits,
         )
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
@@ -200,7 +214,7 @@ class LastValueQueue(Bound, Generic[V]):
         key_header: str | None,
         topic: str | None = None,
         keyless: KeylessPolicy = "pass",
-        order: Order = "tail",
+        order: QueueOrder = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
         non_destructive: bool = False,
         ttl: Ttl | None = None,
@@ -209,6 +223,10 @@ class LastValueQueue(Bound, Generic[V]):
         default_filters: DefaultFilters | Mapping[str, Any] | None = None,
         max_delay: float | None = None,
         conflate: bool = True,
+        priorities: int | None = None,
+        sort_header: str | None = None,
+        groups: Groups | None = None,
+        limits: Limits | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -244,6 +262,10 @@ class LastValueQueue(Bound, Generic[V]):
                 The topic is not compacted for as long.
             conflate: False for a standard queue, in which no message replaces another (R35). Its topic is not
                 compacted, and keeps all messages until `reclaim`; ``key_header`` may be None for messages without keys.
+            priorities: with ``order="priority"``, the number of levels, from 2 to 10 (R20).
+            sort_header: with ``order="sorted"``, the header by whose text messages are sorted (R20).
+            groups: how messages are grouped; None if each is for any consumer (R36).
+            limits: how much the queue may hold, and what happens beyond (R12); None for no limit.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3), options exclude each other, or ``spec`` has
@@ -270,6 +292,10 @@ class LastValueQueue(Bound, Generic[V]):
             default_filters=DefaultFilters.of(default_filters),
             max_delay=max_delay,
             conflate=conflate,
+            priorities=priorities,
+            sort_header=sort_header,
+            groups=groups,
+            limits=limits,
         )
         check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))

@@ -73,7 +73,7 @@ class SharedState:
         selector = queue_selector(definition)
         self.core: ConsumerCore[Durable] = ConsumerCore(
             limits,
-            definition.order,
+            definition.place_order,
             terms=Terms.of(definition.ttl),
             not_before=NotBefore.of(definition.max_delay),
             keep_expired=definition.expiry_topic is not None,

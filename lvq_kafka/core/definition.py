@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lvq_kafka.core.columns import Order
 from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.headers import check_key_header
+from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.headers import check_key_header, header_fault
 from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay, delay_from_wire, delay_to_wire
 from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
+from lvq_kafka.core.ranking import HIGHEST_PRIORITY, SORT_HEADER, QueueOrder, check_priorities, place_order
 from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import instance
+from lvq_kafka.core.validation import instance, text
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -46,6 +49,10 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "default_filters": (DefaultFilters.to_wire, DefaultFilters.from_wire),
     "max_delay": (delay_to_wire, delay_from_wire),
     "conflate": (bool, conflate_from_wire),
+    "priorities": (int, lambda levels: levels),
+    "sort_header": (str, lambda header: header),
+    "groups": (Groups.to_wire, Groups.from_wire),
+    "limits": (Limits.to_wire, Limits.from_wire),
 }
 """The fields of version 2, each with the writer and the parser of its JSON. Those not used are not written."""
 
@@ -64,7 +71,7 @@ class QueueDefinition:
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
         order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place as long as the log keeps the
             record that made it. Compaction removes that record, and the key then is where its oldest remaining record
-            is (R4).
+            is (R4). With ``"priority"`` or ``"sorted"``, what is handed out next depends on its rank (R20).
         key_mismatch: which one counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
@@ -74,6 +81,11 @@ class QueueDefinition:
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may (R11, R22).
         conflate: False makes it a standard queue, in which no message replaces another (R35). A key is then optional,
             and a property of its message like any other.
+        priorities: with ``order="priority"``, the number of levels, from 2 to 10; 10 unless another is given.
+        sort_header: with ``order="sorted"``, the header by whose text messages are sorted; ``lvq-sort`` unless another
+            is given. Those without it come first.
+        groups: how messages are grouped; None if each is for any consumer (R36).
+        limits: how much the queue may hold; None for no limit (R12).
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), a choice is unknown,
@@ -84,7 +96,7 @@ class QueueDefinition:
     topic: str
     key_header: str | None
     keyless: KeylessPolicy = "pass"
-    order: Order = "tail"
+    order: QueueOrder = "tail"
     key_mismatch: KeyMismatchPolicy = "record"
     non_destructive: bool = False
     ttl: Ttl | None = None
@@ -93,6 +105,10 @@ class QueueDefinition:
     default_filters: DefaultFilters | None = None
     max_delay: float | None = None
     conflate: bool = True
+    priorities: int | None = None
+    sort_header: str | None = None
+    groups: Groups | None = None
+    limits: Limits | None = None
 
     __repr__ = abridged
 
@@ -133,6 +149,37 @@ class QueueDefinition:
         if self.max_delay is not None:
             check_max_delay("max_delay", self.max_delay)
             object.__setattr__(self, "max_delay", round(self.max_delay * 1000) / 1000)  # as it is stored
+        self._check_ranks()
+        if self.groups is not None:
+            instance("groups", self.groups, Groups, "For example groups=Groups().")
+        if self.limits is not None:
+            instance("limits", self.limits, Limits, 'For example limits=Limits(messages=1000, policy="reject").')
+
+    def _check_ranks(self) -> None:
+        for option, order, default in (
+            ("priorities", "priority", HIGHEST_PRIORITY + 1),
+            ("sort_header", "sorted", SORT_HEADER),
+        ):
+            value = getattr(self, option)
+            if self.order != order:
+                if value is not None:
+                    raise ConfigError(
+                        f"{option}={quoted(value)} of the queue {self.name} is for order={order!r}, not for "
+                        f"order={self.order!r}.",
+                        options=[option, "order"],
+                        hint=f"Leave {option} out, or choose that order.",
+                    )
+            elif value is None:
+                object.__setattr__(self, option, default)
+        if self.priorities is not None:
+            check_priorities("priorities", self.priorities)
+        if self.sort_header is not None:
+            text("sort_header", self.sort_header)
+            fault = header_fault(self.sort_header)
+            if fault is not None:
+                raise ConfigError(
+                    f"{quoted(self.sort_header)} cannot be the sort header: {fault}.", options=["sort_header"]
+                )
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:
@@ -165,6 +212,11 @@ class QueueDefinition:
                 hint="Start it with another character.",
             )
         check_own_topic(self.topic)
+
+    @property
+    def place_order(self) -> Order:
+        """The place of a new value among those of its rank."""
+        return place_order(self.order)
 
     @property
     def expires(self) -> bool:

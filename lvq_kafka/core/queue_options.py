@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.quoting import brief, quoted
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import mapping
 from lvq_kafka.errors import ConfigError
@@ -22,7 +22,7 @@ KeylessPolicy = Literal["pass", "refuse"]
 
 CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "keyless": ("keyless", get_args(KeylessPolicy)),
-    "order": ("order", get_args(Order)),
+    "order": ("order", get_args(QueueOrder)),
     "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
 }
 """Options that are one of several words, with the field that each sets."""

@@ -33,12 +33,12 @@ def check_standard(name: str, **options: str) -> None:
     Raises:
         ConfigError: one of them has no meaning in a standard queue.
     """
-    for option, plain, why in (
-        ("order", "tail", "no message takes the place of another"),
-        ("keyless", "pass", "no message needs a key"),
-        ("key_mismatch", "record", "no key decides anything"),
+    for option, allowed, why in (
+        ("order", ("tail", "priority", "sorted"), "no message takes the place of another"),
+        ("keyless", ("pass",), "no message needs a key"),
+        ("key_mismatch", ("record",), "no key decides anything"),
     ):
-        if options[option] != plain:
+        if options[option] not in allowed:
             raise ConfigError(
                 f"{option}={options[option]!r} and conflate=False of the queue {name} exclude each other: in a "
                 f"standard queue, {why}.",

@@ -261,7 +261,7 @@ def _read(
     terms, not_before = Terms.of(definition.ttl), NotBefore.of(definition.max_delay)
     needed = {name for name, judge in ((TTL_HEADER, terms), (NOT_BEFORE_HEADER, not_before)) if judge is not None}
     ledger = Ledger(
-        order=definition.order,
+        order=definition.place_order,
         limit=ANY_LENGTH,
         terms=terms,
         not_before=not_before,

@@ -56,7 +56,7 @@ def declare(
         _check_rights(cluster, registry, definition, spec, needs)
     created_topic = ensure_topic(cluster, definition.topic, spec, needs)
     findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, needs)
-    for finding in (*judge_order(definition.order), *judge_ttl(needs)):
+    for finding in (*judge_order(definition.place_order), *judge_ttl(needs)):
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):

@@ -59,7 +59,7 @@ class QueueReader(Bound, Generic[V]):
         self._cluster = cluster
         self._topic = definition.topic
         self._codec = codec
-        self._order = definition.order
+        self._order = definition.place_order
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         selector = queue_selector(definition)

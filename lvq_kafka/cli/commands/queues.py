@@ -14,10 +14,10 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import count
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
-from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.group.group_checks import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
@@ -56,7 +56,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option("--topic", metavar="TOPIC", help="Its topic.  [default: NAME]")
 @click.option(
     "--order",
-    type=click.Choice(get_args(Order)),
+    type=click.Choice(get_args(QueueOrder)),
     help="Where a new value goes; in-place lasts until compaction.  [default: tail]",
 )
 @click.option(
@@ -117,7 +117,7 @@ def declare(
     record_key: bool,
     standard: bool,
     topic: str | None,
-    order: Order | None,
+    order: QueueOrder | None,
     keyless: KeylessPolicy | None,
     key_mismatch: KeyMismatchPolicy | None,
     non_destructive: bool,

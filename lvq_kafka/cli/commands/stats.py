@@ -119,7 +119,7 @@ def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Q
     else:
         found.findings = judge(config, replication_factor=found.topic.replication_factor, needs=needs)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
-    found.findings += (*judge_order(queue.definition.order), *judge_ttl(needs))
+    found.findings += (*judge_order(queue.definition.place_order), *judge_ttl(needs))
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
         found.problems += [str(damage.error) for damage in found.damage]

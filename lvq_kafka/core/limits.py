@@ -1,0 +1,88 @@
+"""Limits on what a queue holds, and what happens beyond them (R12).
+
+The depth counts after conflation. An update of a key that is there makes the queue no longer, so it is
+never refused, and never costs another key its value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from lvq_kafka.core.quoting import abridged, listed, quoted
+from lvq_kafka.core.validation import as_float, at_least_one, choice
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["Limits", "OverflowPolicy"]
+
+OverflowPolicy = Literal["none", "ring", "reject", "block"]
+
+_FIELDS = ("messages", "bytes", "policy", "resume")
+_RESUME = 0.8  # as in Broker-J
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Limits:
+    """The most that a queue may hold, and the policy for the rest.
+
+    At least one of ``messages`` and ``bytes`` is given.
+
+    Args:
+        messages: the most messages that wait or are in work, after conflation.
+        bytes: the most bytes of their keys, values and headers.
+        policy: ``"none"`` reports a breach and does nothing else; ``"ring"`` drops the lowest waiting messages;
+            ``"reject"`` has producers refuse what would add to a full queue; ``"block"`` has them wait until there is
+            room.
+        resume: with ``"block"``, the part of the limits below which producers go on; 0.8 unless another is given.
+
+    Raises:
+        ConfigError: a value is malformed, or two contradict each other.
+    """
+
+    policy: OverflowPolicy
+    messages: int | None = None
+    bytes: int | None = None
+    resume: float | None = None
+
+    __repr__ = abridged
+
+    def __post_init__(self) -> None:
+        choice("policy", self.policy, get_args(OverflowPolicy))
+        given = {name: value for name in ("messages", "bytes") if (value := getattr(self, name)) is not None}
+        if not given:
+            raise ConfigError(
+                f"policy={self.policy!r} needs a limit.", options=["messages", "bytes"], hint="Give one, or both."
+            )
+        at_least_one(**given)
+        if self.resume is None:
+            if self.policy == "block":
+                object.__setattr__(self, "resume", _RESUME)
+            return
+        if self.policy != "block":
+            raise ConfigError(
+                f"resume={self.resume!r} is for policy='block', and has no meaning with policy={self.policy!r}.",
+                options=["resume", "policy"],
+                hint="Leave resume out.",
+            )
+        if not 0 < as_float(self.resume) <= 1:
+            raise ConfigError(
+                f"resume={quoted(self.resume)} is not a part of the limits, above 0 and up to 1.", options=["resume"]
+            )
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the part of a definition's JSON."""
+        return {field: value for field in _FIELDS if (value := getattr(self, field)) is not None}
+
+    @classmethod
+    def from_wire(cls, part: object) -> Limits:
+        """Parse what `to_wire` returns.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        if not isinstance(part, dict) or part.keys() - set(_FIELDS) or "policy" not in part:
+            unknown = sorted(part.keys() - set(_FIELDS)) if isinstance(part, dict) else []
+            what = f"unknown fields {listed(unknown)}" if unknown else f"{quoted(part)}, and no policy"
+            raise ConfigError(f"limits has {what}.", options=["limits"])
+        fields: dict[str, Any] = part
+        return cls(**fields)
