@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from lvq_kafka.cluster.admin import Groups, LogEnd, Logs, TopicDescription, Topics
+from lvq_kafka.cluster.admin import ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
 from lvq_kafka.cluster.clients import Answered, Commit, GroupListener, GroupMember, LogReader, LogWriter, Receipt
 
 __all__ = [
     "Answered",
     "Cluster",
     "Commit",
+    "ConsumerGroups",
     "GroupListener",
     "GroupMember",
-    "Groups",
     "LogEnd",
     "LogReader",
     "LogWriter",
@@ -38,7 +38,7 @@ class Cluster(Protocol):
 
     topics: Topics
     logs: Logs
-    groups: Groups
+    groups: ConsumerGroups
 
     def now(self) -> float:
         """Return the time in seconds since the epoch, by which messages expire.

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from lvq_kafka.cluster.clients import Commit
 from lvq_kafka.core.rights import Operation
 
-__all__ = ["Groups", "LogEnd", "Logs", "TopicDescription", "Topics"]
+__all__ = ["ConsumerGroups", "LogEnd", "Logs", "TopicDescription", "Topics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Logs(Protocol):
         """
 
 
-class Groups(Protocol):
+class ConsumerGroups(Protocol):
     """The consumer groups of a cluster, seen and changed from outside. Thread-safe."""
 
     def committed(

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Commit, Groups
+from lvq_kafka.cluster import Commit, ConsumerGroups
 from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
@@ -28,7 +28,7 @@ _NO_PARTITION = 2**31 - 1  # no topic has that many partitions
 _FOREVER = 300.0  # seconds that an abandoned request may stay open
 
 
-class KafkaGroups(Groups):
+class KafkaGroups(ConsumerGroups):
     """The consumer groups of a Kafka cluster.
 
     There are two `OffsetFetcher`s, because a caller that waits for a transaction holds up others that ask about the

@@ -24,9 +24,9 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.error_mapping import kafka_error
-from lvq_kafka.kafka.limits import MESSAGE, message_limit
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.receipt import KafkaReceipt
+from lvq_kafka.kafka.size_limits import MESSAGE, message_limit
 from lvq_kafka.kafka.transactions import Transactions
 from lvq_kafka.overriding import override
 

@@ -83,7 +83,7 @@ def snapshot_queue(
 
     Args:
         consumed: True if there is a group to ask.
-        decided: see `Groups.committed`.
+        decided: see `ConsumerGroups.committed`.
 
     Raises:
         TopicNotFound: the topic does not exist.

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.cluster import Commit, Groups, LogEnd, Logs, TopicDescription, Topics
+from lvq_kafka.cluster import Commit, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
 from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.overriding import override
@@ -189,7 +189,7 @@ class MemoryLogs(Logs):
             }
 
 
-class MemoryGroups(Groups):
+class MemoryGroups(ConsumerGroups):
     """The groups of a `MemoryCluster`. All is allowed unless `fail_next` says otherwise."""
 
     def __init__(self, state: ClusterState) -> None:

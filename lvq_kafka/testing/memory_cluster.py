@@ -193,9 +193,10 @@ class MemoryCluster(Cluster):
         """Make the next ``times`` calls of an operation raise ``error``, from any caller.
 
         Operations are named as they are called on a cluster, such as ``"topics.create"`` or ``"broker_count"``, or on
-        what it opens: ``"poll"`` covers readers and group members, ``"commit"`` covers members and `Groups.commit`.
-        A call that is waiting in `poll` fails at once. A `DeliveryFailed`, `MessageTooLarge` or `DeliveryUnknown`
-        planned for ``"append"`` is delivered through the receipt; any other error is raised by the call.
+        what it opens: ``"poll"`` covers readers and group members, ``"commit"`` covers members and
+        `ConsumerGroups.commit`. A call that is waiting in `poll` fails at once. A `DeliveryFailed`, `MessageTooLarge`
+        or `DeliveryUnknown` planned for ``"append"`` is delivered through the receipt; any other error is raised by the
+        call.
 
         Raises:
             ConfigError: there is no such operation.

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from lvq_kafka.cluster import Cluster, Commit, Groups, LogEnd, Logs, Topics
+from lvq_kafka.cluster import Cluster, Commit, ConsumerGroups, LogEnd, Logs, Topics
 from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
@@ -208,7 +208,7 @@ class TopicsContract:
             *(name for name in vars(Cluster) if not name.startswith("_") and name not in ("close", "now")),
             *(
                 f"{part.__name__.lower()}.{name}"
-                for part in (Topics, Logs, Groups)
+                for part in (Topics, Logs, ConsumerGroups)
                 for name in vars(part)
                 if name[0] != "_"
             ),

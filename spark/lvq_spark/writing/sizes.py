@@ -12,7 +12,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.kafka.limits import batch_limit, compresses, message_limit
+from lvq_kafka.kafka.size_limits import batch_limit, compresses, message_limit
 
 __all__ = ["SizeLimits", "oversize", "suspect"]
 

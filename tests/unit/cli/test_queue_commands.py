@@ -7,8 +7,17 @@ from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
-NO_OPTIONS = {"ttl": None, "expiry_topic": None, "selector": None, "default_filters": None, "max_delay": None} | {
-    "conflate": True
+NO_OPTIONS = {
+    "ttl": None,
+    "expiry_topic": None,
+    "selector": None,
+    "default_filters": None,
+    "max_delay": None,
+    "conflate": True,
+    "priorities": None,
+    "sort_header": None,
+    "groups": None,
+    "limits": None,
 }
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 
