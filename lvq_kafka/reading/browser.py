@@ -112,7 +112,7 @@ class Browser(QueueReader[V], Generic[V]):
         metadata_interval: float = 5.0,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
-        self._replay = ReplayPeriod(replay_period, dump=dump, max_delay=definition.max_delay)
+        self._replay = ReplayPeriod(replay_period, now=cluster.now(), dump=dump, max_delay=definition.max_delay)
         delays(refresh=refresh)
         if every is not None:
             durations("Leave it out for events as they come.", every=every)

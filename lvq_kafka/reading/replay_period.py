@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 
 from lvq_kafka.cluster import Cluster
@@ -22,6 +21,7 @@ class ReplayPeriod:
 
     Args:
         seconds: the length of the period; None for no limit.
+        now: the time, in seconds since the epoch.
         dump: False for no dump.
         max_delay: the longest delay of the queue, in seconds; None if no message may be scheduled.
 
@@ -29,7 +29,8 @@ class ReplayPeriod:
         ConfigError: the period is invalid, or there is no dump for it.
     """
 
-    def __init__(self, seconds: float | None, *, dump: bool, max_delay: float | None = None) -> None:
+    def __init__(self, seconds: float | None, *, now: float, dump: bool, max_delay: float | None = None) -> None:
+        horizon = None if seconds is None else _horizon(seconds, now)
         if seconds and not dump:
             raise ConfigError(
                 f"dump=False skips the values that replay_period={seconds!r} selects.",
@@ -37,7 +38,6 @@ class ReplayPeriod:
                 hint="Give one of them.",
             )
         self._dump = dump and seconds != 0
-        horizon = _horizon(seconds)
         self._horizon = horizon if self._dump else math.inf
         self._max_delay = max_delay
         self._judge = NotBefore.of(max_delay)
@@ -89,9 +89,7 @@ class ReplayPeriod:
         return self._judge is None or self._judge.counts(self._opened_when, record.timestamp, record.headers)
 
 
-def _horizon(replay_period: object) -> int | None:
+def _horizon(replay_period: object, now: float) -> int:
     """Return the earliest time, in ms, within a replay period that ends now (R15)."""
-    if replay_period is None:
-        return None
     delays(replay_period=replay_period)
-    return round(max(0.0, time.time() - as_float(replay_period)) * 1000)  # the protocol reserves negative times
+    return round(max(0.0, now - as_float(replay_period)) * 1000)  # the protocol reserves negative times

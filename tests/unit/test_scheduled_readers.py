@@ -418,9 +418,8 @@ def test_s115_s117_an_open_browser_is_told_of_what_becomes_due(
 
 @pytest.mark.parametrize("options", [{"dump": False}, {"replay_period": 0}, {"replay_period": 2}])
 def test_r15_what_becomes_due_while_a_browser_is_open_is_an_update_however_old(
-    clock: Clock, cluster: MemoryCluster, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    clock: Clock, cluster: MemoryCluster, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.reading.replay_period.time.time", clock)
     queue = declare(cluster)
     with queue.producer() as producer:
         producer.put("IBM", "old")
@@ -441,7 +440,6 @@ def test_r15_what_becomes_due_while_a_browser_is_open_is_an_update_however_old(
 def test_r15_a_browser_counts_the_time_of_its_opening(
     clock: Clock, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.reading.replay_period.time.time", clock)
     queue = declare(cluster)
     with queue.producer() as producer:
         producer.put("IBM", "1", not_before=clock.now + 20)
