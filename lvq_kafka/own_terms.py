@@ -1,10 +1,11 @@
-"""The terms that a message may carry of its own, in reserved headers (R22)."""
+"""The terms that a message may carry of its own, in headers that mean something (R22)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
 
+from lvq_kafka.core.groups import GROUP_HEADER, Groups, encode_group
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
@@ -25,27 +26,40 @@ class OwnTerms:
         topic: the queue's topic, for errors.
         ttl: how long its messages live; None if they may carry no TTL.
         max_delay: the longest time, in seconds, by which they may be scheduled ahead; None if they may not.
+        groups: how they are grouped; None if they belong to no groups.
         now: returns the time, in seconds since the epoch.
 
     Raises:
         ConfigError: ``max_delay`` is not such a time.
     """
 
-    def __init__(self, topic: str, *, ttl: Ttl | None, max_delay: float | None, now: Callable[[], float]) -> None:
+    def __init__(
+        self, topic: str, *, ttl: Ttl | None, max_delay: float | None, groups: Groups | None, now: Callable[[], float]
+    ) -> None:
         if max_delay is not None:
             check_max_delay("max_delay", max_delay)
         self._topic = topic
         allowed = {TTL_HEADER: ttl, NOT_BEFORE_HEADER: max_delay}
+        self._group_header = None if groups is None else groups.header
         self._refused = RESERVED - {name for name, option in allowed.items() if option is not None}
+        self._refused -= {self._group_header}
+        self.judged = RESERVED if self._group_header is None else RESERVED | {self._group_header}
+        """The headers to `check`."""
         self._max_delay = 0.0 if max_delay is None else max_delay
         self._now = now
 
-    def add(self, headers: _Pairs, ttl: float | None, not_before: float | datetime | None) -> None:
-        """Add the headers that say from when on a message counts, and for how long.
+    def add(
+        self, headers: _Pairs, ttl: float | None, not_before: float | datetime | None, group: str | bytes | None
+    ) -> None:
+        """Add the headers that say from when on a message counts, for how long, and which group it belongs to.
 
         Raises:
             ConfigError: the queue does not allow that, a header says it already, or a value makes no sense.
         """
+        if group is not None:
+            name = self._group_header or GROUP_HEADER
+            self._check_sole(headers, name, "group", group)
+            headers.append((name, encode_group("group", group)))
         if not_before is not None:
             self._check_sole(headers, NOT_BEFORE_HEADER, "not_before", not_before)
             due = _epoch_seconds(not_before)
@@ -56,13 +70,17 @@ class OwnTerms:
             headers.append((TTL_HEADER, ttl_text(ttl)))
 
     def check(self, name: str, value: bytes | None) -> None:
-        """Check that this reserved header and its value mean something in this queue.
+        """Check that this header, which is one of `judged`, and its value mean something in this queue.
 
         Raises:
             ConfigError: they do not.
         """
         if name in self._refused:
-            raise reserved_header(name, self._topic)
+            raise self._reserved(name)
+        if name == self._group_header:
+            if value is not None:  # which says that there is no group
+                encode_group(f"The header {name}", value)
+            return
         own = header_ms(value)
         if own is None:
             option = "ttl in seconds" if name == TTL_HEADER else "not_before"
@@ -89,13 +107,22 @@ class OwnTerms:
 
     def _check_sole(self, headers: _Pairs, name: str, option: str, value: object) -> None:
         if name in self._refused:
-            raise reserved_header(name, self._topic)
+            raise self._reserved(name)
         if any(other == name for other, _ in headers):
             raise ConfigError(
                 f"The message has both {option}={quoted(value)} and the header {name}.",
                 options=[option, name],
                 hint="Give one of them.",
             )
+
+    def _reserved(self, name: str) -> ConfigError:
+        if name != GROUP_HEADER or self._group_header is None:
+            return reserved_header(name, self._topic)
+        return ConfigError(
+            f"The header {name!r} is reserved, and the groups of {self._topic!r} are named by another one.",
+            options=[name],
+            hint=f"Pass group=..., or write the header {self._group_header}.",
+        )
 
 
 def _epoch_seconds(not_before: float | datetime) -> float:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import reprlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,8 @@ from typing import Any, Generic, Literal, NoReturn, Self, get_args
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
-from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault
+from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.headers import UNKEYED_HEADER, check_key_header, header_fault
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.terms import Ttl
@@ -32,6 +33,7 @@ from lvq_kafka.errors import (
     UnencodableKey,
 )
 from lvq_kafka.forking import Bound
+from lvq_kafka.group_placement import GroupPlacement
 from lvq_kafka.own_terms import OwnTerms
 
 __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
@@ -60,6 +62,8 @@ class Message(Generic[V]):
     ``ttl`` is the number of seconds after which the message expires, if its queue allows that (R10).
     ``not_before`` schedules the message, if its queue allows that: it counts from that time on (R11), in seconds since
     the epoch or as a datetime with a time zone.
+    ``group`` names the group that the message belongs to, if its queue has groups (R36). It is stored in the header of
+    the queue's groups, which the message may have instead.
     The broker sets the message's timestamp when it appends the message.
     """
 
@@ -68,6 +72,7 @@ class Message(Generic[V]):
     key: Key | None = None
     ttl: float | None = None
     not_before: float | datetime | None = None
+    group: str | bytes | None = None
 
     def __repr__(self) -> str:
         parts = [reprlib.repr(self.value)]
@@ -79,6 +84,8 @@ class Message(Generic[V]):
             parts.append(f"ttl={self.ttl!r}")
         if self.not_before is not None:
             parts.append(f"not_before={self.not_before!r}")
+        if self.group is not None:
+            parts.append(f"group={quoted(self.group)}")
         return f"Message({', '.join(parts)})"
 
 
@@ -123,13 +130,17 @@ class Producer(Bound, Generic[V]):
         value: the codec for values.
         ttl: how long messages of the queue live; None if they may carry no TTL of their own.
         max_delay: the longest time, in seconds, by which messages may be scheduled ahead; None if they may not.
+        groups: how the queue's messages are grouped; None if they belong to no groups. With ``placement="group"``, the
+            cluster is asked for the topic's partitions, now and every 30 s of sending.
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
             id.
         max_block: seconds that a send may wait for room in the local buffer; None for no limit.
 
     Raises:
         ConfigError: the key header's name is empty or reserved, or an option has an unknown value.
-        TransportError: there is a transactional id, and the cluster refuses to open it.
+        TopicNotFound: messages are placed by group, and the topic does not exist.
+        TransportError: there is a transactional id, and the cluster refuses to open it; or messages are placed by
+            group, and it does not describe the topic.
     """
 
     def __init__(
@@ -142,6 +153,7 @@ class Producer(Bound, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]
         ttl: Ttl | None = None,
         max_delay: float | None = None,
+        groups: Groups | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
     ) -> None:
@@ -159,11 +171,14 @@ class Producer(Bound, Generic[V]):
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
-        self._terms = OwnTerms(topic, ttl=ttl, max_delay=max_delay, now=cluster.now)
+        self._terms = OwnTerms(topic, ttl=ttl, max_delay=max_delay, groups=groups, now=cluster.now)
+        self._judged = self._terms.judged
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
         self._append = self.writer.append
+        if groups is not None and groups.placement == "group":
+            self._append = self._by_group(cluster, groups)
 
     # ------------------------------------------------------------ sending
 
@@ -173,8 +188,8 @@ class Producer(Bound, Generic[V]):
         Raises:
             MissingKey: the message has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
-            ConfigError: ``key`` and key header disagree, a header is reserved (R22), ``ttl`` is not a TTL, or
-                ``not_before`` is not a time or too far ahead.
+            ConfigError: ``key`` and key header disagree, a header is reserved (R22), ``ttl`` is not a TTL,
+                ``not_before`` is not a time or too far ahead, or ``group`` is blank or clashes with the group's header.
             EncodeError: the codec cannot encode the value.
             MessageTooLarge: the client rejects its size.
             TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
@@ -187,7 +202,11 @@ class Producer(Bound, Generic[V]):
             headers, value = message.headers, message.value
             said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
             # The common case, without calls.
-            if type(said) is str and said.isascii() and message.key is message.ttl is message.not_before is None:
+            if (
+                type(said) is str
+                and said.isascii()
+                and message.group is message.key is message.ttl is message.not_before is None
+            ):
                 key: bytes | None = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
             else:
@@ -209,11 +228,13 @@ class Producer(Bound, Generic[V]):
         *,
         ttl: float | None = None,
         not_before: float | datetime | None = None,
+        group: str | bytes | None = None,
     ) -> Receipt:
         """Set the value of a key, adding the key header. Raises what `send` raises.
 
         With ``ttl``, the value expires after so many seconds, if the queue allows that (R10). With ``not_before``, it
-        is the key's value only from that time on, if the queue allows that (R11); see `Message`.
+        is the key's value only from that time on, if the queue allows that (R11); see `Message`. ``group`` is the group
+        that the value belongs to, if the queue has groups (R36).
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
         keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
@@ -221,20 +242,23 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
-        if ttl is not None or not_before is not None:
-            self._terms.add(pairs, ttl, not_before)
+        if ttl is not None or not_before is not None or group is not None:
+            self._terms.add(pairs, ttl, not_before, group)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
-    def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
+    def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:
         """Delete a key by sending a tombstone. Raises what `send` raises.
 
-        It deletes scheduled values of the key, too (R11); a delete itself cannot be scheduled.
+        It deletes scheduled values of the key, too (R11); a delete itself cannot be scheduled. If the queue is placed
+        by group, the delete has to name the group of the key's value, with ``group`` or in the headers (R36).
         """
         name = encode_key(key)
         pairs = self._headers_for(name, headers)
         if headers:
             self._terms.check_delete(pairs)
+        if group is not None:
+            self._terms.add(pairs, None, None, group)
         return self._append(self.topic, name, None, pairs)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -345,11 +369,18 @@ class Producer(Bound, Generic[V]):
 
     # ------------------------------------------------------------ internals
 
+    def _by_group(self, cluster: Cluster, groups: Groups) -> Callable[..., Receipt]:
+        try:
+            return GroupPlacement(self.writer, cluster, self.topic, groups).append_named
+        except BaseException:
+            self.writer.close(0)
+            raise
+
     def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes | None]:
         """Return a message's wire headers and its record key."""
         headers, key = self._encode_headers(message.headers)
-        if message.ttl is not None or message.not_before is not None:
-            self._terms.add(headers, message.ttl, message.not_before)
+        if message.ttl is not None or message.not_before is not None or message.group is not None:
+            self._terms.add(headers, message.ttl, message.not_before, message.group)
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
@@ -371,7 +402,7 @@ class Producer(Bound, Generic[V]):
                 _check_header_name(name)
             if name == self._key_header:
                 key = data
-            elif name in RESERVED:
+            elif name in self._judged:
                 self._terms.check(name, data)
             pairs.append((name, data))
         return pairs, key

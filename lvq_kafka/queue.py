@@ -264,15 +264,17 @@ class LastValueQueue(Bound, Generic[V]):
                 compacted, and keeps all messages until `reclaim`; ``key_header`` may be None for messages without keys.
             priorities: with ``order="priority"``, the number of levels, from 2 to 10 (R20).
             sort_header: with ``order="sorted"``, the header by whose text messages are sorted (R20).
-            groups: how messages are grouped; None if each is for any consumer (R36).
+            groups: how messages are grouped; None if each is for any consumer (R36). A group is one consumer's at a
+                time if it lies in one partition: if the topic has one, with ``placement="group"``, or if the group is
+                the key.
             limits: how much the queue may hold, and what happens beyond (R12); None for no limit.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3), options exclude each other, or ``spec`` has
                 settings that exclude ``max_delay`` or the kind of queue.
             MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
-            QueueMismatch: the queue is declared with other properties, or its topic is used with another key header or
-                by queues of the other kind.
+            QueueMismatch: the queue is declared with other properties, or its topic is used with another key header,
+                another placement, or by queues of the other kind.
             TopicMismatch: the topic exists, and is not compacted, or cannot do what ``ttl`` or ``max_delay`` needs; or
                 is compacted or has retention, and would lose messages of a standard queue.
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
@@ -400,12 +402,16 @@ class LastValueQueue(Bound, Generic[V]):
             value=self.value_codec,
             ttl=self.definition.ttl,
             max_delay=self.definition.max_delay,
+            groups=self.definition.groups,
             transactional_id=transactional_id,
             max_block=max_block,
         )
 
     async def producer_async(self, **options: Any) -> Producer[V]:
-        """Like `producer`, for asyncio: with a transactional id, creation waits for the cluster."""
+        """Like `producer`, for asyncio.
+
+        Creation waits for the cluster if there is a transactional id, or if messages are placed by group.
+        """
         return await in_thread(partial(self.producer, **options), undo=Producer.close)
 
     def view(

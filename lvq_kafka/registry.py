@@ -85,7 +85,8 @@ class Registry:
         """Return whether the queue is declared with exactly this definition.
 
         Raises:
-            QueueMismatch: it is declared with other properties, or another queue on its topic has another key header.
+            QueueMismatch: it is declared with other properties, or another queue on its topic has another key header or
+                placement.
             ConfigError: it is declared, but its definition is unreadable or newer than this library.
         """
         return self._matches(self._read().table, definition)
@@ -258,6 +259,19 @@ def _check_shared(there: QueueDefinition, mine: QueueDefinition) -> None:
             differences={"conflate": (there.conflate, mine.conflate)},
             hint="Give one of them a topic of its own.",
         )
+    if there.placed_by != mine.placed_by:
+        raise QueueMismatch(
+            f"The queues {there.name} and {mine.name} would share the topic {mine.topic}, but {_placed(there)} and "
+            f"{_placed(mine)}: readers have to know which records of a key count (R14).",
+            queue=mine.name,
+            differences={"groups": (there.placed_by, mine.placed_by)},
+            hint="Queues on one topic must agree on the placement.",
+        )
+
+
+def _placed(queue: QueueDefinition) -> str:
+    """Describe how the messages of a queue are placed."""
+    return f"{queue.name} places messages by " + ("key" if queue.placed_by is None else " or ".join(queue.placed_by))
 
 
 def _what(name: str) -> str:

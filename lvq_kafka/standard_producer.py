@@ -30,6 +30,7 @@ class StandardProducer(Producer[V]):
         *,
         ttl: float | None = None,
         not_before: float | datetime | None = None,
+        group: str | bytes | None = None,
     ) -> NoReturn:
         """Refuse: there are no values of keys to set.
 
@@ -38,7 +39,7 @@ class StandardProducer(Producer[V]):
         """
         raise self._no_mapping("put", key)
 
-    def delete(self, key: Key, headers: MessageHeaders | None = None) -> NoReturn:
+    def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> NoReturn:
         """Refuse: there are no keys to delete.
 
         Raises:

@@ -73,8 +73,11 @@ class LogWriter(Protocol):
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int = -1,
     ) -> Receipt:
         """Hand over one record; blocks while the local buffer is full.
+
+        It goes to this partition; by default, to that of its key.
 
         Raises:
             MessageTooLarge: the client rejects the size.

@@ -10,8 +10,8 @@ from typing import Any
 
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.headers import check_key_header, header_fault
+from lvq_kafka.core.groups import Groups, Placement
+from lvq_kafka.core.headers import check_group_header, check_key_header, header_fault
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
@@ -152,6 +152,7 @@ class QueueDefinition:
         self._check_ranks()
         if self.groups is not None:
             instance("groups", self.groups, Groups, "For example groups=Groups().")
+            check_group_header(self.groups.header)
         if self.limits is not None:
             instance("limits", self.limits, Limits, 'For example limits=Limits(messages=1000, policy="reject").')
 
@@ -217,6 +218,18 @@ class QueueDefinition:
     def place_order(self) -> Order:
         """The place of a new value among those of its rank."""
         return place_order(self.order)
+
+    @property
+    def placement(self) -> Placement:
+        """What producers choose the partition of a message by (R14, R36)."""
+        return "key" if self.groups is None else self.groups.placement
+
+    @property
+    def placed_by(self) -> tuple[str, ...] | None:
+        """The header of the group by which producers place messages, and the default group; None for the key."""
+        if self.groups is None or self.groups.placement == "key":
+            return None
+        return (self.groups.header, *filter(None, (self.groups.default,)))
 
     @property
     def expires(self) -> bool:

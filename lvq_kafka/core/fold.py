@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
+from lvq_kafka.core.contest import choose
 from lvq_kafka.core.expiring_table import ExpiringTable
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
@@ -69,9 +70,10 @@ class LatestValues:
     ``table`` holds the records, and ``progress`` the positions.
 
     The position in the log decides which record is newest, not the timestamp (R5). A key with records in several
-    partitions still has one current value: the newest by home partition first, then timestamp, partition, offset (R14).
-    A delete takes part in that contest, so that an older value in another partition does not reappear. It is remembered
-    until records are ``tombstone_memory`` milliseconds newer, about as long as the log itself keeps it.
+    partitions still has one current value: the newest by home partition first, then timestamp, partition, offset; where
+    messages are placed by group, there is no home partition (R14). A delete takes part in that contest, so that an
+    older value in another partition does not reappear. It is remembered until records are ``tombstone_memory``
+    milliseconds newer, about as long as the log itself keeps it.
 
     If messages expire, call `expire` until nothing is left to remove, before looking up anything but single keys.
     Expired values are remembered like deletes (R8).
@@ -82,6 +84,7 @@ class LatestValues:
         key_mismatch: which key to use when header and record key disagree (R16).
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
         terms: when messages expire; None if none does.
+        placement: what writers choose the partition of a message by.
 
     Not thread-safe.
     """
@@ -98,6 +101,7 @@ class LatestValues:
         topic: str = "",
         tombstone_memory: int = 86_400_000,
         terms: Terms | None = None,
+        placement: Placement = "key",
     ) -> None:
         self.table: ColumnTable
         self._expiring: ExpiringTable | None = None
@@ -110,6 +114,7 @@ class LatestValues:
         self._topic = topic
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
+        self._placement = placement
         self._newest_timestamp = 0
         self._malformed = 0  # counted so far
         # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
@@ -372,10 +377,9 @@ class LatestValues:
 
     def _pick_winner(self, key: bytes) -> bool:
         """Make the winner of a contest the key's current value; return whether anything changed."""
-        rivals = self._contested[key]
-        home = home_partition(key, self.table.partitions) if len(rivals) > 1 else -1
-        partition, best = max(rivals.items(), key=lambda rival: (rival[0] == home, rival[1].timestamp, rival[0]))
         table = self.table
+        best = choose(key, self._contested[key], table.partitions, self._placement)
+        partition = best.partition
         slot = table.index.get(key)
         if slot is None:
             if best.value is None:

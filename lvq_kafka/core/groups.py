@@ -10,7 +10,7 @@ from lvq_kafka.core.quoting import abridged, listed, quoted
 from lvq_kafka.core.validation import choice, text
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["GROUP_HEADER", "NO_GROUP", "GroupMode", "Groups", "Placement"]
+__all__ = ["GROUP_HEADER", "NO_GROUP", "GroupMode", "Groups", "Placement", "encode_group"]
 
 GROUP_HEADER = "lvq-group"
 """The header that names the group of a message, unless the queue's definition names another."""
@@ -93,6 +93,17 @@ class Groups:
             ConfigError: it is something else.
         """
         return cls(**_known(part, "groups", _FIELDS))
+
+
+def encode_group(option: str, group: object) -> bytes:
+    """Encode the name of a group for the wire.
+
+    Raises:
+        ConfigError: it is neither text nor bytes, or it is blank, or UTF-8 cannot encode it.
+    """
+    if isinstance(group, bytes) and group.strip():
+        return group
+    return text(option, group).encode()
 
 
 def _known(part: object, option: str, known: Sequence[str]) -> dict[str, Any]:

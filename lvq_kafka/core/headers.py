@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import UNREADABLE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "reserved_header"]
+__all__ = ["RESERVED", "UNKEYED_HEADER", "check_group_header", "check_key_header", "header_fault", "reserved_header"]
 
 UNKEYED_HEADER = "lvq-unkeyed"
 """Marks a message without a key, sent with a unique one so that nothing replaces it (R1)."""
 
-RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, "lvq-priority", "lvq-sort", "lvq-group"})
+RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, "lvq-priority", "lvq-sort", GROUP_HEADER})
 """Headers that ask for options that only a queue's definition can enable."""
 
 _REMEDIES = {
     TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header.",
     NOT_BEFORE_HEADER: "Declare the queue with the option max_delay, for example max_delay=3600.0; or omit the header.",
+    GROUP_HEADER: "Declare the queue with the option groups, for example groups=Groups(); or omit the header.",
 }
 """By header, how to have the option. Headers that are missing here belong to no option yet."""
 
@@ -60,4 +62,19 @@ def check_key_header(name: str | None) -> None:
     if name in RESERVED or name in _MARKS:
         raise ConfigError(
             f"{name!r} cannot be the key header: the name is reserved.", options=["key_header"], hint="Use another one."
+        )
+
+
+def check_group_header(name: str) -> None:
+    """Check that this header may name the groups of messages.
+
+    Raises:
+        ConfigError: the name cannot be encoded, or is reserved for something else.
+    """
+    fault = "the name is reserved" if name in (RESERVED - {GROUP_HEADER}) | _MARKS else header_fault(name)
+    if fault is not None:
+        raise ConfigError(
+            f"{quoted(name)} cannot be the header of groups: {fault}.",
+            options=["groups", "header"],
+            hint=f"Use another one, for example JMSXGroupID; {GROUP_HEADER} unless another is given.",
         )

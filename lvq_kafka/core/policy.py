@@ -22,6 +22,7 @@ __all__ = [
     "check_spec",
     "delete_retention",
     "judge",
+    "judge_groups",
     "judge_order",
     "judge_size",
     "judge_ttl",
@@ -63,6 +64,8 @@ _REASONS = {
     "retention.bytes": "size alone must not remove a current value",
     "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
     "ttl=a maximum, or consumers": "nothing frees the disk of a standard queue that is never consumed",
+    "groups": "in each partition a group has a consumer of its own; have one partition, place messages by group "
+    '(placement="group"), or make the group the key',
     "order": "compaction removes the first record of a key, and with it the key's place",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
     "scheduled, and its key goes dark until then",
@@ -115,7 +118,7 @@ class Finding:
     """A setting that does not suit a queue.
 
     An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
-    ``replication_factor``, or ``order`` or ``ttl``, which are the queue's own.
+    ``replication_factor``, or ``order``, ``ttl`` or ``groups``, which are the queue's own.
     """
 
     setting: str
@@ -335,6 +338,16 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
 def judge_order(order: Order) -> list[Finding]:
     """Return a finding if a compacted topic does not keep this order."""
     return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
+
+
+def judge_groups(definition: QueueDefinition, *, partitions: int) -> list[Finding]:
+    """Return a finding if a group may lie in several partitions, and so have several consumers at once."""
+    groups = definition.groups
+    if groups is None or definition.non_destructive or partitions == 1:
+        return []
+    if groups.placement == "group" or groups.header == definition.key_header:
+        return []
+    return [Finding("groups", "placed by group", f"placed by key in {partitions} partitions", "warning")]
 
 
 def judge_ttl(needs: TopicNeeds) -> list[Finding]:

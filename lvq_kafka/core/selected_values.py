@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lvq_kafka.core.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.contest import is_home
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Changes, LatestValues
-from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import UNSELECTED_HEADERS, RecordBatch
 
 __all__ = ["SelectedValues", "Strays"]
@@ -44,6 +44,7 @@ class SelectedValues:
     - So only a selected record outside its home partition, a *stray*, raises a question: has its home partition a
       record of this key? If that was not selected, it is forgotten. The stray is left out, its key noted, and the
       fold ``doubtful``: the topic has to be read again, and this time all records of that key count.
+    - Where messages are placed by group, no partition is a key's home: all keys are remembered from the start.
 
     Args:
         values: the fold, empty.
@@ -68,6 +69,8 @@ class SelectedValues:
         self._values = values
         self._definition = definition
         self._strays = strays
+        if definition.placement == "group":
+            strays.keys = None
         self._several = several
         self._forgetful: set[int] = set()  # partitions with records that may be forgotten
 
@@ -171,7 +174,7 @@ class SelectedValues:
         strays = self._strays.keys
         if not self._forgetful or self._forgetful == {partition} or strays is None or key in strays:
             return False
-        if home_partition(key, self.table.partitions) == partition:
+        if is_home(key, partition, self.table.partitions, self._definition.placement):
             return False
         strays.add(key)
         if not self.doubtful:

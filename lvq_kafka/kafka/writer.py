@@ -116,7 +116,12 @@ class KafkaWriter(LogWriter, LeftBehind):
 
     @override
     def append(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None = None,
+        partition: int = -1,
     ) -> KafkaReceipt:
         deliveries = self._deliveries
         if deliveries.due:  # before handing over: if an interrupt ends the poll, nothing was sent
@@ -127,9 +132,9 @@ class KafkaWriter(LogWriter, LeftBehind):
             headers = list(headers)
         try:
             # Positional, and the callback twice: the client prefers on_delivery even if it is None.
-            self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
+            self._produce(topic, value, key, partition, receipt, receipt, 0, headers)
         except BufferError:
-            self._append_when_there_is_room(topic, key, value, headers, receipt)
+            self._append_when_there_is_room(topic, key, value, headers, partition, receipt)
         except (KafkaException, RuntimeError, TypeError) as error:
             self._refused(error, topic, key, value, headers)
         if deliveries.parked:
@@ -231,14 +236,20 @@ class KafkaWriter(LogWriter, LeftBehind):
         return undecided
 
     def _append_when_there_is_room(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None, receipt: KafkaReceipt
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        partition: int,
+        receipt: KafkaReceipt,
     ) -> None:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
         while True:
             self._deliveries.poll(_FULL_POLL)
             receipt.outcome = self._deliveries.ages.now  # its time starts when the client accepts it
             try:
-                self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
+                self._produce(topic, value, key, partition, receipt, receipt, 0, headers)
             except BufferError:
                 if time.monotonic() < deadline:
                     continue

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import Finding, TopicNeeds, TopicSpec, check_policy, check_spec, judge_order, judge_ttl
+from lvq_kafka.core.policy import (
+    Finding,
+    TopicNeeds,
+    TopicSpec,
+    check_policy,
+    check_spec,
+    judge_groups,
+    judge_order,
+    judge_ttl,
+)
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
@@ -31,7 +40,7 @@ class Declaration:
     findings: tuple[Finding, ...] = ()
     """Settings that still differ from what the queue or the caller's ``spec`` requires.
 
-    Also an order that will not last, and a TTL without a maximum.
+    Also an order that will not last, a TTL without a maximum, and groups in several partitions.
     """
     reconciled: tuple[Finding, ...] = ()
     """Settings that differed and have been corrected."""
@@ -56,7 +65,9 @@ def declare(
         _check_rights(cluster, registry, definition, spec, needs)
     created_topic = ensure_topic(cluster, definition.topic, spec, needs)
     findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, needs)
-    for finding in (*judge_order(definition.place_order), *judge_ttl(needs)):
+    partitions = 1 if definition.groups is None else cluster.topics.describe(definition.topic).partitions
+    own = (*judge_order(definition.place_order), *judge_ttl(needs), *judge_groups(definition, partitions=partitions))
+    for finding in own:
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):

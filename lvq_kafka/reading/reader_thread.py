@@ -189,6 +189,7 @@ class ReaderThread:
             topic=self._topic,
             tombstone_memory=self._tombstone_memory(retention),
             terms=self._terms,
+            placement=self._definition.placement,
         )
         values.progress.advance(starts)
         absence = Absence(retention)

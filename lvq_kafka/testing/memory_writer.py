@@ -72,6 +72,7 @@ class _Append:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    partition: int | None
     receipt: _MemoryReceipt
 
 
@@ -105,8 +106,10 @@ class MemoryWriter(LogWriter):
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int = -1,
     ) -> Receipt:
-        append = _Append(topic, key, value, tuple(headers or ()), _MemoryReceipt())
+        place = None if partition < 0 else partition
+        append = _Append(topic, key, value, tuple(headers or ()), place, _MemoryReceipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
                 f"The message for key {quoted(key_text(key or b''))} is larger than the {CLIENT_LIMIT} bytes that the "
@@ -244,7 +247,9 @@ class MemoryWriter(LogWriter):
         producer = self._producer if self._in_transaction else None
         try:
             self._state.enter("append")
-            position = self._state.store(append.topic, append.key, append.value, append.headers, producer=producer)
+            position = self._state.store(
+                append.topic, append.key, append.value, append.headers, partition=append.partition, producer=producer
+            )
             if not self._state.answers("append"):
                 raise self._unanswered(append)
             return position

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 
@@ -20,6 +21,7 @@ headers: st.SearchStrategy[Headers] = st.sampled_from(
 Step = tuple[int, int, bytes, bytes | None, Headers]
 """How many offsets further a record is, its time, key, value and headers."""
 
+placements: st.SearchStrategy[Placement] = st.sampled_from(["key", "group"])
 values = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2))
 steps = st.lists(
     st.tuples(st.integers(1, 3), st.integers(0, 9), st.sampled_from(KEYS), values, headers), max_size=25
@@ -39,8 +41,12 @@ def logs(draw: st.DrawFn, partitions: int = 1, steps: st.SearchStrategy[list[Ste
     return result
 
 
-def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
-    """Apply the rule naively: of the newest records per partition, prefer home, then the time, then the partition."""
+def expected(partition_logs: Sequence[Sequence[Record]], placement: Placement = "key") -> dict[bytes, Record]:
+    """Apply the rule naively: of the newest records per partition, prefer home, then the time, then the partition.
+
+    By group, no partition is home.
+    """
+    homes = placement == "key"
     candidates: dict[bytes, list[Record]] = {}
     for log in partition_logs:
         newest = {record.key: record for record in log if record.key is not None}
@@ -48,7 +54,12 @@ def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
             candidates.setdefault(key, []).append(record)
     winners = {
         key: max(
-            records, key=lambda r: (r.partition == home_partition(key, len(partition_logs)), r.timestamp, r.partition)
+            records,
+            key=lambda r: (
+                homes and r.partition == home_partition(key, len(partition_logs)),
+                r.timestamp,
+                r.partition,
+            ),
         )
         for key, records in candidates.items()
     }
@@ -101,13 +112,13 @@ def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_
         assert latest.progress.positions == {0: partition_logs[0][-1].offset + 1}
 
 
-@given(data=st.data(), partition_logs=logs(partitions=3))
+@given(data=st.data(), partition_logs=logs(partitions=3), placement=placements)
 def test_keys_in_several_partitions_have_one_current_value_whatever_the_order_of_reading(
-    data: st.DataObject, partition_logs: list[list[Record]]
+    data: st.DataObject, partition_logs: list[list[Record]], placement: Placement
 ) -> None:
-    latest = LatestValues(3)
+    latest = LatestValues(3, placement=placement)
     feed(data, latest, partition_logs)
-    assert content(latest) == expected(partition_logs)
+    assert content(latest) == expected(partition_logs, placement)
 
 
 @given(data=st.data(), log=logs())

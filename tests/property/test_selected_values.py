@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from lvq_kafka.core.conditions import UNSELECTED
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Groups, Placement
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_kafka.core.selected_values import SelectedValues, Strays
-from tests.property.test_fold import Step, logs
+from tests.property.test_fold import Step, logs, placements
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 HEADERS: list[Headers] = [(), (("k", b"a"),), (("x", b"1"),)]
@@ -52,8 +53,9 @@ def content(values: LatestValues | SelectedValues) -> dict[bytes | None, tuple[i
 class Selecting:
     """A reader of the selected keys, which starts over when its fold is in doubt."""
 
-    def __init__(self, partitions: int, policy: KeyMismatchPolicy) -> None:
+    def __init__(self, partitions: int, policy: KeyMismatchPolicy, placement: Placement = "key") -> None:
         self._partitions = partitions
+        self._groups = Groups(placement=placement)
         self._policy: KeyMismatchPolicy = policy
         self._strays = Strays()
         self.readings = 0
@@ -62,8 +64,10 @@ class Selecting:
         """Read a history, given in batches, until there is no doubt."""
         while True:
             self.readings += 1
-            values = LatestValues(self._partitions, key_header="k", key_mismatch=self._policy)
-            queue = QueueDefinition(name="t", topic="t", key_header="k", key_mismatch=self._policy)
+            values = LatestValues(
+                self._partitions, key_header="k", key_mismatch=self._policy, placement=self._groups.placement
+            )
+            queue = QueueDefinition(name="t", topic="t", key_header="k", key_mismatch=self._policy, groups=self._groups)
             selected = SelectedValues(values, queue, self._strays, several=self._partitions > 1)
             shown: set[bytes] = set()
             for records in history:
@@ -84,12 +88,12 @@ class Selecting:
             assert set(values.contested) <= split | self._strays.keys
 
 
-@given(data=st.data(), partitions=st.sampled_from([1, 3]), policy=policies)
+@given(data=st.data(), partitions=st.sampled_from([1, 3]), policy=policies, placement=placements)
 def test_the_selected_keys_are_the_filter_of_the_full_fold(
-    data: st.DataObject, partitions: int, policy: KeyMismatchPolicy
+    data: st.DataObject, partitions: int, policy: KeyMismatchPolicy, placement: Placement
 ) -> None:
     history = [compacted(data, log) for log in data.draw(logs(partitions, steps))]
-    full = LatestValues(partitions, key_header="k", key_mismatch=policy)
+    full = LatestValues(partitions, key_header="k", key_mismatch=policy, placement=placement)
     at = [0] * partitions
     batches: list[list[Record]] = []
     while any(position < len(log) for position, log in zip(at, history)):
@@ -101,11 +105,11 @@ def test_the_selected_keys_are_the_filter_of_the_full_fold(
             at[partition] += count
         batches.append(batch)
         full.apply(RecordBatch.of(batch))
-    reader = Selecting(partitions, policy)
+    reader = Selecting(partitions, policy, placement)
     selected = reader.read(batches)
     expected = {key: at for key, at in content(full).items() if full.table.value(key or b"") == IN}
     assert content(selected) == expected
-    if partitions == 1:
+    if partitions == 1 or placement == "group":
         assert reader.readings == 1
     else:
         assert reader.readings <= 2, "one reading finds all the strays, the next one has no doubt"

@@ -49,7 +49,7 @@ LAYERS = (
         *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "own_terms"),
         *("places", "reading_to_end", "retrying"),
     ),
-    ("codecs", "receipts", "selectors"),
+    ("codecs", "group_placement", "receipts", "selectors"),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
     ("consuming", "managing", "reading", "standard_producer"),
     ("connecting", "embedded"),
