@@ -51,7 +51,7 @@ class OwnTerms:
     def add(
         self, headers: _Pairs, ttl: float | None, not_before: float | datetime | None, group: str | bytes | None
     ) -> None:
-        """Add the headers that say from when on a message counts, for how long, and which group it belongs to.
+        """Add the headers for a message's group, the time from which on it counts, and its TTL.
 
         Raises:
             ConfigError: the queue does not allow that, a header says it already, or a value makes no sense.
@@ -70,7 +70,7 @@ class OwnTerms:
             headers.append((TTL_HEADER, ttl_text(ttl)))
 
     def check(self, name: str, value: bytes | None) -> None:
-        """Check that this header, which is one of `judged`, and its value mean something in this queue.
+        """Check that this header, one of `judged`, and its value mean something in this queue.
 
         Raises:
             ConfigError: they do not.

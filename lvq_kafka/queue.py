@@ -616,7 +616,8 @@ class LastValueQueue(Bound, Generic[V]):
         """Move messages to another queue: all, or those of ``keys``. Values and headers are kept.
 
         In the other queue they are new: each replaces what that queue has for its key. If the other queue has another
-        key header, that one names the key; a message without it counts as one without a key, or is refused (R1).
+        key header, that one names the key; a message without it counts as one without a key, or is refused (R1). So do
+        groups: a message belongs to the one that its header says there, if that queue has groups (R36).
 
         Scheduled messages move, too, and are due when they were (R11). Of a key, all that is scheduled moves with the
         value that counts. The other queue must let them wait for as long.

@@ -221,12 +221,12 @@ class QueueDefinition:
 
     @property
     def placement(self) -> Placement:
-        """What producers choose the partition of a message by (R14, R36)."""
+        """The thing that producers choose the partition of a message by (R14, R36)."""
         return "key" if self.groups is None else self.groups.placement
 
     @property
     def placed_by(self) -> tuple[str, ...] | None:
-        """The header of the group by which producers place messages, and the default group; None for the key."""
+        """The header by which producers place messages, and the default group; None for the key."""
         if self.groups is None or self.groups.placement == "key":
             return None
         return (self.groups.header, *filter(None, (self.groups.default,)))

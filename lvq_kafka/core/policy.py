@@ -341,7 +341,7 @@ def judge_order(order: Order) -> list[Finding]:
 
 
 def judge_groups(definition: QueueDefinition, *, partitions: int) -> list[Finding]:
-    """Return a finding if a group may lie in several partitions, and so have several consumers at once."""
+    """Return a finding if a group may lie in several partitions, each with a consumer."""
     groups = definition.groups
     if groups is None or definition.non_destructive or partitions == 1:
         return []

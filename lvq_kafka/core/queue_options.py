@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.default_filters import DefaultFilters
+from lvq_kafka.core.group_options import GROUP_OPTIONS, pop_groups
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
+from lvq_kafka.core.option_values import boolean, disagreement, number, pop_one
 from lvq_kafka.core.quoting import brief, quoted
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl, check_ttl
@@ -54,8 +56,6 @@ _SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 _CLASHING_OPTIONS = {
     "qpid.priorities": "priority levels",
     "priorities": "priority levels",
-    "qpid.group_header_key": "message groups",
-    "messageGroupKeyOverride": "message groups",
     "qpid.paging": "paging",
     "qpid.last_value_queue_sorted": "sorting",
     "sortKey": "sorting",
@@ -68,7 +68,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     See `QueueDefinition.from_options`.
     """
     given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
-    key_header = _pop_one(given, _KEY_HEADER_OPTIONS)
+    key_header = pop_one(given, _KEY_HEADER_OPTIONS)
     switches = _pop_switches(given, key_header)
     if switches.get(_NO_BROWSE_OPTION):
         warnings.warn(
@@ -85,9 +85,9 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
             hint=f"Leave out {clashing[0]}.",
         )
     chosen: dict[str, Any] = {}
-    non_destructive = _pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
+    non_destructive = pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
     if non_destructive is not None:
-        chosen["non_destructive"] = _boolean(*non_destructive)
+        chosen["non_destructive"] = boolean(*non_destructive)
     for option, (field, _) in CHOICES.items():
         if option in given:
             chosen[field] = given.pop(option)
@@ -96,6 +96,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     chosen["selector"] = given.pop("selector", None)
     chosen["default_filters"] = _pop_default_filters(given)
     chosen["max_delay"] = _pop_max_delay(given)
+    chosen["groups"] = pop_groups(given)
     if given:
         raise _unknown_option(next(iter(given)))
     chosen["conflate"] = all(switches.values())
@@ -118,7 +119,7 @@ def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | Non
     switches: dict[str, bool] = {}
     for option in (*_SWITCH_OPTIONS, _CONFLATE_OPTION):
         if option in given:
-            switches[option] = _boolean(option, given.pop(option))
+            switches[option] = boolean(option, given.pop(option))
     if _TYPE_OPTION in given:
         switches[_TYPE_OPTION] = _type(given.pop(_TYPE_OPTION))
     off = [option for option, asks in switches.items() if not asks]
@@ -153,21 +154,6 @@ def _type(value: object) -> bool:
     return _TYPES[kind]
 
 
-def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
-    """Remove and return the one of these options that is given; two that agree count as one."""
-    found = [(option, given.pop(option)) for option in names if option in given]
-    if len(found) > 1 and found[0][1] != found[1][1]:
-        raise _disagreement(*found[:2])
-    return found[0] if found else None
-
-
-def _disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
-    (first, said), (second, also) = one, other
-    return ConfigError(
-        f"{first}={quoted(said)} and {second}={quoted(also)} disagree.", options=[first, second], hint="Give one."
-    )
-
-
 def _pop_ttl(given: dict[str, object]) -> Ttl | None:
     """Remove the options of time, and return the `Ttl` that they ask for, if any."""
     named: dict[str, tuple[str, object]] = {}  # by limit, the option and its value
@@ -176,15 +162,15 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
         if option not in given:
             continue
         value = given.pop(option)
-        number = _number(option, value)
-        limited = None if number in off else number * unit / 1000
+        said = number(option, value)
+        limited = None if said in off else said * unit / 1000
         if limited is not None:
             check_ttl(option, limited)
         if seconds.setdefault(limit, limited) != limited:
-            raise _disagreement(named[limit], (option, value))
+            raise disagreement(named[limit], (option, value))
         named[limit] = option, value
     limits: dict[str, Any] = {limit: limited for limit, limited in seconds.items() if limited is not None}
-    switches = {option: _boolean(option, given.pop(option)) for option in _TTL_SWITCHES if option in given}
+    switches = {option: boolean(option, given.pop(option)) for option in _TTL_SWITCHES if option in given}
     if switches.get("no-expiry"):
         limits["never"] = True
     if switches.get("ttl") is False and limits:
@@ -199,7 +185,7 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
 
 def _pop_expiry_topic(given: dict[str, object]) -> str | None:
     """Remove the options that say where expired messages go."""
-    named = _pop_one(given, _EXPIRY_TOPIC_OPTIONS)
+    named = pop_one(given, _EXPIRY_TOPIC_OPTIONS)
     topic = None if named is None else str(named[1])
     if "expiryPolicy" in given:
         policy = given.pop("expiryPolicy")
@@ -221,7 +207,7 @@ def _pop_expiry_topic(given: dict[str, object]) -> str | None:
 def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
     filters: dict[str, object] = {}
     if "default-replay-period" in given:
-        filters["replay_period"] = _number("default-replay-period", given.pop("default-replay-period"))
+        filters["replay_period"] = number("default-replay-period", given.pop("default-replay-period"))
     if "default-selector" in given:
         filters["selector"] = given.pop("default-selector")
     return DefaultFilters.of(filters)
@@ -231,9 +217,9 @@ def _pop_max_delay(given: dict[str, object]) -> float | None:
     """Remove the options of scheduled messages, and return the longest delay, if any."""
     longest = None
     if _MAX_DELAY_OPTION in given:
-        longest = _number(_MAX_DELAY_OPTION, given.pop(_MAX_DELAY_OPTION))
+        longest = number(_MAX_DELAY_OPTION, given.pop(_MAX_DELAY_OPTION))
         check_max_delay(_MAX_DELAY_OPTION, longest)
-    if _HOLD_OPTION in given and (hold := _boolean(_HOLD_OPTION, given.pop(_HOLD_OPTION))) != (longest is not None):
+    if _HOLD_OPTION in given and (hold := boolean(_HOLD_OPTION, given.pop(_HOLD_OPTION))) != (longest is not None):
         raise ConfigError(
             f"{_HOLD_OPTION}=true needs {_MAX_DELAY_OPTION}: the topic is not compacted for as long."
             if hold
@@ -242,22 +228,6 @@ def _pop_max_delay(given: dict[str, object]) -> float | None:
             hint=f"Give {_MAX_DELAY_OPTION} in seconds for messages that may be scheduled; neither for others.",
         )
     return longest
-
-
-def _number(option: str, value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
-
-
-def _boolean(option: str, value: object) -> bool:
-    text = str(value).strip().lower()
-    if text in ("true", "1", "yes", "on"):
-        return True
-    if text in ("false", "0", "no", "off"):
-        return False
-    raise ConfigError(f"{option}={quoted(value)} is neither true nor false.", options=[option])
 
 
 def _unknown_option(option: str) -> ConfigError:
@@ -275,6 +245,7 @@ def _unknown_option(option: str) -> ConfigError:
         _HOLD_OPTION,
         _CONFLATE_OPTION,
         _TYPE_OPTION,
+        *GROUP_OPTIONS,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 
 from lvq_kafka.cluster import Cluster, Commit, LogWriter
 from lvq_kafka.core.commit_map import CommitMap
@@ -29,6 +30,7 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.group.group_checks import at_work, means_at_work
+from lvq_kafka.group_placement import GroupPlacement
 from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, read_backlog, snapshot_queue
 from lvq_kafka.managing.management import Change, idle, signed, store
@@ -40,6 +42,7 @@ _JOIN = 30.0  # seconds to wait for all partitions
 _POLL = 0.1  # seconds
 _UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
 
+_Append = Callable[..., object]
 _Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
@@ -106,12 +109,13 @@ class _Moving:
             moved = 0
             writer = cluster.writer(transactional_id=f"lvq.move.{self._source.name}")
             try:
+                append = self._appending(writer, cluster)
                 for batch in _batches(items):
                     member.check()
                     claims = backlog.claim(set(batch))
                     touched = {item.partition for item in batch}
                     maps = signed(snapshot, {p: replace(claims[p], sequence=now[p].sequence) for p in touched})
-                    self._transact(writer, member, batch, snapshot.commits_of(maps))
+                    self._transact(writer, append, member, batch, snapshot.commits_of(maps))
                     backlog.remove(batch)
                     now |= maps
                     moved += len(batch)
@@ -132,7 +136,7 @@ class _Moving:
         maps = signed(snapshot, backlog.claim(set(items)))
         writer = target_cluster.writer()
         try:
-            self._append(writer, items)
+            self._append(writer, self._appending(writer, target_cluster), items)
             after = store(cluster, snapshot, maps)
         except LVQError as error:
             error.add_note(f"Some or all of {len(items)} messages are in {self._target.name} and in the queue.")
@@ -149,8 +153,11 @@ class _Moving:
         backlog = read_backlog(
             cluster, snapshot, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
         )
+        messages = backlog.messages
+        if self._source.placement == "group":  # a key with messages in several partitions: the latest counts (R14)
+            messages = sorted(messages, key=attrgetter("timestamp", "partition"))
         items = _with_something_below(
-            item for item in backlog.messages + backlog.scheduled if wanted is None or item.key in wanted
+            item for item in messages + backlog.scheduled if wanted is None or item.key in wanted
         )
         going = set(items)
         self._check_delays([item for item in backlog.scheduled if item in going], cluster.now())
@@ -194,11 +201,16 @@ class _Moving:
         return others if self._target.max_delay is None else [*others, (NOT_BEFORE_HEADER, b"%d" % self._due(item))]
 
     def _transact(
-        self, writer: LogWriter, member: _SoleMember, batch: Sequence[Item], commits: Mapping[int, Commit]
+        self,
+        writer: LogWriter,
+        append: _Append,
+        member: _SoleMember,
+        batch: Sequence[Item],
+        commits: Mapping[int, Commit],
     ) -> None:
         writer.begin_transaction()
         try:
-            self._append(writer, batch)
+            self._append(writer, append, batch)
             writer.send_offsets(member.member, commits, self._patience)
         except BaseException as error:
             with suppress(LVQError):  # then the transaction times out; raise the original error
@@ -218,9 +230,16 @@ class _Moving:
                 hint="It is in one queue, not in both. Check again once the cluster has recovered, and move the rest.",
             ) from error
 
-    def _append(self, writer: LogWriter, items: Sequence[Item]) -> None:
+    def _appending(self, writer: LogWriter, cluster: Cluster) -> _Append:
+        """Return the way to append where the producers of the other queue would."""
+        target = self._target
+        if target.groups is None or target.placement == "key":
+            return writer.append
+        return GroupPlacement(writer, cluster, target.topic, target.groups).append
+
+    def _append(self, writer: LogWriter, append: _Append, items: Sequence[Item]) -> None:
         for key, value, headers in [self._record(item) for item in items]:  # build all records before sending the first
-            writer.append(self._target.topic, key, value, headers)
+            append(self._target.topic, key, value, headers)
         undecided = writer.flush(self._patience)
         failures = writer.pop_failures()
         if failures:

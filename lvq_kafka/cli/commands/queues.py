@@ -14,6 +14,7 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import count
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
@@ -27,7 +28,7 @@ from lvq_kafka.topics import OnMismatch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["declare", "drop", "finding_row", "in_words", "queues"]
+__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "queues"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +47,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
         "lvq declare rates --key-header currency --max-delay 86400",
         "lvq declare jobs --standard",
+        "lvq declare orders --key-header id --groups sticky --group-header customer",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
@@ -76,6 +78,20 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
 @click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.  [default: nowhere]")
 @_seconds_option("--max-delay", "How far ahead messages may be scheduled.  [default: not at all]")
+@click.option(
+    "--groups",
+    type=click.Choice(get_args(GroupMode)),
+    help="Messages of a group are one consumer's: sticky, until it is closed; shared, while any is in work.",
+)
+@click.option("--group-header", metavar="HEADER", help=f"The header that names the group.  [default: {GROUP_HEADER}]")
+@click.option(
+    "--default-group", metavar="GROUP", help=f"Of messages without one, in shared groups.  [default: {NO_GROUP}]"
+)
+@click.option(
+    "--place-by",
+    type=click.Choice(get_args(Placement)),
+    help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
+)
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
 @_seconds_option("--default-replay-period", "The replay period for browsers that name none.")
@@ -127,6 +143,10 @@ def declare(
     max_ttl: float | None,
     expiry_topic: str | None,
     max_delay: float | None,
+    groups: GroupMode | None,
+    group_header: str | None,
+    default_group: str | None,
+    place_by: Placement | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -155,6 +175,10 @@ def declare(
         "max-ttl": max_ttl,
         "expiry-topic": expiry_topic,
         "max-delay": max_delay,
+        "groups": groups,
+        "group-header": group_header,
+        "default-group": default_group,
+        "place-by": place_by,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,
@@ -262,7 +286,7 @@ def queues(invocation: Invocation) -> None:
     invocation.out.note_left_out(left_out)
 
 
-_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "SCHEDULED", "TTL", "TOPIC", "KEY")
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "SCHEDULED", "TTL", "GROUPS", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
@@ -277,6 +301,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "SELECTOR": brief(definition.selector or ""),
         "TTL": "" if definition.ttl is None else in_words(definition.ttl),
         "SCHEDULED": "" if definition.max_delay is None else f"up to {definition.max_delay:,g} s ahead",
+        "GROUPS": "" if definition.groups is None else grouped_by(definition.groups),
     }
 
 
@@ -293,6 +318,12 @@ def in_words(ttl: Ttl) -> str:
     limits = ((ttl.default, "by default"), (ttl.minimum, "at least"), (ttl.maximum, "at most"))
     said = [f"{seconds:,g} s {what}" for seconds, what in limits if seconds is not None]
     return ", ".join(said) if said else "as messages say"
+
+
+def grouped_by(groups: Groups) -> str:
+    """Describe the groups of a queue's messages."""
+    placed = ", placed by group" if groups.placement == "group" else ""
+    return f"{groups.mode}, by header {brief(groups.header)}{placed}"
 
 
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.cli.commands.queues import finding_row, in_words
+from lvq_kafka.cli.commands.queues import finding_row, grouped_by, in_words
 from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.common_options import command, queue_argument, timeout_option
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
@@ -65,6 +65,8 @@ class QueueReport:
     values: int = 0
     partitions: list[PartitionReport] = field(default_factory=list)
     split_keys: list[str] = field(default_factory=list)
+    homes: bool = True
+    """Whether keys have a home partition (R14)."""
     mismatched: int = 0
     unkeyed: int = 0
     expired: int = 0
@@ -107,7 +109,7 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
-    found = QueueReport(cluster.topics.describe(topic))
+    found = QueueReport(cluster.topics.describe(topic), homes=queue.definition.placement == "key")
     try:
         needs = TopicNeeds.of(queue.definition, queues(cluster=cluster))
     except Unauthorized:  # a bare topic needs no registry
@@ -246,6 +248,7 @@ def _picture(
         "\n",
         (kind, "dim"),
         ("" if definition.ttl is None else f"; TTL: {in_words(definition.ttl)}", "dim"),
+        ("" if definition.groups is None else f"; groups: {grouped_by(definition.groups)}", "dim"),
         ("" if definition.max_delay is None else f"; scheduled up to {definition.max_delay:,g} s ahead", "dim"),
         "\n",
         (f"topic {found.topic.name}, id {found.topic.id}, {count(found.topic.replication_factor, 'replica')}; ", "dim"),
@@ -309,8 +312,8 @@ def _remarks(found: QueueReport) -> list[str]:
         told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
     if found.split_keys:
         told.append(
-            f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): writers "
-            "disagree on the home partition"
+            f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): "
+            + ("writers disagree on the home partition" if found.homes else "their group has changed")
         )
     if found.mismatched:
         told.append(

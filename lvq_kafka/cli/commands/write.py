@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -17,6 +17,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
+from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.keys import encode_key, key_text
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import printable
@@ -45,7 +46,18 @@ class DueTime:
         return self.not_before if self.delay is None else now + self.delay
 
 
-_AT_ONCE = DueTime(None, None)
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The options that hold for all messages which do not say otherwise in their own headers."""
+
+    schedule: DueTime = DueTime(None, None)
+    group: str | None = None
+    no_group: bool = False
+    group_header: str = GROUP_HEADER
+    """The header of the queue's groups."""
+
+
+_NOTHING = Shared()
 
 header_option = click.option(
     "-H",
@@ -57,6 +69,8 @@ header_option = click.option(
     help="A header of the message. Repeatable.",
 )
 ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="Have it expire after so many seconds.")
+
+group_option = click.option("--group", metavar="GROUP", help="The group that it belongs to.")
 
 
 def schedule_options(function: F) -> F:
@@ -102,6 +116,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
 @click.argument("value", required=False)
 @header_option
 @ttl_option
+@group_option
 @schedule_options
 @from_option
 @format_option
@@ -113,6 +128,7 @@ def send(
     value: str | None,
     headers: list[tuple[str, str]],
     ttl: float | None,
+    group: str | None,
     schedule: DueTime,
     source: Any,
     form: Format,
@@ -129,7 +145,7 @@ def send(
         given: Iterable[Line | None] = [Line(None, _value(value, form), _common(headers, ttl))]
     else:
         given = _with_headers(lines_of(source, form), _common(headers, ttl))
-    _produce(invocation, choice, form, given, quiet, schedule)
+    _produce(invocation, choice, form, given, quiet, Shared(schedule, group))
 
 
 @command(
@@ -147,6 +163,7 @@ def send(
 @click.argument("value", required=False)
 @header_option
 @ttl_option
+@group_option
 @schedule_options
 @from_option
 @format_option
@@ -159,6 +176,7 @@ def put(
     value: str | None,
     headers: list[tuple[str, str]],
     ttl: float | None,
+    group: str | None,
     schedule: DueTime,
     source: Any,
     form: Format,
@@ -176,16 +194,29 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), common)]
-    _produce(invocation, choice, form, given, quiet, schedule, by_key=True)
+    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
 @queue_argument
 @click.argument("keys", nargs=-1, required=True)
+@click.option("--group", metavar="GROUP", help="The group of the values; needed where messages are placed by group.")
+@click.option("--no-group", is_flag=True, help="The values have no group.")
 @quiet_option
-def delete(invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], quiet: bool) -> None:
+def delete(
+    invocation: Invocation,
+    choice: QueueChoice,
+    *,
+    keys: tuple[str, ...],
+    group: str | None,
+    no_group: bool,
+    quiet: bool,
+) -> None:
     """Remove keys and their values."""
-    _produce(invocation, choice, "bytes", [Line(encode_key(key), None, [], delete=True) for key in keys], quiet)
+    if no_group and group is not None:
+        raise click.UsageError("--group and --no-group are mutually exclusive.")
+    lines = [Line(encode_key(key), None, [], delete=True) for key in keys]
+    _produce(invocation, choice, "bytes", lines, quiet, Shared(group=group, no_group=no_group))
 
 
 def _either(one: bool, source: Any) -> None:
@@ -215,7 +246,7 @@ def _produce(
     form: Format,
     lines: Iterable[Line | None],
     quiet: bool,
-    schedule: DueTime = _AT_ONCE,
+    shared: Shared = _NOTHING,
     *,
     by_key: bool = False,
 ) -> None:
@@ -226,11 +257,13 @@ def _produce(
             options=["conflate"],
             hint="Send messages: lvq send.",
         )
+    if queue.definition.groups is not None:
+        shared = replace(shared, group_header=queue.definition.groups.header)
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
-        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, schedule.due(queue.cluster.now()))):
+        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, shared, queue.cluster.now())):
             if sent is None:
                 invocation.out.flush()
                 continue
@@ -241,17 +274,19 @@ def _produce(
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 
 
-def _hand_over(producer: Producer[Any], line: Line, not_before: float | None) -> Any:
+def _hand_over(producer: Producer[Any], line: Line, shared: Shared, now: float) -> Any:
+    own = {name for name, _ in line.headers}  # as with the other headers, the line's own count
+    not_before = None if NOT_BEFORE_HEADER in own else shared.schedule.due(now)
+    group = None if shared.group_header in own else shared.group
     if not line.delete:
-        # As with the other headers, the line's own counts.
-        own = any(name == NOT_BEFORE_HEADER for name, _ in line.headers)
-        return producer.send(Message(line.value, line.headers, line.key, not_before=None if own else not_before))
+        return producer.send(Message(line.value, line.headers, line.key, not_before=not_before, group=group))
     assert line.key is not None
     if not_before is not None:
         raise click.UsageError(
             f"The delete of {printable(key_text(line.key))} cannot be scheduled: leave out --not-before and --delay."
         )
-    return producer.delete(line.key, line.headers)
+    headers = [(shared.group_header, None)] if shared.no_group else line.headers
+    return producer.delete(line.key, headers, group=group)
 
 
 def _report(out: Output, sent: Sent, key_header: str | None) -> None:

@@ -1,0 +1,54 @@
+"""Values of options by name, as text or as what JSON has."""
+
+from __future__ import annotations
+
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["boolean", "disagreement", "number", "pop_one"]
+
+
+def pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
+    """Remove and return the one of these options that is given; two that agree count as one.
+
+    Raises:
+        ConfigError: two are given, and disagree.
+    """
+    found = [(option, given.pop(option)) for option in names if option in given]
+    if len(found) > 1 and found[0][1] != found[1][1]:
+        raise disagreement(*found[:2])
+    return found[0] if found else None
+
+
+def disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
+    """Return the error for two options, each with its value, that say different things."""
+    (first, said), (second, also) = one, other
+    return ConfigError(
+        f"{first}={quoted(said)} and {second}={quoted(also)} disagree.", options=[first, second], hint="Give one."
+    )
+
+
+def number(option: str, value: object) -> float:
+    """Convert the value of an option to a number.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return float(str(value))
+    except ValueError:
+        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+
+
+def boolean(option: str, value: object) -> bool:
+    """Read the value of an option as true or false (R3).
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise ConfigError(f"{option}={quoted(value)} is neither true nor false.", options=[option])
