@@ -21,6 +21,7 @@ from lvq_kafka import (
     Codec,
     Consumer,
     Delivery,
+    Groups,
     LastValueQueue,
     LVQError,
     Message,
@@ -207,6 +208,24 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("View.on_change", "callback", [None, "f"], lambda o, x: o.view.on_change(x)),
     ("Message", "headers", [None, 5, "ab", [1, 2], [("a",)]], lambda o, x: o.producer.send(Message("v", headers=x))),
     ("Producer.put", "headers", [5, "ab"], lambda o, x: o.producer.put("k", "v", x)),
+    ("LastValueQueue.declare", "groups", ["sticky", 5, {"mode": "sticky"}], lambda o, x: o.declare(groups=x)),
+    *(
+        ("Groups", option, bad, lambda o, x, option=option: Groups(**{option: x}))
+        for option, bad in {
+            "header": [None, 5, "", " ", "\ud800"],
+            "mode": [None, 5, "both"],
+            "placement": [None, 5, "header"],
+            "default": [5, "", "\ud800", "g"],
+        }.items()
+    ),
+    *(
+        (name, "group", ["", " ", b"", "\ud800", 5, ["g"]], call)
+        for name, call in {
+            "Producer.put": lambda o, x: with_groups(o, lambda p: p.put("k", b"v", group=x)),
+            "Producer.delete": lambda o, x: with_groups(o, lambda p: p.delete("k", group=x)),
+            "Message": lambda o, x: with_groups(o, lambda p: p.send(Message(b"v", group=x))),
+        }.items()
+    ),
     ("connect", "config", [5, "a=b"], lambda o, x: connect("a:1", config=x)),
     ("connect", "bootstrap_servers", [5, ["a:1"]], lambda o, x: connect(x)),
     ("connect", "cluster", [5, "log"], lambda o, x: connect(cluster=x)),
@@ -231,6 +250,11 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("serializers", "serializer", [5], lambda o, x: serializers(x)),
     ("serializers", "deserializer", [5], lambda o, x: serializers(None, x)),
 ]
+
+
+def with_groups(opened: Opened, act: Callable[[Producer[bytes]], object]) -> None:
+    with Producer(opened.cluster, "q", key_header="k", groups=Groups()) as producer:
+        act(producer)
 
 
 def in_transaction(opened: Opened, act: Callable[[Transaction[str]], object]) -> None:
