@@ -34,6 +34,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         headers=options.headers,
         newest=options.newest,
         ttl=options.ttl,
+        group=options.group,
         not_before=options.not_before,
         vanished=options.vanished,
     )
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--not-before", metavar="COLUMN", help="time from which on the value counts; null for one that counts at once"
     )
+    options.add_argument("--group", metavar="COLUMN", help="the group that the value belongs to; null for none")
     options.add_argument("--ttl", metavar="COLUMN", help="seconds after which the value expires; null for no TTL")
     options.add_argument(
         "--vanished",

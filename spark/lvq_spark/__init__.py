@@ -6,7 +6,8 @@
 - `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `upsert` does so from a
   stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or
   Iceberg table.
-- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns.
+- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns, and `group_of` finds the group of
+  each row.
 - `task_errors` turns the failure of an action into an error of this library.
 - `local_session` creates a Spark session on this machine.
 """
@@ -15,6 +16,7 @@ from lvq_kafka.extras import needing
 
 with needing("spark", "lvq_spark"):
     from lvq_spark.decoding import ProtobufMessage, decode
+    from lvq_spark.grouping import group_of
     from lvq_spark.pinning import SnapshotSpec, pin
     from lvq_spark.publishing import Published, publish
     from lvq_spark.schema import SCHEMA
@@ -35,6 +37,7 @@ __all__ = [
     "Version",
     "choose_engine",
     "decode",
+    "group_of",
     "local_session",
     "merge",
     "merge_each",

@@ -10,14 +10,14 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, ddl
+from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, ddl
 
 __all__ = ["candidate_columns", "candidates_schema", "judged_columns", "merge_partitions", "slot"]
 
 
 def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
     """Return the columns to read for a snapshot: those R14 needs, and those to be shown."""
-    seen = (name for name in ("value", "headers", EXPIRES) if name in columns)
+    seen = (name for name in ("value", "headers", EXPIRES, GROUP) if name in columns)
     return ("key", "partition", "offset", "timestamp", "deleted", *seen)
 
 

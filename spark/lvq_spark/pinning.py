@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.groups import Groups, Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
@@ -58,6 +59,7 @@ class SnapshotSpec:
         selector: the condition that the newest message of a key must meet; None if there is none.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
         keep_expired: whether what has expired is returned like any other message.
+        groups: how messages are grouped; None if they belong to no groups.
     """
 
     topic: str
@@ -78,6 +80,12 @@ class SnapshotSpec:
     selector: str | None = None
     max_delay: float | None = None
     keep_expired: bool = False
+    groups: Groups | None = None
+
+    @property
+    def placement(self) -> Placement:
+        """The thing that writers choose the partition of a message by (R14)."""
+        return "key" if self.groups is None else self.groups.placement
 
     @property
     def partitions(self) -> int:
@@ -240,6 +248,7 @@ def pin(
         as_of=None if ttl is None and definition.max_delay is None else judged,
         selector=None if selector is None else selector.text,
         max_delay=definition.max_delay,
+        groups=definition.groups,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pyspark.sql import DataFrame, Row
 
 from lvq_kafka.core import quoting
+from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.headers import reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
@@ -17,10 +18,11 @@ from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
+from lvq_spark.schema import GROUP
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame, require_spark
 from lvq_spark.snapshots import client_config, snapshot
-from lvq_spark.writing.checks import check_deletes, check_rows, check_schedules, check_ttls
+from lvq_spark.writing.checks import check_deletes, check_groups, check_rows, check_schedules, check_ttls
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
@@ -67,6 +69,7 @@ def publish(
     newest: str | None = None,
     ttl: str | None = None,
     not_before: str | None = None,
+    group: str | None = None,
     vanished: Vanished = "keep",
     timeout: float = 10.0,
 ) -> Published:
@@ -100,6 +103,8 @@ def publish(
             and a delete has none.
         not_before: a column of times: the one from which on a value counts (R11), as a timestamp or as seconds since
             the epoch. Null for a value that counts at once, as every delete does.
+        group: a column of text or bytes: the group that a value belongs to (R36). Null for none. Where messages are
+            placed by group, a delete needs the group of its key's value.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
             publishing starts, before the frame is written. A key that others have written since that cut is spared
             (R25). The delete of a key also replaces what is scheduled for it. Messages without a key (R1) stay. An
@@ -109,8 +114,8 @@ def publish(
     Raises:
         ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
             a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; no
-            message may be scheduled, or a row is scheduled too far ahead; or the frame is empty and ``vanished`` is
-            ``"delete"``.
+            message may be scheduled, or a row is scheduled too far ahead; the queue has no groups, or that of a row is
+            blank or missing; or the frame is empty and ``vanished`` is ``"delete"``.
         MissingKey: a row has no key.
         MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
             written. The error names the key of the largest.
@@ -126,10 +131,13 @@ def publish(
     for column, option, header in (
         (ttl, definition.ttl, TTL_HEADER),
         (not_before, definition.max_delay, NOT_BEFORE_HEADER),
+        (group, definition.groups, GROUP_HEADER),
     ):
         if column is not None and option is None:
             raise reserved_header(header, topic)
-    rows = newest_rows(df, key, value, headers, newest, ttl, not_before)
+    groups = definition.groups
+    named = None if group is None or groups is None else (group, groups.header)
+    rows = newest_rows(df, key, value, headers, newest, ttl, not_before, named)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # Report a missing right, or a missing topic, before anything runs.
     cluster.topics.check_may("Write", topic, timeout=timeout)
@@ -143,6 +151,8 @@ def publish(
             check_ttls(checked)
         if definition.max_delay is not None:
             check_schedules(checked, definition.max_delay, cluster.now())
+        if groups is not None:
+            check_groups(checked, groups)
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -150,16 +160,16 @@ def publish(
                     options=["vanished"],
                     hint="If you mean that, delete the keys of a snapshot: publish them with null values.",
                 )
-            held = snapshot(df.sparkSession, queue, spec=cut, columns=["key", "headers"], timeout=timeout)
+            held = snapshot(df.sparkSession, queue, spec=cut, columns=["key", "headers", GROUP], timeout=timeout)
             gone = missing(held, checked).persist()
             try:
                 if check_deletes(gone.withColumn("suspect", may_be_too_large), limits, queue.key_header):
                     # Deletes come first, since they read everything that was written to the log since the cut.
                     delete = Delete(cut, queue.key_header, config)
-                    deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
+                    deletes = map_in_arrow(gone.select("key", GROUP), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
-        write = Write(topic, queue.key_header, definition.ttl, definition.max_delay, config)
+        write = Write(topic, queue.key_header, definition.ttl, definition.max_delay, groups, config)
         writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()

@@ -7,10 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["EXPIRES", "SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
+__all__ = ["EXPIRES", "GROUP", "SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
 
 EXPIRES = "expires"
 """The column with the time after which a row no longer counts (R10); null if it never expires."""
+
+GROUP = "group"
+"""The column with the group of a row (R36); null if it has none."""
 
 TYPES = {
     "key": "binary",
@@ -23,14 +26,15 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
     "deleted": "boolean",
     EXPIRES: "timestamp_ltz",
+    GROUP: "binary",
 }
 """All columns that can be requested.
 
-Names, order and types are those of Spark's Kafka connector; ``deleted`` and ``expires`` are ours.
+Names, order and types are those of Spark's Kafka connector; ``deleted``, ``expires`` and ``group`` are ours.
 """
 
 SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""The columns of a snapshot that asks for none; `EXPIRES` is there on request."""
+"""The columns of a snapshot that asks for none; `EXPIRES` and `GROUP` are there on request."""
 
 
 def ddl(columns: Iterable[str]) -> str:

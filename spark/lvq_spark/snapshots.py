@@ -17,7 +17,7 @@ from lvq_spark.connector.connector_engine import has_connector, read_with_connec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.schema import EXPIRES, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
+from lvq_spark.schema import EXPIRES, GROUP, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.session import require_spark
 
@@ -97,7 +97,8 @@ def snapshot(
         columns: the columns of `SCHEMA` to read, in the order wanted. Omitted ones cost nothing: without ``headers``
             reading takes half the time if messages have any, and without ``value`` no values are sorted or kept on
             disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks. One more,
-            ``expires``, has the time after which a row no longer counts; null if it never expires.
+            ``expires``, has the time after which a row no longer counts; null if it never expires. Another one,
+            ``group``, has the group of a row, in bytes (R36); null if it has none.
         keys: read only these keys: text, bytes, integers or booleans (R2). The whole log is still read, but rows of
             other keys take no room in a task and never leave it.
         start: as for `pin`.
@@ -124,7 +125,7 @@ def snapshot(
     """
     choice("consistency", consistency, get_args(Consistency))
     choice("engine", engine, get_args(Engine))
-    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES))
+    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES, GROUP))
     wanted = chosen_keys(keys)
     config = client_config(queue)
     require_spark(spark)

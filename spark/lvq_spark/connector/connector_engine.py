@@ -19,6 +19,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.expiry import MALFORMED, expiry, unreadable
+from lvq_spark.grouping import group
 from lvq_spark.merge_partitions_spark import (
     candidate_columns,
     candidates_schema,
@@ -29,7 +30,7 @@ from lvq_spark.merge_partitions_spark import (
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED, malformed, scheduled
-from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS, TYPES, ddl
+from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, TYPES, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.task_failures import raised
 
@@ -139,7 +140,8 @@ def read_with_connector(
     needed = judged_columns(spec, claimed)
     expiring = spec.ttl is not None and EXPIRES in needed
     times = expiring or spec.due_by is not None
-    looks_at_headers = "headers" in needed or spec.decisive_header is not None or times
+    groups = spec.groups is not None and GROUP in needed
+    looks_at_headers = "headers" in needed or spec.decisive_header is not None or times or groups
     options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
         from lvq_spark.connector.guarding import Guard
@@ -218,6 +220,8 @@ def _newest(
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # the higher bits are the task's
     cells = {"key": _key(spec), "deleted": F.isnull("value"), **(_expiry(spec.ttl) if EXPIRES in columns else {})}
     cells |= _schedule(spec)
+    if GROUP in columns:
+        cells[GROUP] = group(spec.groups)
     names = dict.fromkeys((*columns, *cells))
     rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in names), number.alias("number"))
     if wanted is not None:

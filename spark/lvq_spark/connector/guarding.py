@@ -121,7 +121,7 @@ class Guard:
             return
         if check.behind and self.consistency == "pinned":
             raise vanished(spec, partition, check.behind)
-        origin = Origin(spec.topic, terms=Terms.of(spec.ttl))
+        origin = Origin(spec.topic, terms=Terms.of(spec.ttl), groups=spec.groups)
         missing = due_now(RecordBatch.of(check.behind.values()), spec)
         for at in range(0, len(missing), ROWS):
             yield from to_arrow(missing.rows(at, at + ROWS), origin, columns=self._incoming)
@@ -144,7 +144,7 @@ class Guard:
             rows = as_deletes(rows, out)
         candidates = to_candidates(rows.select(self.columns), partition, self.spec)
         metrics.keyless = (metrics.keyless or 0) + rows["key"].null_count
-        metrics.strays = (metrics.strays or 0) + strays(candidates)
+        metrics.strays = (metrics.strays or 0) + strays(candidates, self.spec)
         return candidates
 
 

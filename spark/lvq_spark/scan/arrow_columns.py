@@ -9,11 +9,12 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.terms import Terms
 from lvq_spark.expiry import LAST
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
-from lvq_spark.schema import EXPIRES, SNAPSHOT_COLUMNS
+from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS
 
 __all__ = ["COLUMNS", "Origin", "arrow_schema", "header_bytes", "moments", "parts", "to_arrow"]
 
@@ -35,17 +36,19 @@ COLUMNS = {
     "headers": _HEADERS,
     "deleted": pa.bool_(),
     EXPIRES: _TIMESTAMP,
+    GROUP: pa.binary(),
 }
 """The possible columns: the Arrow types of `lvq_spark.schema.TYPES`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The topic of records, its timestamp type, and the terms by which they expire, if any."""
+    """The topic of records, its timestamp type, and how they expire and are grouped."""
 
     topic: str
     timestamp_type: int = -1
     terms: Terms | None = None
+    groups: Groups | None = None
 
 
 _Cells = Callable[[RecordBatch, Origin], pa.Array]
@@ -62,6 +65,7 @@ _CELLS: dict[str, _Cells] = {
     "headers": lambda batch, _: _headers(batch.headers),
     "deleted": lambda batch, _: booleans(value is None for value in batch.values),
     EXPIRES: lambda batch, origin: _expires(batch, origin.terms),
+    GROUP: lambda batch, origin: _groups(batch, origin.groups),
 }
 
 
@@ -122,6 +126,10 @@ def _expires(batch: RecordBatch, terms: Terms | None) -> pa.Array:
     times = np.array(terms.expiries(batch.timestamps, batch.headers, plain=False), np.int64)
     valid = times <= LAST
     return integers(_MILLISECONDS, np.where(valid, times, 0), valid).cast(_TIMESTAMP)
+
+
+def _groups(batch: RecordBatch, groups: Groups | None) -> pa.Array:
+    return binary([None if groups is None else groups.group(headers) for headers in batch.headers])
 
 
 def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:

@@ -39,7 +39,7 @@ from lvq_spark.scan.log_range import (
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.scan.unselected import selects_of
-from lvq_spark.schema import EXPIRES
+from lvq_spark.schema import EXPIRES, GROUP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ class Scan:
         if expired_by is not None:
             more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
             metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, *more)))
-        origin = Origin(spec.topic, spec.timestamp_type, terms)
+        origin = Origin(spec.topic, spec.timestamp_type, terms, spec.groups)
         for batch in read(cluster, partition, patience, metrics):
             for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
                 shown = rows if expired_by is None else self._current(rows, expired_by, metrics)
@@ -214,7 +214,8 @@ class Scan:
     def _how(self) -> dict[str, bool]:
         spec = self.spec
         times = self._expiring or spec.due_by is not None
-        decides = spec.decisive_header is not None or spec.selector is not None or times
+        groups = spec.groups is not None and GROUP in self.columns
+        decides = spec.decisive_header is not None or spec.selector is not None or times or groups
         looks_at_headers = "headers" in self.columns or decides
         return {"headers": looks_at_headers, "late": self.conflate}
 

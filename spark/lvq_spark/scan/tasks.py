@@ -67,7 +67,7 @@ class ReadCandidates:
             metrics = TaskMetrics(strays=0)
             for rows in whole.read(partition, metrics):
                 candidates = to_candidates(rows, partition, self.scan.spec)
-                metrics.strays = (metrics.strays or 0) + strays(candidates)
+                metrics.strays = (metrics.strays or 0) + strays(candidates, self.scan.spec)
                 yield candidates
 
 

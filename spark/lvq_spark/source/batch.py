@@ -75,7 +75,8 @@ class LvqDataSource(DataSource):
     lvq.asOf                       seconds since the epoch: what has expired by then, and what is due. By default that
                                    is the end's time, or else now; for a stream's batch, when it was planned
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
-    lvq.strays                     fail if a key lies outside its home partition, since it may lie there, too; pass
+    lvq.strays                     fail if a key lies outside its home partition, since it may lie there, too; pass, as
+                                   a queue of several partitions needs whose messages are placed by group
     lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: the
                                    partitioner that every writer of the topic has always used. It decides where keys
                                    are at home
@@ -88,8 +89,10 @@ class LvqDataSource(DataSource):
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.log_range.Consistency`
     lvq.batchRows, lvq.batchBytes  10000, 8m; limits of an Arrow batch
     lvq.memoryBytes                256m; records that a task holds in memory; the rest goes to a temporary file
+    lvq.groupHeader                the header that names the group of a message (R36), as a declared queue's definition
+                                   says for it
     lvq.extraColumns               deleted: whether the row is a delete; expires: the time after which it no longer
-                                   counts, null if it never expires
+                                   counts, null if it never expires; group: its group, null if it has none
     ============================== ===================================================================================
     """
 

@@ -5,7 +5,7 @@ Options of Spark's Kafka connector mean the same here.
 
 from __future__ import annotations
 
-from lvq_spark.schema import EXPIRES
+from lvq_spark.schema import EXPIRES, GROUP
 
 __all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START", "TTL"]
 
@@ -22,7 +22,7 @@ TTL = {"lvq.defaultTtl": "default", "lvq.minTtl": "minimum", "lvq.maxTtl": "maxi
 SPLITS = ("minPartitions", "maxRecordsPerPartition")
 """Options that split partitions among tasks."""
 
-EXTRA = ("deleted", EXPIRES)
+EXTRA = ("deleted", EXPIRES, GROUP)
 """Columns that exist only if they are requested by name."""
 
 OPTIONS = (
@@ -39,7 +39,7 @@ OPTIONS = (
         "lvq.asOf",
         "lvq.expired",
     ),
-    *("lvq.asOf", "lvq.expired", "lvq.ttl", *TTL, "lvq.maxDelay"),
+    *("lvq.asOf", "lvq.expired", "lvq.ttl", *TTL, "lvq.maxDelay", "lvq.groupHeader"),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )
 """Every option name, except ``kafka.`` plus a client property."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.offset_options import Offsets, resolve, times
@@ -23,11 +24,12 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
 
     Raises:
         QueueNotDeclared: there is no queue of that name.
-        ConfigError: it is a standard queue.
+        ConfigError: it is a standard queue, or placed by group, and an option rests on where keys are at home.
     """
     if options.queue is not None:
         queue = LastValueQueue.open(options.queue, cluster=cluster)
         check_queue(queue)
+        _check_homes(options, queue, cluster)
         return queue
     assert options.topic is not None
     return LastValueQueue(
@@ -36,8 +38,29 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
         key_mismatch=options.key_mismatch,
         ttl=options.ttl,
         max_delay=options.max_delay,
+        groups=None if options.group_header is None else Groups(header=options.group_header),
         cluster=cluster,
     )
+
+
+def _check_homes(options: SourceOptions, queue: LastValueQueue[bytes], cluster: Cluster) -> None:
+    """Check that no option rests on home partitions of keys, if messages are placed by group.
+
+    Raises:
+        ConfigError: one does, or what it is by default.
+    """
+    if queue.definition.placement == "key" or cluster.topics.describe(queue.topic).partitions == 1:
+        return
+    said = f"The messages of {queue.name} are placed by group, so a key may have records in any partition"
+    if options.partitioner is not None:
+        raise ConfigError(f"{said}.", options=["lvq.partitioner", "queue"], hint="Leave lvq.partitioner out.")
+    if options.conflate and options.strays == "fail":
+        raise ConfigError(
+            f"{said}, and this format does not compare them.",
+            options=["lvq.strays", "queue"],
+            hint="lvq_spark.snapshot returns the one that counts (R14). lvq.strays=pass takes all that there are, one "
+            "for each partition.",
+        )
 
 
 def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:

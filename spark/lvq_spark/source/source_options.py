@@ -12,6 +12,7 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.terms import Ttl, check_ttl
+from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.kafka import ClientConfig
@@ -53,6 +54,8 @@ class SourceOptions:
         ttl: how long messages live; None if a declared ``queue`` says that, or if they do not expire.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if a declared ``queue``
             says that, or if none may.
+        group_header: the header that names the group of a message; None if a declared ``queue`` says that, or if there
+            are no groups.
         as_of: the time at which they have expired or not, and are due or not, in seconds since the epoch; None if not
             given.
         keep_expired: whether a value that has expired has a row like any other.
@@ -83,6 +86,7 @@ class SourceOptions:
     partitioner: Partitioner | None = None
     ttl: Ttl | None = None
     max_delay: float | None = None
+    group_header: str | None = None
     as_of: float | None = None
     keep_expired: bool = False
     group: str | None = None
@@ -136,6 +140,7 @@ class SourceOptions:
             partitioner=_partitioner(given),
             ttl=_ttl(given),
             max_delay=_max_delay(given),
+            group_header=_group_header(given),
             as_of=round(seconds("lvq.asOf", given.text("lvq.asOf")), 3) if given.has("lvq.asOf") else None,
             keep_expired=given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep",
             group=given.text("lvq.group") or None,
@@ -228,7 +233,7 @@ def _key_header(given: OptionMap) -> str | None:
 def _check_clashes(given: OptionMap, key_header: str | None) -> None:
     named = given.one_of(*QUEUE)
     if named is not None:
-        for name in ("lvq.key", "lvq.keyMismatch", "lvq.ttl", *TTL, "lvq.maxDelay"):
+        for name in ("lvq.key", "lvq.keyMismatch", "lvq.ttl", *TTL, "lvq.maxDelay", "lvq.groupHeader"):
             _clash(given, named, name, f"The queue's definition says what {name} is.")
     else:
         if given.boolean("lvq.hideConsumed", False):
@@ -302,6 +307,11 @@ def _max_delay(given: OptionMap) -> float | None:
     longest: float = _number(given.text("lvq.maxDelay"))
     check_max_delay("lvq.maxDelay", longest)
     return longest
+
+
+def _group_header(given: OptionMap) -> str | None:
+    """Return the header that names the group of a message of a topic, if an option says so."""
+    return text("lvq.groupHeader", given.text("lvq.groupHeader")) if given.has("lvq.groupHeader") else None
 
 
 def _number(said: str) -> Any:

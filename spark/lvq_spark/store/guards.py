@@ -144,6 +144,7 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
             ("ttl", base.ttl, lifetimes(queue)),
             ("selector", base.selector, definition.selector),
             ("max_delay", base.max_delay, definition.max_delay),
+            ("placement", base.placement, definition.placement),
             ("columns", base.schema, STORED),
         )
         if stored != asked

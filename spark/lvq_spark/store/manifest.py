@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import delay_from_wire, delay_to_wire
@@ -72,6 +73,7 @@ class Version:
         ttl: how long messages live; None if none of them expires. ``rows`` counts those that have expired since they
             were written, too.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
+        placement: what writers choose the partition of a message by (R14).
         as_of: the time by which messages are due that count in it (R11), if they may be scheduled.
         scheduled: by partition, what did not count then, if they may be scheduled. Reading for the next version starts
             there once the first of them is due.
@@ -108,6 +110,7 @@ class Version:
     max_delay: float | None = None
     as_of: datetime | None = None
     scheduled: Mapping[int, NotDue] | None = None
+    placement: Placement = "key"
 
     @property
     def partitions(self) -> int:
@@ -168,6 +171,7 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "ttl": (Ttl.to_wire, Ttl.from_wire),
     "selector": (str, str),
     "max_delay": (delay_to_wire, delay_from_wire),
+    "placement": (str, str),
     "as_of": (lambda moment: moment.astimezone(UTC).isoformat(), datetime.fromisoformat),
     "scheduled": (
         lambda found: {str(partition): list(one) for partition, one in sorted(found.items())},
@@ -180,9 +184,9 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
 def encode(version: Version) -> bytes:
     """Return the manifest as JSON. Offsets are by partition, times in ISO 8601 and UTC."""
     document: dict[str, Any] = {"format": _FORMAT}
-    for name in Version.__dataclass_fields__:
+    for name, known in Version.__dataclass_fields__.items():
         value = getattr(version, name)
-        if name in _OPTIONS and value is None:
+        if name in _OPTIONS and value == known.default:
             continue  # so that versions of a queue without it can be read by libraries that know of none
         if name in _OFFSETS:
             value = {str(partition): offset for partition, offset in sorted(value.items())}

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark.scan.arrow_columns import ROWS, arrow_schema
 
@@ -38,11 +39,13 @@ class MergePartitions:
     Args:
         topic, partitions: the topic and its partition count.
         horizon: uncontested deletes from before are left out; milliseconds since the epoch.
+        placement: what writers choose the partition of a message by.
     """
 
     topic: str
     partitions: int
     horizon: int
+    placement: Placement = "key"
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the records of whole keys, with the column `ROLE`."""
@@ -75,7 +78,7 @@ class MergePartitions:
             Record(partition, offset, stamp, key, b"" if live else None)
             for partition, offset, stamp, key, live in zip(partitions, offsets, stamps, keys, lives)
         )
-        fold = LatestValues(self.partitions, topic=self.topic, tombstone_memory=sys.maxsize)
+        fold = LatestValues(self.partitions, topic=self.topic, tombstone_memory=sys.maxsize, placement=self.placement)
         fold.apply(RecordBatch.of(sorted(records, key=itemgetter(0, 1))))
         winners = {(record.partition, record.offset) for record in fold.table.records()}
         return ["current" if place in winners else "rival" for place in zip(partitions, offsets)]

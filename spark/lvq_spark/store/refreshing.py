@@ -192,6 +192,7 @@ class Refresher(IncrementalUpdate):
 
 def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
     """Return whether a version has the rows of a cut, but for any dropped at the log start."""
-    kept = (version.topic_id, version.key_header, version.key_mismatch, version.ttl, version.max_delay)
-    asked = (spec.topic_id, spec.key_header, spec.key_mismatch, spec.ttl, spec.max_delay)
+    kept, asked = (
+        (of.topic_id, of.key_header, of.key_mismatch, of.ttl, of.max_delay, of.placement) for of in (version, spec)
+    )
     return kept == asked and dict(version.end) == dict(spec.end)

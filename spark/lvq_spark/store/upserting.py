@@ -299,4 +299,5 @@ class _Upsert:
             key_header=base.key_header,
             key_mismatch=base.key_mismatch,
             ttl=base.ttl,
+            groups=self.refresher.queue.definition.groups,
         )

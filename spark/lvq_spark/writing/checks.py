@@ -6,15 +6,17 @@ from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.expiry import DIGITS
+from lvq_spark.schema import GROUP
 from lvq_spark.writing.rows import HEADERS_WANTED, is_time, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 
-__all__ = ["check_deletes", "check_rows", "check_schedules", "check_ttls"]
+__all__ = ["check_deletes", "check_groups", "check_rows", "check_schedules", "check_ttls"]
 
 
 def check_rows(
@@ -39,6 +41,7 @@ def check_rows(
     nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
     options = {TTL_HEADER: definition.ttl, NOT_BEFORE_HEADER: definition.max_delay}
     names = RESERVED - {header for header, option in options.items() if option is not None}
+    names -= set() if definition.groups is None else {definition.groups.header}
     reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(names))))
     refused = unkeyed() if definition.keyless == "refuse" else F.lit(False)
     keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
@@ -157,6 +160,48 @@ def check_schedules(rows: DataFrame, max_delay: float, now: float) -> None:
         hint=hint,
     )
 
+
+def check_groups(rows: DataFrame, groups: Groups) -> None:
+    """Check the groups of rows for a queue that has them.
+
+    Args:
+        rows: rows of key, value, headers and, where it was given, `GROUP`.
+        groups: how the queue's messages are grouped.
+
+    Raises:
+        ConfigError: as described for `lvq_spark.publish`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    said = F.coalesce(F.filter("headers", lambda header: header["key"] == F.lit(groups.header)), F.array())
+    blank = F.exists(said, lambda header: F.trim(header["value"].cast("string")) == "")
+    given = F.col(GROUP).isNotNull() if GROUP in rows.columns else F.lit(False)
+    placed = F.lit(groups.placement == "group")
+    faults = (
+        F.when(given & (F.size(said) > 1), "twice")
+        .when(blank, "blank")
+        .when(placed & F.col("value").isNull() & (F.size(said) == 0), "delete")
+    )
+    found = rows.select("key", faults.alias("fault")).where("fault is not null").first()
+    if found is None:
+        return
+    what, hint = _GROUP_FAULTS[found.fault]
+    raise ConfigError(
+        f"The row of {quoting.quoted(bytes(found.key))} {what}.",
+        options=["group", groups.header] if found.fault == "twice" else ["group"],
+        hint=hint,
+    )
+
+
+_GROUP_FAULTS = {
+    "twice": ("has both a group and the header that names it", "Give one of them."),
+    "blank": ("has a blank group", "Leave it null for a value without a group."),
+    "delete": (
+        "is a delete that does not say the group of its key's value, by which it would be placed",
+        "Name a column of groups with group=..., null for a value without one.",
+    ),
+}
+"""Faults of the group of a row, each with what to do."""
 
 _SCHEDULE_FAULTS = {
     "time": ("has a not_before that is not a time of this era", "Give timestamps, or seconds since the epoch."),

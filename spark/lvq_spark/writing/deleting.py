@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from lvq_kafka.cluster import Receipt
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.records import Position
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.schema import GROUP
 from lvq_spark.writing.sending import Ends
 from lvq_spark.writing.tail import Tail
 
@@ -46,9 +49,9 @@ class Delete:
         with (
             closing(KafkaCluster(self.config)) as cluster,
             Tail(cluster, self.cut) as tail,
-            Producer(cluster, self.cut.topic, key_header=self.key_header) as producer,
+            Producer(cluster, self.cut.topic, key_header=self.key_header, groups=self.cut.groups) as producer,
         ):
-            deletes = _Deletes(tail, producer)
+            deletes = _Deletes(tail, producer, self.cut.groups)
             for keys in chain([first], portions):
                 deletes.send(keys)
             deletes.read_tail()
@@ -58,8 +61,9 @@ class Delete:
 class _Deletes:
     """Deletes keys in portions, and reads what others have written before each of them."""
 
-    def __init__(self, tail: Tail, producer: Producer[bytes]) -> None:
+    def __init__(self, tail: Tail, producer: Producer[bytes], groups: Groups | None) -> None:
         self._tail, self._producer = tail, producer
+        self._group_header = None if groups is None else groups.header
         self._newer: set[bytes] = set()
         self._last: dict[bytes, Position] = {}  # positions of the last portion's deletes
         self._ends = Ends()
@@ -75,16 +79,19 @@ class _Deletes:
                 self._overwritten.append(key)
                 del self._last[key]  # several values count once
 
-    def send(self, keys: list[bytes]) -> None:
-        """Delete the keys that nobody has written so far."""
+    def send(self, keys: Mapping[bytes, bytes | None]) -> None:
+        """Delete the keys that nobody has written so far, each with its group."""
         self.read_tail()
-        receipts = {key: self._producer.delete(key) for key in keys if key not in self._newer}
+        receipts = {key: self._delete(key, group) for key, group in keys.items() if key not in self._newer}
         self._producer.flush()
         self._last = {key: receipt.result() for key, receipt in receipts.items()}
         for position in self._last.values():
             self._ends.note(position)
         self._vanished += len(receipts)
         self._spared += len(keys) - len(receipts)
+
+    def _delete(self, key: bytes, group: bytes | None) -> Receipt:
+        return self._producer.delete(key, None if self._group_header is None else {self._group_header: group})
 
     def report(self) -> Iterator[pa.RecordBatch]:
         """Return the report, as in `Delete.REPORT`."""
@@ -99,7 +106,8 @@ class _Deletes:
             yield pa.RecordBatch.from_arrays([*nothing, binary(keys)], [*batch.schema.names, "overwritten"])
 
 
-def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[bytes, bytes | None]]:
+    """Yield keys with their groups."""
     for batch in batches:
-        keys = batch.column("key").to_pylist()
-        yield from (keys[at : at + AT_ONCE] for at in range(0, len(keys), AT_ONCE))
+        pairs = list(zip(batch.column("key").to_pylist(), batch.column(GROUP).to_pylist()))
+        yield from (dict(pairs[at : at + AT_ONCE]) for at in range(0, len(pairs), AT_ONCE))

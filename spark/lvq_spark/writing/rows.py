@@ -11,7 +11,7 @@ from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.expiry import LAST
-from lvq_spark.schema import quoted
+from lvq_spark.schema import GROUP, quoted
 
 __all__ = ["HEADERS_WANTED", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
 
@@ -33,11 +33,16 @@ def newest_rows(
     newest: str | None,
     ttl: str | None = None,
     not_before: str | None = None,
+    group: tuple[str, str] | None = None,
 ) -> DataFrame:
     """Return a frame as key, value and headers, in bytes, with the newest row of each key.
 
     If rows have a TTL, the headers hold it, and a column ``ttl`` has it as it was given, in seconds. If they are
-    scheduled, the headers say so, and a column ``not_before`` has the time, in seconds since the epoch.
+    scheduled, the headers say so, and a column ``not_before`` has the time, in seconds since the epoch. If they belong
+    to groups, the headers name these, and a column `GROUP` has the group.
+
+    Args:
+        group: the column of groups, and the header that names them.
 
     Raises:
         ConfigError: a column is missing, or has a type that cannot be written.
@@ -51,6 +56,12 @@ def newest_rows(
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
     pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
     pairs, more = pairs.cast(_HEADERS), []
+    if group is not None:
+        name, header = group
+        named = _column(df, "group", name, _VALUE_TYPES, "Give the names of groups, as text or bytes.").cast("binary")
+        # A delete says that it has none: where groups place messages, it needs to say so.
+        pairs = _with(pairs, header, named, named.isNotNull() | values.isNull())
+        more.append(named.alias(GROUP))
     if not_before is not None:
         hint = "Give timestamps, or seconds since the epoch as numbers."
         time = _column(df, "not_before", not_before, _TIME_TYPES, hint).cast("double")
@@ -74,8 +85,15 @@ def _with_header(pairs: Column, name: str, seconds: Column) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.bround(seconds * 1000).cast("bigint").cast("string").cast("binary")
-    header = F.array(F.struct(F.lit(name).alias("key"), text.alias("value"))).cast(_HEADERS)
-    return F.when(seconds.isNotNull(), F.concat(F.coalesce(pairs, F.array().cast(_HEADERS)), header)).otherwise(pairs)
+    return _with(pairs, name, text, seconds.isNotNull())
+
+
+def _with(pairs: Column, name: str, value: Column, condition: Column) -> Column:
+    """Add a header where a condition holds."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    header = F.array(F.struct(F.lit(name).alias("key"), value.alias("value"))).cast(_HEADERS)
+    return F.when(condition, F.concat(F.coalesce(pairs, F.array().cast(_HEADERS)), header)).otherwise(pairs)
 
 
 def is_ttl(seconds: Column) -> Column:
@@ -89,7 +107,7 @@ def is_time(seconds: Column) -> Column:
 
 
 def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return deletes of the queue's keys that the frame lacks.
+    """Return deletes of the queue's keys that the frame lacks, with their groups.
 
     Messages that never had a key are left alone (R1).
     """
@@ -97,7 +115,8 @@ def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
 
     keyed = F.col("key").isNotNull() & ~unkeyed()
     gone = held.where(keyed).join(rows.select("key"), "key", "left_anti")
-    return gone.select("key", F.lit(None).cast("binary").alias("value"), F.lit(None).cast(_HEADERS).alias("headers"))
+    nothing = F.lit(None).cast("binary").alias("value"), F.lit(None).cast(_HEADERS).alias("headers")
+    return gone.select("key", *nothing, GROUP)
 
 
 def unkeyed() -> Column:

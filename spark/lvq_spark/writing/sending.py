@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -42,13 +43,14 @@ class Ends(dict[int, int]):
 class Write:
     """Writes rows of key, value and headers to a topic.
 
-    Its messages may have a TTL, or be scheduled. ``config`` holds the secrets; its repr hides them.
+    Its messages may have a TTL, be scheduled, or belong to groups. ``config`` holds the secrets; its repr hides them.
     """
 
     topic: str
     key_header: str | None
     ttl: Ttl | None
     max_delay: float | None
+    groups: Groups | None
     config: ClientConfig
 
     REPORT = "partition int, end bigint, written bigint, deleted bigint"
@@ -59,7 +61,12 @@ class Write:
         with (
             closing(KafkaCluster(self.config)) as cluster,
             Producer(
-                cluster, self.topic, key_header=self.key_header, ttl=self.ttl, max_delay=self.max_delay
+                cluster,
+                self.topic,
+                key_header=self.key_header,
+                ttl=self.ttl,
+                max_delay=self.max_delay,
+                groups=self.groups,
             ) as producer,
         ):
             for batch in batches:

@@ -202,6 +202,7 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
         epochs=epochs_of(queue, log, spec.end),
         ttl=spec.ttl,
         max_delay=spec.max_delay,
+        placement=spec.placement,
         as_of=None if spec.due_by is None else datetime.fromtimestamp(spec.due_by, UTC),
     )
 

@@ -84,7 +84,7 @@ def full(rows: DataFrame, version: Version, horizon: int) -> DataFrame:
     """Return the rows that a full version stores, from the log's rows."""
     if version.partitions == 1:
         return _lasting(_current(rows), version)
-    return _merge_partitions(rows, version.topic, version.partitions, horizon)
+    return _merge_partitions(rows, version, horizon)
 
 
 def _lasting(rows: DataFrame, version: Version) -> DataFrame:
@@ -157,10 +157,11 @@ def _with_roles(rows: DataFrame) -> DataFrame:
     return rows.withColumn("lvq_role", F.when(F.col("value").isNull(), "delete").otherwise("current"))
 
 
-def _merge_partitions(rows: DataFrame, topic: str, partitions: int, horizon: int) -> DataFrame:
+def _merge_partitions(rows: DataFrame, version: Version, horizon: int) -> DataFrame:
     from lvq_spark.store.merge_partitions_arrow import MergePartitions
 
-    return map_in_arrow(rows.repartition("key"), MergePartitions(topic, partitions, horizon), STORED)
+    settle = MergePartitions(version.topic, version.partitions, horizon, version.placement)
+    return map_in_arrow(rows.repartition("key"), settle, STORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +249,18 @@ def merged(spark: SparkSession, store: Store, base: Version, delta: Delta, versi
         if base.partitions > 1 and base.kept:
             # A record that lost a contest to one that was removed may win it now.
             rows = delta.rows.unionByName(known.drop("lvq_role"))
-            return _merge_partitions(rows, base.topic, base.partitions, horizon)
+            return _merge_partitions(rows, base, horizon)
     keys = delta.rows.select("key")
     others = beside(known, keys, delta.upserts)
     if base.partitions == 1:
         # There is no other partition with records that a delete would count against.
         others = _lasting(others.where(F.col("lvq_role") == "current"), version)
-        news = _current(delta.rows) if delta.distinct else _merge_partitions(delta.rows, base.topic, 1, FORGET_ALL)
+        news = _current(delta.rows) if delta.distinct else _merge_partitions(delta.rows, base, FORGET_ALL)
     else:
         forgotten = (F.col("lvq_role") == "delete") & (F.unix_millis("timestamp") < horizon)
         others = others.where(~forgotten)
         of_same_keys = known.join(hinted(keys, delta.upserts), "key", "left_semi").drop("lvq_role")
-        news = _merge_partitions(delta.rows.unionByName(of_same_keys), base.topic, base.partitions, horizon)
+        news = _merge_partitions(delta.rows.unionByName(of_same_keys), base, horizon)
     return others.unionByName(news)
 
 
@@ -283,7 +284,7 @@ def overlaid(
             rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
             known = reached(stored(spark, store, base), start).drop("lvq_role")
             rows = rows.unionByName(known.join(hinted(places, delta.upserts), rival, "left_semi"))
-        rows = _merge_partitions(rows, base.topic, base.partitions, FORGET_NONE)
+        rows = _merge_partitions(rows, base, FORGET_NONE)
     else:
         rows = _with_roles(rows)
     if not base.overlaid:
