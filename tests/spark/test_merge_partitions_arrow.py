@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
@@ -26,8 +27,9 @@ def batches(records: Iterable[Record]) -> list[pa.RecordBatch]:
     return list(to_arrow(RecordBatch.of(records), Origin("t")))
 
 
-def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0) -> list[dict[str, Any]]:
-    return [row for batch in MergePartitions("t", PARTITIONS, horizon)(rows) for row in batch.to_pylist()]
+def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0, placement: Placement = "key") -> list[dict[str, Any]]:
+    step = MergePartitions("t", PARTITIONS, horizon, placement)
+    return [row for batch in step(rows) for row in batch.to_pylist()]
 
 
 def roles(records: Sequence[Record], horizon: int = 0) -> dict[tuple[int, int], str]:
@@ -38,6 +40,13 @@ class TestMergePartitionsArrow(r14.R14Contract):
     @pytest.fixture
     def current(self) -> Mapping[bytes, bytes]:
         return {row["key"]: row["value"] for row in settle(batches(r14.records())) if row["lvq_role"] == "current"}
+
+
+class TestMergePartitionsArrowByGroup(r14.R14ByGroupContract):
+    @pytest.fixture
+    def current(self) -> Mapping[bytes, bytes]:
+        rows = settle(batches(r14.records()), placement="group")
+        return {row["key"]: row["value"] for row in rows if row["lvq_role"] == "current"}
 
 
 @st.composite

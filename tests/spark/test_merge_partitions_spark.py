@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lvq_spark import SCHEMA, SnapshotSpec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import to_candidates
-from tests.contract.r14 import R14Contract
+from tests.contract.r14 import BY_GROUP, R14ByGroupContract, R14Contract
 from tests.contract.r14 import records as r14_records
 
 if TYPE_CHECKING:
@@ -65,17 +66,24 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     assert {row.topic for row in found} == {"t"}
 
 
-@pytest.fixture(scope="module")
-def current(spark: SparkSession) -> Mapping[bytes, bytes]:
+def settled(spark: SparkSession, spec: SnapshotSpec) -> Mapping[bytes, bytes]:
     """Return the result of R14's cases."""
     newest = {(record.key, record.partition): record for record in r14_records()}  # as a task leaves them
-    rows = claims(list(newest.values()))
-    found = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC).collect()
+    rows = claims(list(newest.values()), spec)
+    found = merge_partitions(spark.createDataFrame(rows, candidates_schema()), spec).collect()
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
 class TestMergePartitionsSpark(R14Contract):
-    pass
+    @pytest.fixture(scope="class")
+    def current(self, spark: SparkSession) -> Mapping[bytes, bytes]:
+        return settled(spark, SPEC)
+
+
+class TestMergePartitionsSparkByGroup(R14ByGroupContract):
+    @pytest.fixture(scope="class")
+    def current(self, spark: SparkSession) -> Mapping[bytes, bytes]:
+        return settled(spark, replace(SPEC, groups=BY_GROUP))
 
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lvq_kafka import LastValueQueue, TopicSpec, Ttl
+from lvq_kafka import Groups, LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.records import Record
@@ -467,21 +467,35 @@ def _home(key: bytes) -> int:
     return home_partition(key, PARTITIONS)
 
 
-@pytest.fixture(scope="module", params=["python", "connector"])
-def current(spark: SparkSession, lvq_broker: ProvidedBroker, request: Any) -> Mapping[bytes, bytes]:
+@pytest.fixture(scope="class", params=["python", "connector"])
+def engine(request: Any) -> Any:
+    return request.param
+
+
+def r14_snapshot(
+    spark: SparkSession, broker: ProvidedBroker, engine: Any, groups: Groups | None
+) -> Mapping[bytes, bytes]:
     """Return the values of a snapshot of R14's cases."""
-    topic = f"r14-{request.param}"
-    with closing(KafkaCluster(lvq_broker.bootstrap_servers)) as cluster:
+    topic = f"r14-{engine}-{'key' if groups is None else 'group'}"
+    with closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
         cluster.topics.create(topic, partitions=r14.PARTITIONS, config={"cleanup.policy": "compact"})
-        producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         for partition, _, timestamp, key, value, _ in r14.records(start=int(time.time() * 1000) - 10_000):
             producer.produce(topic, value, key, partition, timestamp=timestamp)
         assert producer.flush(30) == 0
-        queue = LastValueQueue(topic, key_header=None, cluster=cluster)
-        found = snapshot(spark, queue, engine=request.param).collect()
+        queue = LastValueQueue(topic, key_header=None, groups=groups, cluster=cluster)
+        found = snapshot(spark, queue, engine=engine).collect()
         cluster.topics.delete(topic)
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
 class TestEngines(r14.R14Contract):
-    pass
+    @pytest.fixture(scope="class")
+    def current(self, spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
+        return r14_snapshot(spark, lvq_broker, engine, None)
+
+
+class TestEnginesByGroup(r14.R14ByGroupContract):
+    @pytest.fixture(scope="class")
+    def current(self, spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
+        return r14_snapshot(spark, lvq_broker, engine, r14.BY_GROUP)

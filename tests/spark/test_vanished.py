@@ -48,7 +48,8 @@ def one_row(spark: SparkSession) -> DataFrame:
 def keys(*names: str) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.record_batch({"key": pa.array([name.encode() for name in names], pa.binary())})
+    found = pa.array([name.encode() for name in names], pa.binary())
+    return pa.record_batch({"key": found, "group": pa.nulls(len(names), pa.binary())})
 
 
 def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dict[str, Any]:
