@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from lvq_kafka.core.groups import GROUP_HEADER, Groups, encode_group
-from lvq_kafka.core.headers import RESERVED, reserved_header
+from lvq_kafka.core.headers import RESERVED, check_sort_header, reserved_header
 from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
 from lvq_kafka.core.terms import TTL_HEADER, Ttl, ttl_text
 from lvq_kafka.core.validation import moment
 from lvq_kafka.errors import ConfigError
@@ -18,40 +19,71 @@ __all__ = ["OwnTerms"]
 
 _Pairs = list[tuple[str, bytes | None]]
 
+_PRIORITIES = frozenset(b"%d" % priority for priority in range(HIGHEST_PRIORITY + 1))
+
 
 class OwnTerms:
     """Adds and checks the terms of messages for one queue.
 
     Args:
         topic: the queue's topic, for errors.
+        key_header: the header that holds the key; None if the record key does.
         ttl: how long its messages live; None if they may carry no TTL.
         max_delay: the longest time, in seconds, by which they may be scheduled ahead; None if they may not.
+        order: the queue's order; it says whether messages may carry a rank.
+        sort_header: the header by which a sorted queue is sorted; None for the usual one.
         groups: how they are grouped; None if they belong to no groups.
         now: returns the time, in seconds since the epoch.
 
     Raises:
-        ConfigError: ``max_delay`` is not such a time.
+        ConfigError: ``max_delay`` is not such a time, or ``sort_header`` cannot be the name of such a header.
     """
 
     def __init__(
-        self, topic: str, *, ttl: Ttl | None, max_delay: float | None, groups: Groups | None, now: Callable[[], float]
+        self,
+        topic: str,
+        *,
+        key_header: str | None,
+        ttl: Ttl | None,
+        max_delay: float | None,
+        order: QueueOrder,
+        sort_header: str | None,
+        groups: Groups | None,
+        now: Callable[[], float],
     ) -> None:
         if max_delay is not None:
             check_max_delay("max_delay", max_delay)
+        if sort_header is not None:
+            check_sort_header(sort_header)
         self._topic = topic
-        allowed = {TTL_HEADER: ttl, NOT_BEFORE_HEADER: max_delay}
+        self._sort_header = sort_header or SORT_HEADER
         self._group_header = None if groups is None else groups.header
-        self._refused = RESERVED - {name for name, option in allowed.items() if option is not None}
-        self._refused -= {self._group_header}
+        allowed = {
+            TTL_HEADER: ttl is not None,
+            NOT_BEFORE_HEADER: max_delay is not None,
+            PRIORITY_HEADER: order == "priority",
+            SORT_HEADER: order == "sorted" and self._sort_header == SORT_HEADER,
+            GROUP_HEADER: self._group_header == GROUP_HEADER,
+        }
+        self._sorted = order == "sorted"
+        self._sorted_by_key = self._sort_header == key_header
+        self._refused = RESERVED - {name for name, may in allowed.items() if may}
         self.judged = RESERVED if self._group_header is None else RESERVED | {self._group_header}
         """The headers to `check`."""
         self._max_delay = 0.0 if max_delay is None else max_delay
         self._now = now
 
     def add(
-        self, headers: _Pairs, ttl: float | None, not_before: float | datetime | None, group: str | bytes | None
+        self,
+        headers: _Pairs,
+        *,
+        ttl: float | None,
+        not_before: float | datetime | None,
+        priority: int | None,
+        sort: str | None,
+        group: str | bytes | None,
     ) -> None:
-        """Add the headers for a message's group, the time from which on it counts, and its TTL.
+        """Add the headers that say when a message counts, what its rank is, and its group.
 
         Raises:
             ConfigError: the queue does not allow that, a header says it already, or a value makes no sense.
@@ -60,6 +92,21 @@ class OwnTerms:
             name = self._group_header or GROUP_HEADER
             self._check_sole(headers, name, "group", group)
             headers.append((name, encode_group("group", group)))
+        if priority is not None:
+            self._check_sole(headers, PRIORITY_HEADER, "priority", priority)
+            headers.append((PRIORITY_HEADER, _priority_text(priority)))
+        if sort is not None:
+            if not self._sorted:
+                raise reserved_header(SORT_HEADER, self._topic, "sort")
+            if self._sorted_by_key:
+                raise ConfigError(
+                    f"sort={quoted(sort)} and the key of the message share the header {self._sort_header}: it is both "
+                    "key header and sort header.",
+                    options=["sort", self._sort_header],
+                    hint="Leave sort out.",
+                )
+            self._check_sole(headers, self._sort_header, "sort", sort)
+            headers.append((self._sort_header, _sort_text(sort)))
         if not_before is not None:
             self._check_sole(headers, NOT_BEFORE_HEADER, "not_before", not_before)
             due = _epoch_seconds(not_before)
@@ -81,15 +128,16 @@ class OwnTerms:
             if value is not None:  # which says that there is no group
                 encode_group(f"The header {name}", value)
             return
-        own = header_ms(value)
-        if own is None:
+        if name == PRIORITY_HEADER:
+            if value not in _PRIORITIES:
+                raise _unreadable(name, value, f"a digit from 0 to {HIGHEST_PRIORITY}", "priority")
+        elif name == SORT_HEADER:
+            if not _is_text(value):
+                raise _unreadable(name, value, "text in UTF-8", "sort")
+        elif (own := header_ms(value)) is None:
             option = "ttl in seconds" if name == TTL_HEADER else "not_before"
-            raise ConfigError(
-                f"The header {name} is {quoted(value)}, not a number of milliseconds.",
-                options=[name],
-                hint=f"Pass {option} instead, or write 1 to 15 decimal digits.",
-            )
-        if name == NOT_BEFORE_HEADER:
+            raise _unreadable(name, value, "a number of milliseconds", option, "write 1 to 15 decimal digits")
+        elif name == NOT_BEFORE_HEADER:
             check_ahead(name, own / 1000, now=self._now(), max_delay=self._max_delay)
 
     def check_delete(self, headers: _Pairs) -> None:
@@ -107,7 +155,7 @@ class OwnTerms:
 
     def _check_sole(self, headers: _Pairs, name: str, option: str, value: object) -> None:
         if name in self._refused:
-            raise self._reserved(name)
+            raise self._reserved(name, option)
         if any(other == name for other, _ in headers):
             raise ConfigError(
                 f"The message has both {option}={quoted(value)} and the header {name}.",
@@ -115,14 +163,62 @@ class OwnTerms:
                 hint="Give one of them.",
             )
 
-    def _reserved(self, name: str) -> ConfigError:
+    def _reserved(self, name: str, option: str | None = None) -> ConfigError:
         if name != GROUP_HEADER or self._group_header is None:
-            return reserved_header(name, self._topic)
+            return reserved_header(name, self._topic, option)
         return ConfigError(
             f"The header {name!r} is reserved, and the groups of {self._topic!r} are named by another one.",
             options=[name],
             hint=f"Pass group=..., or write the header {self._group_header}.",
         )
+
+
+def _unreadable(name: str, value: bytes | None, what: str, option: str, otherwise: str = "write that") -> ConfigError:
+    return ConfigError(
+        f"The header {name} is {quoted(value)}, not {what}.",
+        options=[name],
+        hint=f"Pass {option} instead, or {otherwise}.",
+    )
+
+
+def _priority_text(priority: object) -> bytes:
+    """Return a priority as the value of its header.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    if type(priority) is not int or not 0 <= priority <= HIGHEST_PRIORITY:
+        raise ConfigError(
+            f"priority={quoted(priority)} is not a whole number from 0 to {HIGHEST_PRIORITY}.",
+            options=["priority"],
+            hint=f"{HIGHEST_PRIORITY} comes first. Leave it out for the default, 4.",
+        )
+    return b"%d" % priority
+
+
+def _sort_text(sort: object) -> bytes:
+    """Return the text by which a message is sorted as the value of its header.
+
+    Raises:
+        ConfigError: it is not text, or UTF-8 cannot encode it.
+    """
+    try:
+        if isinstance(sort, str):
+            return sort.encode()
+    except UnicodeEncodeError:
+        pass
+    raise ConfigError(
+        f"sort={quoted(sort)} is not text that UTF-8 can encode.",
+        options=["sort"],
+        hint="Numbers sort as text: write them with leading zeros. Leave it out to come first.",
+    )
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        return value is not None and value.decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def _epoch_seconds(not_before: float | datetime) -> float:

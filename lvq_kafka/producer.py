@@ -20,6 +20,7 @@ from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.headers import UNKEYED_HEADER, check_key_header, header_fault
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, text, waiting
 from lvq_kafka.errors import (
@@ -62,6 +63,8 @@ class Message(Generic[V]):
     ``ttl`` is the number of seconds after which the message expires, if its queue allows that (R10).
     ``not_before`` schedules the message, if its queue allows that: it counts from that time on (R11), in seconds since
     the epoch or as a datetime with a time zone.
+    ``priority``, from 0 to 9 (first), is for queues with ``order="priority"``; without one it is 4. ``sort`` is the
+    text by which a queue with ``order="sorted"`` is sorted; it sets the queue's sort header (R20).
     ``group`` names the group that the message belongs to, if its queue has groups (R36). It is stored in the header of
     the queue's groups, which the message may have instead.
     The broker sets the message's timestamp when it appends the message.
@@ -72,20 +75,16 @@ class Message(Generic[V]):
     key: Key | None = None
     ttl: float | None = None
     not_before: float | datetime | None = None
+    priority: int | None = None
+    sort: str | None = None
     group: str | bytes | None = None
 
     def __repr__(self) -> str:
         parts = [reprlib.repr(self.value)]
         if self.headers:
             parts.append(f"headers={quoted(self.headers)}")
-        if self.key is not None:
-            parts.append(f"key={quoted(self.key)}")
-        if self.ttl is not None:
-            parts.append(f"ttl={self.ttl!r}")
-        if self.not_before is not None:
-            parts.append(f"not_before={self.not_before!r}")
-        if self.group is not None:
-            parts.append(f"group={quoted(self.group)}")
+        own = ("key", "ttl", "not_before", "priority", "sort", "group")
+        parts += [f"{name}={quoted(said)}" for name in own if (said := getattr(self, name)) is not None]
         return f"Message({', '.join(parts)})"
 
 
@@ -130,6 +129,8 @@ class Producer(Bound, Generic[V]):
         value: the codec for values.
         ttl: how long messages of the queue live; None if they may carry no TTL of their own.
         max_delay: the longest time, in seconds, by which messages may be scheduled ahead; None if they may not.
+        order: the queue's order; messages may carry a rank if it is ``"priority"`` or ``"sorted"`` (R20).
+        sort_header: with ``order="sorted"``, the header that ``sort`` sets; None for ``lvq-sort``.
         groups: how the queue's messages are grouped; None if they belong to no groups. With ``placement="group"``, the
             cluster is asked for the topic's partitions, now and every 30 s of sending.
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
@@ -153,6 +154,8 @@ class Producer(Bound, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]
         ttl: Ttl | None = None,
         max_delay: float | None = None,
+        order: QueueOrder = "tail",
+        sort_header: str | None = None,
         groups: Groups | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
@@ -163,6 +166,7 @@ class Producer(Bound, Generic[V]):
             )
         check_key_header(key_header)
         choice("keyless", keyless, get_args(Keyless))
+        choice("order", order, get_args(QueueOrder))
         if transactional_id is not None:
             text("transactional_id", transactional_id)
         self.topic = topic
@@ -171,7 +175,16 @@ class Producer(Bound, Generic[V]):
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
-        self._terms = OwnTerms(topic, ttl=ttl, max_delay=max_delay, groups=groups, now=cluster.now)
+        self._terms = OwnTerms(
+            topic,
+            key_header=key_header,
+            ttl=ttl,
+            max_delay=max_delay,
+            order=order,
+            sort_header=sort_header,
+            groups=groups,
+            now=cluster.now,
+        )
         self._judged = self._terms.judged
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
@@ -189,7 +202,8 @@ class Producer(Bound, Generic[V]):
             MissingKey: the message has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
             ConfigError: ``key`` and key header disagree, a header is reserved (R22), ``ttl`` is not a TTL,
-                ``not_before`` is not a time or too far ahead, or ``group`` is blank or clashes with the group's header.
+                ``not_before`` is not a time or too far ahead, ``priority`` or ``sort`` is not a rank of this queue, or
+                ``group`` is blank or clashes with the group's header.
             EncodeError: the codec cannot encode the value.
             MessageTooLarge: the client rejects its size.
             TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
@@ -205,7 +219,8 @@ class Producer(Bound, Generic[V]):
             if (
                 type(said) is str
                 and said.isascii()
-                and message.group is message.key is message.ttl is message.not_before is None
+                and message.group is message.sort is message.priority is None
+                and message.key is message.ttl is message.not_before is None
             ):
                 key: bytes | None = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
@@ -228,13 +243,16 @@ class Producer(Bound, Generic[V]):
         *,
         ttl: float | None = None,
         not_before: float | datetime | None = None,
+        priority: int | None = None,
+        sort: str | None = None,
         group: str | bytes | None = None,
     ) -> Receipt:
         """Set the value of a key, adding the key header. Raises what `send` raises.
 
         With ``ttl``, the value expires after so many seconds, if the queue allows that (R10). With ``not_before``, it
-        is the key's value only from that time on, if the queue allows that (R11); see `Message`. ``group`` is the group
-        that the value belongs to, if the queue has groups (R36).
+        is the key's value only from that time on, if the queue allows that (R11). With ``priority`` or ``sort``, it has
+        a rank, if the queue's order is by rank (R20). ``group`` is the group that the value belongs to, if the queue
+        has groups (R36). See `Message`.
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
         keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
@@ -242,8 +260,8 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
-        if ttl is not None or not_before is not None or group is not None:
-            self._terms.add(pairs, ttl, not_before, group)
+        if not (ttl is not_before is priority is sort is group is None):
+            self._terms.add(pairs, ttl=ttl, not_before=not_before, priority=priority, sort=sort, group=group)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
@@ -379,8 +397,16 @@ class Producer(Bound, Generic[V]):
     def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes | None]:
         """Return a message's wire headers and its record key."""
         headers, key = self._encode_headers(message.headers)
-        if message.ttl is not None or message.not_before is not None or message.group is not None:
-            self._terms.add(headers, message.ttl, message.not_before, message.group)
+        said = message.ttl, message.not_before, message.priority, message.sort, message.group
+        if said.count(None) != len(said):
+            self._terms.add(
+                headers,
+                ttl=message.ttl,
+                not_before=message.not_before,
+                priority=message.priority,
+                sort=message.sort,
+                group=message.group,
+            )
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key

@@ -402,6 +402,8 @@ class LastValueQueue(Bound, Generic[V]):
             value=self.value_codec,
             ttl=self.definition.ttl,
             max_delay=self.definition.max_delay,
+            order=self.definition.order,
+            sort_header=self.definition.sort_header,
             groups=self.definition.groups,
             transactional_id=transactional_id,
             max_block=max_block,

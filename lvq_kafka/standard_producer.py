@@ -30,6 +30,8 @@ class StandardProducer(Producer[V]):
         *,
         ttl: float | None = None,
         not_before: float | datetime | None = None,
+        priority: int | None = None,
+        sort: str | None = None,
         group: str | bytes | None = None,
     ) -> NoReturn:
         """Refuse: there are no values of keys to set.

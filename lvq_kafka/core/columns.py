@@ -153,6 +153,12 @@ class ColumnTable:
                 rows.sort(key=column.__getitem__)
             yield list(map(keys.__getitem__, rows)), list(map(slots.__getitem__, rows))
 
+    def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
+        """Yield the headers of the newest record of each of these keys, which are there."""
+        flags = self._flags
+        for key, slot in zip(keys, map(self.index.__getitem__, keys)):
+            yield self._headers(key, slot) if flags[slot] else ()
+
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """Yield the newest record of every key, in queue order."""
         for keys, slots in self._in_order(order):

@@ -11,7 +11,7 @@ from typing import Any
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.groups import Groups, Placement
-from lvq_kafka.core.headers import check_group_header, check_key_header, header_fault
+from lvq_kafka.core.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
@@ -22,7 +22,7 @@ from lvq_kafka.core.ranking import HIGHEST_PRIORITY, SORT_HEADER, QueueOrder, ch
 from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import instance, text
+from lvq_kafka.core.validation import instance
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -175,12 +175,7 @@ class QueueDefinition:
         if self.priorities is not None:
             check_priorities("priorities", self.priorities)
         if self.sort_header is not None:
-            text("sort_header", self.sort_header)
-            fault = header_fault(self.sort_header)
-            if fault is not None:
-                raise ConfigError(
-                    f"{quoted(self.sort_header)} cannot be the sort header: {fault}.", options=["sort_header"]
-                )
+            check_sort_header(self.sort_header)
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:

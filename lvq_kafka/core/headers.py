@@ -5,21 +5,34 @@ from __future__ import annotations
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.records import UNREADABLE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["RESERVED", "UNKEYED_HEADER", "check_group_header", "check_key_header", "header_fault", "reserved_header"]
+__all__ = [
+    "RESERVED",
+    "UNKEYED_HEADER",
+    "check_group_header",
+    "check_key_header",
+    "check_sort_header",
+    "header_fault",
+    "reserved_header",
+]
 
 UNKEYED_HEADER = "lvq-unkeyed"
 """Marks a message without a key, sent with a unique one so that nothing replaces it (R1)."""
 
-RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, "lvq-priority", "lvq-sort", GROUP_HEADER})
+RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, PRIORITY_HEADER, SORT_HEADER, GROUP_HEADER})
 """Headers that ask for options that only a queue's definition can enable."""
 
 _REMEDIES = {
     TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header.",
     NOT_BEFORE_HEADER: "Declare the queue with the option max_delay, for example max_delay=3600.0; or omit the header.",
+    PRIORITY_HEADER: 'Declare the queue with order="priority", or omit the header.',
+    SORT_HEADER: 'Declare the queue with order="sorted", or omit the header. If the queue is sorted by another header, '
+    "set that one.",
     GROUP_HEADER: "Declare the queue with the option groups, for example groups=Groups(); or omit the header.",
 }
 """By header, how to have the option. Headers that are missing here belong to no option yet."""
@@ -27,11 +40,11 @@ _REMEDIES = {
 _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 
 
-def reserved_header(name: str, topic: str) -> ConfigError:
-    """Return the error for a message with a reserved header."""
+def reserved_header(name: str, topic: str, option: str | None = None) -> ConfigError:
+    """Return the error for a message with a reserved header, or with the option that sets it."""
     return ConfigError(
-        f"The header {name!r} is reserved, and in a message for {topic!r} it would have no effect.",
-        options=[name],
+        f"The header {name!r} is reserved, and in a message for {topic!r} {option or 'it'} would have no effect.",
+        options=[name] if option is None else [option, name],
         hint=_REMEDIES.get(name, "No queue supports it in this version: omit it, or use another name."),
     )
 
@@ -77,4 +90,21 @@ def check_group_header(name: str) -> None:
             f"{quoted(name)} cannot be the header of groups: {fault}.",
             options=["groups", "header"],
             hint=f"Use another one, for example JMSXGroupID; {GROUP_HEADER} unless another is given.",
+        )
+
+
+def check_sort_header(name: object) -> None:
+    """Check that messages can be sorted by a header of this name.
+
+    Raises:
+        ConfigError: the name is not text, cannot be encoded, or is reserved for something else.
+    """
+    fault = header_fault(text("sort_header", name))
+    if fault is None and name in (RESERVED | _MARKS) - {SORT_HEADER}:
+        fault = "the name is reserved"
+    if fault is not None:
+        raise ConfigError(
+            f"{quoted(name)} cannot be the sort header: {fault}.",
+            options=["sort_header"],
+            hint=f"Use another one, or leave it out for {SORT_HEADER}.",
         )

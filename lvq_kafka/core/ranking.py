@@ -67,7 +67,9 @@ class Ranking:
         self.example: bytes | None = None
         """The first value of those."""
         self._rank = rank
-        self._default: Rank = rank(None) or 0
+        default = rank(None)
+        assert default is not None
+        self._default: Rank = default
 
     @classmethod
     def of(cls, order: QueueOrder, *, priorities: int | None, sort_header: str | None) -> Ranking | None:

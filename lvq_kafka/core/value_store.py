@@ -8,7 +8,7 @@ from typing import Protocol, Self
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.fold import Changes, ReaderStats
 from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.records import Headers, Record, RecordBatch
 
 __all__ = ["NewestRecords", "ValueStore"]
 
@@ -34,6 +34,9 @@ class NewestRecords(Protocol):
 
     def keys(self, order: Order = "tail") -> Sequence[bytes]:
         """Return all keys in queue order (R4). Records applied later do not change the result."""
+
+    def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
+        """Yield the headers of the newest record of each of these keys, which are there."""
 
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """Yield the newest record of every key, in queue order."""

@@ -53,7 +53,7 @@ class Browser(QueueReader[V], Generic[V]):
     Iteration yields the current values, the newest per key, in queue order; then `EndOfDump`, once, even for an empty
     queue; then updates as they arrive: `Entry` for a value, `Deleted` for a key that no longer has one. It is one
     stream without gaps (G4), conflated if the reader is slow (G3). Any number of browsers can read a queue
-    independently.
+    independently. If the queue is ordered by rank (R20), so is the dump, by the ranks of the moment when it begins.
 
     Of a standard queue (R35), it yields each waiting message once, in queue order, then `EndOfDump`, then messages as
     they arrive. There are no `Deleted` events: a message that was returned and is consumed later is not reported. A
@@ -264,7 +264,7 @@ class Browser(QueueReader[V], Generic[V]):
                         watch.report(gone)
 
     def _dump_keys(self, table: NewestRecords) -> Sequence[bytes]:
-        return table.keys(self._order)
+        return self._listing.keys(table)
 
     def _to_event(
         self, key: bytes, record: Record | None, matches: bool, cause: Cause | None

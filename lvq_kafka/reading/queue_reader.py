@@ -20,6 +20,7 @@ from lvq_kafka.core.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.selectors.of_queues import queue_selector
@@ -59,7 +60,7 @@ class QueueReader(Bound, Generic[V]):
         self._cluster = cluster
         self._topic = definition.topic
         self._codec = codec
-        self._order = definition.place_order
+        self._listing = Listing(definition)
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         selector = queue_selector(definition)
@@ -208,6 +209,14 @@ class QueueReader(Bound, Generic[V]):
     def ignored(self) -> int:
         """The number of deletes in a standard queue, where they mean nothing (R35)."""
         return 0 if self._alone is None else self._alone.ignored
+
+    @property
+    def unranked(self) -> int:
+        """The number of messages in the last dump or snapshot whose priority could not be read.
+
+        They count as having none (R20).
+        """
+        return self._listing.unranked
 
     @property
     def unjudged(self) -> int:

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import UnencodableKey
+from lvq_kafka.reading.listing import Listing
 
 __all__ = ["CurrentValues", "Snapshot"]
 
@@ -41,7 +41,7 @@ class CurrentValues(Mapping[str, V]):
     _topic: str
     _codec: Codec[V]
     _raw_on_error: bool
-    _order: Order
+    _iterated: Listing  # the order of iteration
 
     def _find(self, key: Key) -> Record:
         source, encoded = self._source, encode_key(key)
@@ -81,7 +81,7 @@ class CurrentValues(Mapping[str, V]):
     def __iter__(self) -> Iterator[str]:
         """Iterate over the current keys, in queue order."""
         with self._source.lock:
-            keys = self._source.current_whole().keys(self._order)
+            keys = self._iterated.keys(self._source.current_whole())
         return map(key_text, keys)
 
     # Mappings that change over time are equal only if they are identical.
@@ -99,7 +99,7 @@ class CurrentValues(Mapping[str, V]):
     def entries(self) -> list[Entry[V]]:
         """Return all current entries, in queue order."""
         with self._source.lock:
-            records = list(self._source.current_whole().records(self._order))
+            records = list(self._iterated.records(self._source.current_whole()))
         raw = self._raw_on_error
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
 
@@ -144,6 +144,8 @@ class _Frozen:
 class Snapshot(CurrentValues[V]):
     """The current values at one moment, with their cut through the log (G8).
 
+    It is in queue order, by rank if the queue is (R20).
+
     ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
     it. ``as_of`` is the time of the snapshot, in seconds since the epoch: what had expired by then is missing, what was
     scheduled for a later time does not count, and that stays so. ``topic_id`` distinguishes the topic from another one
@@ -162,26 +164,28 @@ class Snapshot(CurrentValues[V]):
         codec: Codec[V],
         *,
         raw_on_error: bool,
-        order: Order,
+        listing: Listing,
         as_of: float,
     ) -> None:
         self._source = _Frozen(table)
         self._topic = topic
         self._codec = codec
         self._raw_on_error = raw_on_error
-        self._order = order
+        self._iterated = listing
         self.topic = topic
         self.topic_id = topic_id
         self.offsets: dict[int, int] = dict(sorted(offsets.items()))
         self.as_of = as_of
 
     def iter_entries(self) -> Iterator[Entry[V]]:
-        """Yield the entries of `entries` one by one: a million of them need no extra memory.
+        """Yield the entries of `entries` one by one.
+
+        A million of them need no extra memory, unless they are ordered by rank.
 
         Raises:
             DecodeError: as for `entries`.
         """
-        for record in self._source.current_whole().records(self._order):
+        for record in self._iterated.records(self._source.current_whole()):
             yield to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)
 
     def __repr__(self) -> str:

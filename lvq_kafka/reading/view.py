@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Thread
 from typing import Any, Generic, TypeVar, Unpack
@@ -12,16 +12,14 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
-from lvq_kafka.core.conditions import KeySelection
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import Order
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.standard import check_mapping
 from lvq_kafka.core.validation import callables, instance
-from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
+from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
 from lvq_kafka.reading.selection import Selection, SelectionOptions
@@ -47,7 +45,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
     view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
 
-    Thread-safe. Keys may come and go during iteration: iteration covers the keys of the moment it began.
+    Thread-safe. Keys may come and go during iteration: iteration covers the keys of the moment it began. It is in order
+    of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank (R20).
 
     Args:
         cluster: the cluster that holds the queue.
@@ -87,6 +86,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         )
         self._definition = definition
         self._source = self._shared
+        self._iterated = Listing(definition, by_rank=False)  # or each iteration would look at all headers
         self._callbacks: list[Watch[V]] = []
 
     def _wait_open(self) -> None:
@@ -188,7 +188,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             topic_id,
             self._codec,
             raw_on_error=self._raw_on_error,
-            order=self._order,
+            listing=self._listing,
             as_of=as_of,
         )
 
@@ -237,12 +237,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 hint="Give one of them.",
             )
         point = None if since is None else self._resume_point(since)
-        order = self._order
         chosen = Selection(self._topic, self._codec, raw_on_error=self._raw_on_error, **selection).of_what_is_read()
         watch = Watch(
             self._follower,
             self._codec,
-            dump=partial(_dump_keys, order=order, keys=chosen.keys) if dump else None,
+            dump=partial(self._listing.keys, among=chosen.keys) if dump else None,
             selection=chosen,
             previous=previous,
             every=every,
@@ -317,11 +316,6 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 self._callbacks.remove(watch)
 
         return end
-
-
-def _dump_keys(table: NewestRecords, *, order: Order, keys: KeySelection) -> Sequence[bytes]:
-    every = table.keys(order)
-    return [key for key in every if key in keys] if keys else every
 
 
 async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:

@@ -236,7 +236,7 @@ def test_r22_no_message_is_scheduled_where_the_queue_does_not_allow_it(cluster: 
         ):
             with pytest.raises(ConfigError, match=r"'lvq-not-before' is reserved.*max_delay=3600.0") as caught:
                 call()
-            assert caught.value.options == ("lvq-not-before",)
+            assert caught.value.options == ("not_before", "lvq-not-before")
     assert stored(cluster) == []
 
 
