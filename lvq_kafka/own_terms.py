@@ -77,11 +77,11 @@ class OwnTerms:
         self,
         headers: _Pairs,
         *,
-        ttl: float | None,
-        not_before: float | datetime | None,
-        priority: int | None,
-        sort: str | None,
-        group: str | bytes | None,
+        ttl: float | None = None,
+        not_before: float | datetime | None = None,
+        priority: int | None = None,
+        sort: str | None = None,
+        group: str | bytes | None = None,
     ) -> None:
         """Add the headers that say when a message counts, what its rank is, and its group.
 

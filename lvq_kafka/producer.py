@@ -219,8 +219,8 @@ class Producer(Bound, Generic[V]):
             if (
                 type(said) is str
                 and said.isascii()
-                and message.group is message.sort is message.priority is None
-                and message.key is message.ttl is message.not_before is None
+                and message.group is message.sort is message.key is None
+                and message.ttl is message.not_before is message.priority is None
             ):
                 key: bytes | None = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
@@ -260,7 +260,7 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
-        if not (ttl is not_before is priority is sort is group is None):
+        if not (ttl is not_before is priority is None and sort is group is None):
             self._terms.add(pairs, ttl=ttl, not_before=not_before, priority=priority, sort=sort, group=group)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
@@ -276,7 +276,7 @@ class Producer(Bound, Generic[V]):
         if headers:
             self._terms.check_delete(pairs)
         if group is not None:
-            self._terms.add(pairs, None, None, group)
+            self._terms.add(pairs, group=group)
         return self._append(self.topic, name, None, pairs)
 
     def flush(self, timeout: float | None = None) -> None:

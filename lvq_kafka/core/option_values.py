@@ -5,7 +5,7 @@ from __future__ import annotations
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["boolean", "disagreement", "number", "pop_one"]
+__all__ = ["boolean", "disagreement", "number", "pop_one", "whole_number"]
 
 
 def pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
@@ -38,6 +38,18 @@ def number(option: str, value: object) -> float:
         return float(str(value))
     except ValueError:
         raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+
+
+def whole_number(option: str, value: object) -> int:
+    """Read a whole number, by its value.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{option}={quoted(value)} is not a whole number.", options=[option]) from None
 
 
 def boolean(option: str, value: object) -> bool:

@@ -11,7 +11,7 @@ from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.group_options import GROUP_OPTIONS, pop_groups
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
-from lvq_kafka.core.option_values import boolean, disagreement, number, pop_one
+from lvq_kafka.core.option_values import boolean, disagreement, number, pop_one, whole_number
 from lvq_kafka.core.quoting import brief, quoted
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl, check_ttl
@@ -49,16 +49,16 @@ _TTL_SWITCHES = ("ttl", "no-expiry")
 _EXPIRY_TOPIC_OPTIONS = ("expiry-topic", "expiry-address")
 _EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expired messages go to another topic
 _MAX_DELAY_OPTION, _HOLD_OPTION = "max-delay", "holdOnPublishEnabled"
-_CONFLATE_OPTION, _TYPE_OPTION = "conflate", "type"
-_TYPES = {"lvq": True, "standard": False}  # of Broker-J, and whether they conflate
+_CONFLATE_OPTION, _TYPE_OPTION, _ORDER_OPTION = "conflate", "type", "order"
+_TYPES = {"lvq": True, "standard": False, "priority": False, "sorted": False}  # of Broker-J: whether they conflate
+_RANKED = ("priority", "sorted")  # types that are orders here
+_PRIORITIES_OPTIONS = ("priorities", "qpid.priorities", "x-qpid-priorities")
+_SORT_HEADER_OPTIONS = ("sort-header", "sortKey", "qpid.queue_sort_key")
 _SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
-    "qpid.priorities": "priority levels",
-    "priorities": "priority levels",
     "qpid.paging": "paging",
     "qpid.last_value_queue_sorted": "sorting",
-    "sortKey": "sorting",
 }
 
 
@@ -69,7 +69,8 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     """
     given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
     key_header = pop_one(given, _KEY_HEADER_OPTIONS)
-    switches = _pop_switches(given, key_header)
+    kind = str(given.get(_TYPE_OPTION, "")).strip().lower()
+    switches = _pop_switches(given, key_header, kind)
     if switches.get(_NO_BROWSE_OPTION):
         warnings.warn(
             f"{_NO_BROWSE_OPTION} of the queue {name} is ignored: a browser never keeps a value from being replaced.",
@@ -79,17 +80,17 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     if clashing:
         other = key_header[0] if key_header else next(iter(switches), "key-header")
         raise ConfigError(
-            f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined: "
-            "a last value queue orders its messages by key and arrival.",
+            f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined in this version.",
             options=[clashing[0], other],
             hint=f"Leave out {clashing[0]}.",
         )
-    chosen: dict[str, Any] = {}
+    asking = [*([key_header[0]] if key_header else ()), *switches]
+    chosen = _pop_order(given, kind, asking[0] if asking and all(switches.values()) else None)
     non_destructive = pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
     if non_destructive is not None:
         chosen["non_destructive"] = boolean(*non_destructive)
     for option, (field, _) in CHOICES.items():
-        if option in given:
+        if option in given and option != _ORDER_OPTION:
             chosen[field] = given.pop(option)
     chosen["ttl"] = _pop_ttl(given)
     chosen["expiry_topic"] = _pop_expiry_topic(given)
@@ -99,7 +100,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     chosen["groups"] = pop_groups(given)
     if given:
         raise _unknown_option(next(iter(given)))
-    chosen["conflate"] = all(switches.values())
+    chosen["conflate"] = all(switches.values()) and chosen.get("conflate", True)
     named = None if key_header is None or key_header[1] is None else str(key_header[1])
     if named is None and chosen["conflate"]:
         raise ConfigError(
@@ -111,7 +112,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     return {"key_header": named, **chosen}
 
 
-def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | None) -> dict[str, bool]:
+def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | None, kind: str) -> dict[str, bool]:
     """Remove the options that ask for conflation or for none; return what each asks for.
 
     Those of other brokers ask for conflation by the key header, so one that is off contradicts a key header.
@@ -132,14 +133,63 @@ def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | Non
         )
     legacy = next((option for option in off if option != _CONFLATE_OPTION), None)
     if legacy is not None and key_header is not None:
-        said = f"{legacy}={'standard' if legacy == _TYPE_OPTION else 'false'}"
+        said = f"{legacy}={kind if legacy == _TYPE_OPTION else 'false'}"
+        way_out = f"Say {_ORDER_OPTION}={kind} instead" if kind in _RANKED else f"Leave {legacy} out"
         raise ConfigError(
             f"{said} asks for a queue that is not a last value queue, but {key_header[0]} names a key header.",
             options=[legacy, key_header[0]],
-            hint=f"Leave {legacy} out; or say {_CONFLATE_OPTION}=false for a standard queue whose messages may have a "
-            "key.",
+            hint=f"{way_out}; or say {_CONFLATE_OPTION}=false for a standard queue whose messages may have a key.",
         )
     return switches
+
+
+def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict[str, Any]:
+    """Remove the options of the order, and return the fields that they set.
+
+    Queues of other brokers that have an order by rank do not conflate, and neither do those declared by their options.
+
+    Args:
+        kind: the type of queue that is asked for, or "".
+        lasting: an option that asks for a last value queue, if one does.
+    """
+    levels, sort = pop_one(given, _PRIORITIES_OPTIONS), pop_one(given, _SORT_HEADER_OPTIONS)
+    asking = [
+        (order, option)
+        for order, option in (
+            (given.get(_ORDER_OPTION), _ORDER_OPTION if _ORDER_OPTION in given else None),
+            (kind, _TYPE_OPTION if kind in _RANKED else None),
+            ("priority", levels and levels[0]),
+            ("sorted", sort and sort[0]),
+        )
+        if option is not None
+    ]
+    if not asking:
+        return {}
+    order, option = asking[0]
+    other = next(((another, name) for another, name in asking if another != order), None)
+    if other is not None:
+        raise ConfigError(
+            f"{option} asks for order={order}, and {other[1]} for order={other[0]}.",
+            options=[option, other[1]],
+            hint="Leave one of them out.",
+        )
+    chosen: dict[str, Any] = {_ORDER_OPTION: given.pop(_ORDER_OPTION, order)}
+    if option != _ORDER_OPTION:
+        if kind == "standard":
+            lasting = _TYPE_OPTION
+        if lasting is not None:
+            what = "a standard queue in order of arrival" if kind == "standard" else "a last value queue"
+            raise ConfigError(
+                f"{option} asks for a {order} queue, and {lasting} for {what}; elsewhere, a queue is one or the other.",
+                options=[option, lasting],
+                hint=f"Say {_ORDER_OPTION}={order} to have both here, or leave out {option}.",
+            )
+        chosen["conflate"] = False
+    if levels is not None:
+        chosen["priorities"] = whole_number(*levels)
+    if sort is not None:
+        chosen["sort_header"] = str(sort[1])
+    return chosen
 
 
 def _type(value: object) -> bool:
@@ -236,6 +286,8 @@ def _unknown_option(option: str) -> ConfigError:
         *_SWITCH_OPTIONS,
         *_NON_DESTRUCTIVE_OPTIONS,
         *CHOICES,
+        *_PRIORITIES_OPTIONS,
+        *_SORT_HEADER_OPTIONS,
         *_TTL_OPTIONS,
         *_TTL_SWITCHES,
         *_EXPIRY_TOPIC_OPTIONS,

@@ -244,7 +244,7 @@ CASES = [
     Case(
         "R3: options that clash",
         lambda cluster: QueueDefinition.from_options("q", {"lvqKey": "k", "qpid.priorities": 4}),
-        *(ConfigError, ValueError, ["qpid.priorities", "lvqKey"], "Leave out qpid.priorities"),
+        *(ConfigError, ValueError, ["qpid.priorities", "lvqKey"], "Say order=priority"),
         facts={"options": ("qpid.priorities", "lvqKey")},
         shell=["declare", "q", "-o", "lvqKey=k", "-o", "qpid.priorities=4"],
         code=2,

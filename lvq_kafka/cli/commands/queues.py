@@ -28,7 +28,7 @@ from lvq_kafka.topics import OnMismatch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "queues"]
+__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "order_in_words", "queues"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +47,8 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare sessions --key-header id --default-ttl 1800 --max-ttl 86400",
         "lvq declare rates --key-header currency --max-delay 86400",
         "lvq declare jobs --standard",
+        "lvq declare jobs --standard --order priority --priorities 3",
+        "lvq declare orders --key-header id --order sorted --sort-header due",
         "lvq declare orders --key-header id --groups sticky --group-header customer",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
@@ -59,8 +61,10 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option(
     "--order",
     type=click.Choice(get_args(QueueOrder)),
-    help="Where a new value goes; in-place lasts until compaction.  [default: tail]",
+    help="Where a new value goes, or what is handed out first; in-place lasts until compaction.  [default: tail]",
 )
+@click.option("--priorities", type=int, metavar="LEVELS", help="With --order priority: 2 to 10.  [default: 10]")
+@click.option("--sort-header", metavar="HEADER", help="With --order sorted: what to sort by.  [default: lvq-sort]")
 @click.option(
     "--keyless",
     type=click.Choice(get_args(KeylessPolicy)),
@@ -134,6 +138,8 @@ def declare(
     standard: bool,
     topic: str | None,
     order: QueueOrder | None,
+    priorities: int | None,
+    sort_header: str | None,
     keyless: KeylessPolicy | None,
     key_mismatch: KeyMismatchPolicy | None,
     non_destructive: bool,
@@ -166,6 +172,8 @@ def declare(
         "key-header": key_header,
         "conflate": False if standard else None,
         "order": order,
+        "priorities": priorities,
+        "sort-header": sort_header,
         "keyless": keyless,
         "key-mismatch": key_mismatch,
         "non-destructive": non_destructive or None,
@@ -295,7 +303,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "QUEUE": definition.name,
         "KEY": _key_shown(definition),
         "TOPIC": definition.topic,
-        "ORDER": definition.order if definition.conflate else "all messages",
+        "ORDER": _order_shown(definition),
         "WITHOUT KEY": definition.keyless,
         "CONSUMED": "never" if definition.non_destructive else "yes",
         "SELECTOR": brief(definition.selector or ""),
@@ -303,6 +311,19 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "SCHEDULED": "" if definition.max_delay is None else f"up to {definition.max_delay:,g} s ahead",
         "GROUPS": "" if definition.groups is None else grouped_by(definition.groups),
     }
+
+
+def order_in_words(definition: QueueDefinition) -> str:
+    """Describe the order in which a queue's messages come."""
+    if definition.order == "priority":
+        return f"priority, {definition.priorities} levels"
+    return f"sorted by {brief(definition.sort_header or '')}" if definition.order == "sorted" else definition.order
+
+
+def _order_shown(definition: QueueDefinition) -> str:
+    if definition.conflate:
+        return order_in_words(definition)
+    return "all messages" if definition.order == "tail" else f"all messages, {order_in_words(definition)}"
 
 
 def _key_shown(definition: QueueDefinition) -> str:

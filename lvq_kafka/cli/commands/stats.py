@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.cli.commands.queues import finding_row, grouped_by, in_words
+from lvq_kafka.cli.commands.queues import finding_row, grouped_by, in_words, order_in_words
 from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.common_options import command, queue_argument, timeout_option
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
@@ -231,9 +231,10 @@ def _picture(
 
     definition = queue.definition
     key = "the record key" if definition.key_header is None else f"the header {brief(definition.key_header)}"
-    kind = f"key is {key}; order {definition.order}; without key: {definition.keyless}"
+    kind = f"key is {key}; order {order_in_words(definition)}; without key: {definition.keyless}"
     if not definition.conflate:
-        kind = "a standard queue: no message replaces another"
+        order = "" if definition.order == "tail" else f"; order {order_in_words(definition)}"
+        kind = f"a standard queue: no message replaces another{order}"
     holds = count(found.values, "value" if definition.conflate else "message")
     if found.expired:
         holds += f" ({found.expired:,} in the log have expired)"

@@ -21,6 +21,7 @@ from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.keys import encode_key, key_text
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.records import header_value
 from lvq_kafka.core.terms import TTL_HEADER, ttl_text
 from lvq_kafka.errors import ConfigError
@@ -29,6 +30,7 @@ from lvq_kafka.producer import Message, Producer
 __all__ = ["delete", "put", "send"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_Pairs = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ def schedule_options(function: F) -> F:
     return time_option(delay_option(cast(F, with_schedule)))
 
 
+priority_option = click.option(
+    "--priority", type=click.IntRange(0, HIGHEST_PRIORITY), help="Its priority, in a queue with --order priority."
+)
+sort_option = click.option("--sort", metavar="TEXT", help="What it is sorted by, in a queue with --order sorted.")
 from_option = click.option(
     "--from-jsonl",
     "source",
@@ -109,6 +115,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
     examples=[
         "lvq send prices 118.50 -H ticker=IBM",
         "lvq send photos - -H id=7 < photo.jpg",
+        "lvq send jobs 'resize 7' --priority 9",
         "lvq send prices --from-jsonl ticks.jsonl",
     ],
 )
@@ -118,6 +125,8 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
 @ttl_option
 @group_option
 @schedule_options
+@priority_option
+@sort_option
 @from_option
 @format_option
 @quiet_option
@@ -130,6 +139,8 @@ def send(
     ttl: float | None,
     group: str | None,
     schedule: DueTime,
+    priority: int | None,
+    sort: str | None,
     source: Any,
     form: Format,
     quiet: bool,
@@ -142,10 +153,11 @@ def send(
     _either(value is not None, source)
     if source is None:
         assert value is not None
-        given: Iterable[Line | None] = [Line(None, _value(value, form), _common(headers, ttl))]
+        given: Iterable[Line | None] = [Line(None, _value(value, form), [])]
     else:
-        given = _with_headers(lines_of(source, form), _common(headers, ttl))
-    _produce(invocation, choice, form, given, quiet, Shared(schedule, group))
+        given = lines_of(source, form)
+    common = _common(headers, ttl, priority)
+    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), common=common, sort=sort)
 
 
 @command(
@@ -165,6 +177,8 @@ def send(
 @ttl_option
 @group_option
 @schedule_options
+@priority_option
+@sort_option
 @from_option
 @format_option
 @quiet_option
@@ -178,6 +192,8 @@ def put(
     ttl: float | None,
     group: str | None,
     schedule: DueTime,
+    priority: int | None,
+    sort: str | None,
     source: Any,
     form: Format,
     quiet: bool,
@@ -187,14 +203,14 @@ def put(
     The key header is added automatically. VALUE is the value, or - for all of stdin.
     """
     _either(key is not None, source)
-    common = _common(headers, ttl)
     if source is not None:
-        given: Iterable[Line | None] = _with_headers(lines_of(source, form), common)
+        given: Iterable[Line | None] = lines_of(source, form)
     elif key is None or value is None:
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
-        given = [Line(encode_key(key), _value(value, form), common)]
-    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), by_key=True)
+        given = [Line(encode_key(key), _value(value, form), [])]
+    common = _common(headers, ttl, priority)
+    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), common=common, sort=sort, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
@@ -229,13 +245,15 @@ def _value(text: str, form: Format) -> Any:
     return parse_value(data, form)
 
 
-def _common(headers: list[tuple[str, str]], ttl: float | None) -> list[tuple[str, bytes | None]]:
+def _common(headers: list[tuple[str, str]], ttl: float | None, priority: int | None) -> _Pairs:
     """Return the headers given for all messages; a line's own come after them, and so count."""
-    pairs: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
+    pairs: _Pairs = [(name, encode_key(text)) for name, text in headers]
+    if priority is not None:
+        pairs.append((PRIORITY_HEADER, b"%d" % priority))
     return pairs if ttl is None else [*pairs, (TTL_HEADER, ttl_text(ttl))]
 
 
-def _with_headers(lines: Iterable[Line | None], common: list[tuple[str, bytes | None]]) -> Iterator[Line | None]:
+def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line | None]:
     for line in lines:
         yield line and Line(line.key, line.value, [*common, *line.headers], line.delete)
 
@@ -248,6 +266,8 @@ def _produce(
     quiet: bool,
     shared: Shared = _NOTHING,
     *,
+    common: _Pairs | None = None,
+    sort: str | None = None,
     by_key: bool = False,
 ) -> None:
     queue = invocation.open(choice, form)
@@ -262,6 +282,10 @@ def _produce(
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)
+    if sort is not None:
+        common = [*(common or ()), (queue.definition.sort_header or SORT_HEADER, encode_key(sort))]
+    if common:
+        lines = _with_headers(lines, common)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
         for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, shared, queue.cluster.now())):
             if sent is None:

@@ -324,3 +324,116 @@ def test_an_expiry_topic_has_its_names_in_other_brokers(options: dict[str, objec
 def test_names_of_an_expiry_topic_that_disagree_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         QueueDefinition.from_options("q", {"lvqKey": "k", "ttl": True, **options})
+
+
+# --- orders by rank -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "made", "stored"),
+    [
+        ({"order": "priority"}, {"order": "priority", "priorities": 10}, b'"priorities": 10'),
+        ({"order": "priority", "priorities": 2}, {"order": "priority", "priorities": 2}, b'"priorities": 2'),
+        ({"order": "sorted"}, {"order": "sorted", "sort_header": "lvq-sort"}, b'"sort_header": "lvq-sort"'),
+        ({"order": "sorted", "sort_header": "ü"}, {"order": "sorted", "sort_header": "ü"}, b'"sort_header": "\\u00fc"'),
+    ],
+)
+def test_r20_an_order_by_rank_is_part_of_version_2(
+    options: dict[str, Any], made: dict[str, Any], stored: bytes
+) -> None:
+    definition = QueueDefinition(name="q", topic="t", key_header="k", **options)
+    assert {field: getattr(definition, field) for field in made} == made
+    assert definition.place_order == "tail"
+    written = definition.to_json()
+    assert b'"version": 2' in written
+    assert stored in written
+    assert QueueDefinition.from_json(written, name="q") == definition
+    assert definition == QueueDefinition(name="q", topic="t", key_header="k", **made)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"priorities": 5}, ("priorities", "order")),
+        ({"priorities": 5, "order": "sorted"}, ("priorities", "order")),
+        ({"sort_header": "a"}, ("sort_header", "order")),
+        ({"sort_header": "a", "order": "priority"}, ("sort_header", "order")),
+        ({"order": "priority", "priorities": 1}, ("priorities",)),
+        ({"order": "priority", "priorities": 11}, ("priorities",)),
+        ({"order": "priority", "priorities": True}, ("priorities",)),
+        ({"order": "priority", "priorities": "5"}, ("priorities",)),
+        ({"order": "sorted", "sort_header": " "}, ("sort_header",)),
+        ({"order": "sorted", "sort_header": 7}, ("sort_header",)),
+        ({"order": "sorted", "sort_header": "a\0b"}, ("sort_header",)),
+        ({"order": "sorted", "sort_header": "\ud800"}, ("sort_header",)),
+        ({"order": "sorted", "sort_header": "lvq-priority"}, ("sort_header",)),
+        ({"order": "sorted", "sort_header": "lvq-unkeyed"}, ("sort_header",)),
+    ],
+)
+def test_r20_options_of_an_order_that_make_no_sense_are_named(options: dict[str, Any], named: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        QueueDefinition(name="q", topic="t", key_header="k", **options)
+    assert caught.value.options == named
+
+
+@pytest.mark.parametrize(
+    ("options", "made"),
+    [
+        ({"lvqKey": "k", "order": "priority"}, {"order": "priority"}),
+        ({"lvqKey": "k", "order": "priority", "qpid.priorities": "5"}, {"order": "priority", "priorities": 5}),
+        ({"lvqKey": "k", "order": "sorted", "sort-header": "a"}, {"order": "sorted", "sort_header": "a"}),
+        (
+            {"key-header": "k", "conflate": "false", "sortKey": "a"},
+            {"conflate": False, "order": "sorted", "sort_header": "a"},
+        ),
+    ],
+)
+def test_r20_an_order_by_rank_goes_with_a_key_header(options: dict[str, object], made: dict[str, Any]) -> None:
+    assert QueueDefinition.from_options("q", options) == QueueDefinition(name="q", topic="q", key_header="k", **made)
+
+
+@pytest.mark.parametrize(
+    ("options", "made"),
+    [
+        ({"type": "priority"}, {"order": "priority"}),
+        ({"type": "Priority", "priorities": 3}, {"order": "priority", "priorities": 3}),
+        ({"priorities": "3"}, {"order": "priority", "priorities": 3}),
+        ({"qpid.priorities": 3, "x-qpid-priorities": 3}, {"order": "priority", "priorities": 3}),
+        ({"x-qpid-priorities": 3, "conflate": "no"}, {"order": "priority", "priorities": 3}),
+        ({"type": "sorted"}, {"order": "sorted"}),
+        ({"type": "sorted", "sortKey": "a"}, {"order": "sorted", "sort_header": "a"}),
+        ({"qpid.queue_sort_key": "a"}, {"order": "sorted", "sort_header": "a"}),
+        ({"type": "standard", "order": "sorted"}, {"order": "sorted"}),
+    ],
+)
+def test_r20_queues_of_other_brokers_with_an_order_by_rank_do_not_conflate(
+    options: dict[str, object], made: dict[str, Any]
+) -> None:
+    wanted = QueueDefinition(name="q", topic="q", key_header=None, conflate=False, **made)
+    assert QueueDefinition.from_options("q", options) == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"lvqKey": "k", "priorities": 5}, ("priorities", "lvqKey")),
+        ({"lvqKey": "k", "sortKey": "a"}, ("sortKey", "lvqKey")),
+        ({"last-value": "true", "qpid.priorities": 5}, ("qpid.priorities", "last-value")),
+        ({"type": "lvq", "qpid.queue_sort_key": "a"}, ("qpid.queue_sort_key", "type")),
+        ({"type": "standard", "priorities": 5}, ("priorities", "type")),
+        ({"type": "priority", "lvqKey": "k"}, ("type", "lvqKey")),
+        ({"type": "priority", "sortKey": "a"}, ("type", "sortKey")),
+        ({"type": "sorted", "priorities": 5}, ("type", "priorities")),
+        ({"priorities": 5, "sortKey": "a"}, ("priorities", "sortKey")),
+        ({"priorities": 5, "qpid.priorities": 6}, ("priorities", "qpid.priorities")),
+        ({"order": "tail", "type": "priority"}, ("order", "type")),
+        ({"lvqKey": "k", "order": "in-place", "sort-header": "a"}, ("order", "sort-header")),
+        ({"lvqKey": "k", "order": "priority", "priorities": "some"}, ("priorities",)),
+        ({"type": "priority", "priorities": "99"}, ("priorities",)),
+        ({"type": "priority", "last-value": "true"}, ("type", "last-value")),
+    ],
+)
+def test_r3_options_of_an_order_that_clash_are_both_named(options: dict[str, object], named: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        QueueDefinition.from_options("q", options)
+    assert caught.value.options == named

@@ -88,7 +88,7 @@ def test_options_of_brokers_ask_for_a_last_value_queue() -> None:
         ({"type": "standard", "lvqKey": "id"}, ("type", "lvqKey")),
         ({"type": "standard", "last-value": "true"}, ("type", "last-value")),
         ({"conflate": "false", "type": "lvq"}, ("conflate", "type")),
-        ({"type": "sorted"}, ("type",)),
+        ({"type": "sideways"}, ("type",)),
         ({"conflate": "perhaps"}, ("conflate",)),
     ],
 )
