@@ -79,11 +79,12 @@ def test_r20_browse_and_export_are_by_rank(ranked: Run) -> None:
     assert [row["key"] for row in exported[1:]] == ["b", "d", "c", "a"]
 
 
-def test_the_order_is_declared_and_shown(ranked: Run) -> None:
+def test_the_order_is_declared_and_shown(ranked: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {row["name"]: row for row in ranked("queues").rows}
     assert (rows["jobs"]["order"], rows["jobs"]["priorities"]) == ("priority", 5)
     assert (rows["orders"]["order"], rows["orders"]["sort_header"]) == ("sorted", "lvq-sort")
     assert ranked("declare", "urgent", "--standard", "--order", "priority").code == 0
+    monkeypatch.setenv("COLUMNS", "160")
     listed = ranked("queues", person=True).text
     for shown in ("priority, 5 levels", "sorted by lvq-sort", "sorted by price", "all messages, priority, 10 levels"):
         assert shown in listed
