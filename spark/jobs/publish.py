@@ -36,6 +36,8 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         ttl=options.ttl,
         group=options.group,
         not_before=options.not_before,
+        priority=options.priority,
+        sort=options.sort,
         vanished=options.vanished,
     )
     return {"topic": queue.topic, **asdict(published)}
@@ -68,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--not-before", metavar="COLUMN", help="time from which on the value counts; null for one that counts at once"
     )
+    options.add_argument("--priority", metavar="COLUMN", help="priority of the value, 0 to 9; null for 4")
+    options.add_argument("--sort", metavar="COLUMN", help="text by which the queue sorts the value; null to come first")
     options.add_argument("--group", metavar="COLUMN", help="the group that the value belongs to; null for none")
     options.add_argument("--ttl", metavar="COLUMN", help="seconds after which the value expires; null for no TTL")
     options.add_argument(

@@ -6,8 +6,8 @@
 - `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `upsert` does so from a
   stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or
   Iceberg table.
-- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns, and `group_of` finds the group of
-  each row.
+- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns. `group_of` finds the group of
+  each row, and `with_rank` adds the column by which a queue is ordered.
 - `task_errors` turns the failure of an action into an error of this library.
 - `local_session` creates a Spark session on this machine.
 """
@@ -19,6 +19,7 @@ with needing("spark", "lvq_spark"):
     from lvq_spark.grouping import group_of
     from lvq_spark.pinning import SnapshotSpec, pin
     from lvq_spark.publishing import Published, publish
+    from lvq_spark.ranking import with_rank
     from lvq_spark.schema import SCHEMA
     from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
     from lvq_spark.session import local_session
@@ -51,4 +52,5 @@ __all__ = [
     "task_errors",
     "upsert",
     "versions",
+    "with_rank",
 ]

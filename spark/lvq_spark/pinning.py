@@ -15,6 +15,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.groups import Groups, Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.validation import choice, delays, instance, mapping
@@ -59,6 +60,8 @@ class SnapshotSpec:
         selector: the condition that the newest message of a key must meet; None if there is none.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
         keep_expired: whether what has expired is returned like any other message.
+        order: the order of the queue's messages.
+        sort_header: the header by whose text they are sorted; None if they are not.
         groups: how messages are grouped; None if they belong to no groups.
     """
 
@@ -80,6 +83,8 @@ class SnapshotSpec:
     selector: str | None = None
     max_delay: float | None = None
     keep_expired: bool = False
+    order: QueueOrder = "tail"
+    sort_header: str | None = None
     groups: Groups | None = None
 
     @property
@@ -248,6 +253,8 @@ def pin(
         as_of=None if ttl is None and definition.max_delay is None else judged,
         selector=None if selector is None else selector.text,
         max_delay=definition.max_delay,
+        order=definition.order,
+        sort_header=definition.sort_header,
         groups=definition.groups,
     )
 

@@ -13,6 +13,7 @@ from lvq_kafka.core import quoting
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.headers import reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
@@ -22,7 +23,7 @@ from lvq_spark.schema import GROUP
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame, require_spark
 from lvq_spark.snapshots import client_config, snapshot
-from lvq_spark.writing.checks import check_deletes, check_groups, check_rows, check_schedules, check_ttls
+from lvq_spark.writing.checks import check_deletes, check_groups, check_ranks, check_rows, check_schedules, check_ttls
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
@@ -69,6 +70,8 @@ def publish(
     newest: str | None = None,
     ttl: str | None = None,
     not_before: str | None = None,
+    priority: str | None = None,
+    sort: str | None = None,
     group: str | None = None,
     vanished: Vanished = "keep",
     timeout: float = 10.0,
@@ -103,6 +106,10 @@ def publish(
             and a delete has none.
         not_before: a column of times: the one from which on a value counts (R11), as a timestamp or as seconds since
             the epoch. Null for a value that counts at once, as every delete does.
+        priority: a column of whole numbers from 0 to 9, for a queue with ``order="priority"`` (R20). Null for the
+            default, 4. A delete has none.
+        sort: a column of texts, for a queue with ``order="sorted"``: they become the header by which it is sorted. Null
+            to leave that header out, so that the value comes first.
         group: a column of text or bytes: the group that a value belongs to (R36). Null for none. Where messages are
             placed by group, a delete needs the group of its key's value.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
@@ -114,8 +121,9 @@ def publish(
     Raises:
         ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
             a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; no
-            message may be scheduled, or a row is scheduled too far ahead; the queue has no groups, or that of a row is
-            blank or missing; or the frame is empty and ``vanished`` is ``"delete"``.
+            message may be scheduled, or a row is scheduled too far ahead; the queue has no such order, or a rank is
+            none; the queue has no groups, or that of a row is blank or missing; or the frame is empty and ``vanished``
+            is ``"delete"``.
         MissingKey: a row has no key.
         MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
             written. The error names the key of the largest.
@@ -128,16 +136,25 @@ def publish(
     require_spark(df.sparkSession)
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
     definition = queue.definition
-    for column, option, header in (
-        (ttl, definition.ttl, TTL_HEADER),
-        (not_before, definition.max_delay, NOT_BEFORE_HEADER),
-        (group, definition.groups, GROUP_HEADER),
-    ):
-        if column is not None and option is None:
-            raise reserved_header(header, topic)
     groups = definition.groups
+    for option, column, allowed, header in (
+        ("ttl", ttl, definition.ttl is not None, TTL_HEADER),
+        ("not_before", not_before, definition.max_delay is not None, NOT_BEFORE_HEADER),
+        ("priority", priority, definition.order == "priority", PRIORITY_HEADER),
+        ("sort", sort, definition.order == "sorted", SORT_HEADER),
+        ("group", group, groups is not None, GROUP_HEADER),
+    ):
+        if column is not None and not allowed:
+            raise reserved_header(header, topic, option)
+    if sort is not None and definition.sort_header == definition.key_header:
+        raise ConfigError(
+            f"{queue.name} is sorted by its key header, {definition.key_header}.",
+            options=["sort", "key"],
+            hint="Leave sort out.",
+        )
+    rank_header = PRIORITY_HEADER if definition.order == "priority" else definition.sort_header
     named = None if group is None or groups is None else (group, groups.header)
-    rows = newest_rows(df, key, value, headers, newest, ttl, not_before, named)
+    rows = newest_rows(df, key, value, headers, newest, ttl, not_before, priority, sort, definition.sort_header, named)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # Report a missing right, or a missing topic, before anything runs.
     cluster.topics.check_may("Write", topic, timeout=timeout)
@@ -151,6 +168,8 @@ def publish(
             check_ttls(checked)
         if definition.max_delay is not None:
             check_schedules(checked, definition.max_delay, cluster.now())
+        if rank_header is not None:
+            check_ranks(checked, rank_header)
         if groups is not None:
             check_groups(checked, groups)
         if cut is not None:
@@ -169,7 +188,8 @@ def publish(
                     deletes = map_in_arrow(gone.select("key", GROUP), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
-        write = Write(topic, queue.key_header, definition.ttl, definition.max_delay, groups, config)
+        options = (definition.ttl, definition.max_delay, definition.order, definition.sort_header, groups)
+        write = Write(topic, queue.key_header, *options, config)
         writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()

@@ -7,10 +7,27 @@ from collections.abc import Collection, Iterable, Sequence
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["EXPIRES", "GROUP", "SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
+__all__ = [
+    "EXPIRES",
+    "GROUP",
+    "PRIORITY",
+    "SCHEMA",
+    "SNAPSHOT_COLUMNS",
+    "SORT_KEY",
+    "TYPES",
+    "check_columns",
+    "ddl",
+    "quoted",
+]
 
 EXPIRES = "expires"
 """The column with the time after which a row no longer counts (R10); null if it never expires."""
+
+PRIORITY = "priority"
+"""The column with the priority of a row (R20): 0 to 9, and 4 if its message says none."""
+
+SORT_KEY = "sort_key"
+"""The column with the text by which a row is sorted (R20); null if its message has none, which comes first."""
 
 GROUP = "group"
 """The column with the group of a row (R36); null if it has none."""
@@ -26,15 +43,17 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
     "deleted": "boolean",
     EXPIRES: "timestamp_ltz",
+    PRIORITY: "int",
+    SORT_KEY: "string",
     GROUP: "binary",
 }
 """All columns that can be requested.
 
-Names, order and types are those of Spark's Kafka connector; ``deleted``, ``expires`` and ``group`` are ours.
+Names, order and types are those of Spark's Kafka connector; ``deleted`` and those after it are ours.
 """
 
 SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""The columns of a snapshot that asks for none; `EXPIRES` and `GROUP` are there on request."""
+"""The columns of a snapshot that asks for none; those of options are there on request."""
 
 
 def ddl(columns: Iterable[str]) -> str:

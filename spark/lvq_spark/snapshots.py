@@ -16,6 +16,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.connector_engine import has_connector, read_with_connector
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
+from lvq_spark.ranking import RANKS, check_ranked, rank
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import EXPIRES, GROUP, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
@@ -97,8 +98,9 @@ def snapshot(
         columns: the columns of `SCHEMA` to read, in the order wanted. Omitted ones cost nothing: without ``headers``
             reading takes half the time if messages have any, and without ``value`` no values are sorted or kept on
             disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks. One more,
-            ``expires``, has the time after which a row no longer counts; null if it never expires. Another one,
-            ``group``, has the group of a row, in bytes (R36); null if it has none.
+            ``expires``, has the time after which a row no longer counts; null if it never expires. So do ``priority``
+            and ``sort_key`` the rank of a row, if the queue's order is by rank; see `with_rank`. ``group`` has the
+            group of a row, in bytes (R36); null if it has none.
         keys: read only these keys: text, bytes, integers or booleans (R2). The whole log is still read, but rows of
             other keys take no room in a task and never leave it.
         start: as for `pin`.
@@ -125,7 +127,7 @@ def snapshot(
     """
     choice("consistency", consistency, get_args(Consistency))
     choice("engine", engine, get_args(Engine))
-    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES, GROUP))
+    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES, *RANKS, GROUP))
     wanted = chosen_keys(keys)
     config = client_config(queue)
     require_spark(spark)
@@ -143,11 +145,14 @@ def snapshot(
                 f"The spec is for the topic {spec.topic}, but the queue's topic is {queue.definition.topic}.",
                 options=["spec", "queue"],
             )
-    spec = spec.selecting(selector)
+    spec, shown = spec.selecting(selector), columns
+    check_ranked("columns", shown, queue.name, queue.definition.order)
+    if ranks := [name for name in columns if name in RANKS]:
+        columns = tuple(dict.fromkeys((*(name for name in columns if name not in RANKS), "headers")))
     chosen = choose_engine(spark, spec, engine, connector_options)
     logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
     if chosen.engine == "connector":
-        return read_with_connector(
+        rows = read_with_connector(
             spark,
             spec,
             config,
@@ -157,7 +162,12 @@ def snapshot(
             keys=wanted,
             timeout=timeout,
         )
-    return _read_with_python(spark, spec, config, consistency, columns, wanted)
+    else:
+        rows = _read_with_python(spark, spec, config, consistency, columns, wanted)
+    if not ranks:
+        return rows
+    sort_header = queue.definition.sort_header
+    return rows.select(*(rank(name, sort_header).alias(name) if name in RANKS else name for name in shown))
 
 
 def choose_engine(

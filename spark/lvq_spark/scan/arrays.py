@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["binary", "booleans", "integers", "lists", "nulls_for_empty_lists", "repeated", "strings"]
+__all__ = ["binary", "booleans", "integers", "lists", "nulls_for_empty_lists", "repeated", "strings", "texts_or_nulls"]
 
 
 def binary(cells: Sequence[bytes | None]) -> pa.Array:
@@ -26,6 +26,11 @@ def binary(cells: Sequence[bytes | None]) -> pa.Array:
 def strings(cells: Iterable[str]) -> pa.Array:
     """Return an array of texts without nulls."""
     return _variable(pa.string(), [text.encode() for text in cells])
+
+
+def texts_or_nulls(cells: Iterable[str | None]) -> pa.Array:
+    """Return an array of texts or nulls."""
+    return _variable(pa.string(), [None if text is None else text.encode() for text in cells])
 
 
 def repeated(text: str, times: int) -> pa.Array:

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.ranking import Ranking
+from lvq_kafka.core.records import RecordBatch, header_value
 from lvq_kafka.core.terms import Terms
 from lvq_spark.expiry import LAST
-from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
-from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS
+from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings, texts_or_nulls
+from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SNAPSHOT_COLUMNS, SORT_KEY
 
 __all__ = ["COLUMNS", "Origin", "arrow_schema", "header_bytes", "moments", "parts", "to_arrow"]
 
@@ -36,6 +37,8 @@ COLUMNS = {
     "headers": _HEADERS,
     "deleted": pa.bool_(),
     EXPIRES: _TIMESTAMP,
+    PRIORITY: pa.int32(),
+    SORT_KEY: pa.string(),
     GROUP: pa.binary(),
 }
 """The possible columns: the Arrow types of `lvq_spark.schema.TYPES`."""
@@ -43,11 +46,17 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The topic of records, its timestamp type, and how they expire and are grouped."""
+    """The topic of records, its timestamp type, and what their headers mean, if anything.
+
+    ``terms`` are those by which they expire, ``priorities`` has their priorities as ranks, ``sort_header`` their sort
+    keys, and ``groups`` says how they are grouped.
+    """
 
     topic: str
     timestamp_type: int = -1
     terms: Terms | None = None
+    priorities: Ranking | None = None
+    sort_header: str | None = None
     groups: Groups | None = None
 
 
@@ -65,6 +74,8 @@ _CELLS: dict[str, _Cells] = {
     "headers": lambda batch, _: _headers(batch.headers),
     "deleted": lambda batch, _: booleans(value is None for value in batch.values),
     EXPIRES: lambda batch, origin: _expires(batch, origin.terms),
+    PRIORITY: lambda batch, origin: _priorities(batch, origin.priorities),
+    SORT_KEY: lambda batch, origin: _sort_keys(batch, origin.sort_header),
     GROUP: lambda batch, origin: _groups(batch, origin.groups),
 }
 
@@ -126,6 +137,19 @@ def _expires(batch: RecordBatch, terms: Terms | None) -> pa.Array:
     times = np.array(terms.expiries(batch.timestamps, batch.headers, plain=False), np.int64)
     valid = times <= LAST
     return integers(_MILLISECONDS, np.where(valid, times, 0), valid).cast(_TIMESTAMP)
+
+
+def _priorities(batch: RecordBatch, priorities: Ranking | None) -> pa.Array:
+    if priorities is None:
+        return pa.nulls(len(batch), pa.int32())
+    return integers(pa.int32(), [-int(priorities.rank(cells)) for cells in batch.headers])  # a higher one ranks lower
+
+
+def _sort_keys(batch: RecordBatch, header: str | None) -> pa.Array:
+    if header is None:
+        return pa.nulls(len(batch), pa.string())
+    texts = (header_value(cells or (), header) for cells in batch.headers)
+    return texts_or_nulls(None if text is None else text.decode(errors="replace") for text in texts)
 
 
 def _groups(batch: RecordBatch, groups: Groups | None) -> pa.Array:

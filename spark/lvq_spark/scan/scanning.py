@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.terms import Terms
@@ -39,7 +40,7 @@ from lvq_spark.scan.log_range import (
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.scan.unselected import selects_of
-from lvq_spark.schema import EXPIRES, GROUP
+from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +134,10 @@ class Scan:
         if expired_by is not None:
             more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
             metrics.expired, columns = 0, tuple(dict.fromkeys((*columns, *more)))
-        origin = Origin(spec.topic, spec.timestamp_type, terms, spec.groups)
+        priorities = None
+        if spec.order == "priority" and PRIORITY in self.columns:
+            priorities = Ranking.of(spec.order, priorities=None, sort_header=None)
+        origin = Origin(spec.topic, spec.timestamp_type, terms, priorities, spec.sort_header, spec.groups)
         for batch in read(cluster, partition, patience, metrics):
             for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
                 shown = rows if expired_by is None else self._current(rows, expired_by, metrics)
@@ -141,6 +145,8 @@ class Scan:
                 yield shown
         if terms is not None and self._expiring:
             metrics.malformed_ttls = terms.malformed
+        if priorities is not None:
+            metrics.malformed_priorities = priorities.malformed
         metrics.log(spec, partition)
 
     def _current(self, rows: pa.RecordBatch, as_of: float, metrics: TaskMetrics) -> pa.RecordBatch:
@@ -216,7 +222,8 @@ class Scan:
         times = self._expiring or spec.due_by is not None
         groups = spec.groups is not None and GROUP in self.columns
         decides = spec.decisive_header is not None or spec.selector is not None or times or groups
-        looks_at_headers = "headers" in self.columns or decides
+        ranks = {"priority": PRIORITY, "sorted": SORT_KEY}.get(spec.order)
+        looks_at_headers = "headers" in self.columns or ranks in self.columns or decides
         return {"headers": looks_at_headers, "late": self.conflate}
 
     @property

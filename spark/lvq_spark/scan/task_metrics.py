@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.ranking import PRIORITY_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue
@@ -48,6 +49,7 @@ class TaskMetrics:
         next_due: the time when the first of them counts, in ms since the epoch.
         malformed_times: records, not older than the longest delay, with a time that cannot be read, which counts as
             none; with the connector, the newest of each key alone.
+        malformed_priorities: rows whose priority cannot be read, which counts as none (R20).
     """
 
     records: int | None = None
@@ -64,6 +66,7 @@ class TaskMetrics:
     scheduled_from: int | None = None
     next_due: int | None = None
     malformed_times: int | None = None
+    malformed_priorities: int | None = None
 
     def note(self, aside: DueFilter) -> None:
         """Note what a read has set aside."""
@@ -94,11 +97,15 @@ class TaskMetrics:
             " ".join(f"{name}={count}" for name, count in counts.items()),
             extra={"context": {"topic": spec.topic, "partition": str(partition), **counts}},
         )
-        for header, malformed in ((TTL_HEADER, self.malformed_ttls), (NOT_BEFORE_HEADER, self.malformed_times)):
+        for header, malformed, what in (
+            (TTL_HEADER, self.malformed_ttls, "a number of milliseconds"),
+            (NOT_BEFORE_HEADER, self.malformed_times, "a number of milliseconds"),
+            (PRIORITY_HEADER, self.malformed_priorities, "a priority"),
+        ):
             if malformed:
                 logger.warning(
-                    "%s/%d: the header %s of %d records is not a number of milliseconds, and counts as none.",
-                    *(spec.topic, partition, header, malformed),
+                    "%s/%d: the header %s of %d records is not %s, and counts as none.",
+                    *(spec.topic, partition, header, malformed, what),
                 )
 
 

@@ -92,7 +92,8 @@ class LvqDataSource(DataSource):
     lvq.groupHeader                the header that names the group of a message (R36), as a declared queue's definition
                                    says for it
     lvq.extraColumns               deleted: whether the row is a delete; expires: the time after which it no longer
-                                   counts, null if it never expires; group: its group, null if it has none
+                                   counts, null if it never expires; priority, sort_key: the rank of the row, in a
+                                   queue with order="priority" or "sorted" (R20); group: its group, null if it has none
     ============================== ===================================================================================
     """
 

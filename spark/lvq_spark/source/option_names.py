@@ -5,7 +5,7 @@ Options of Spark's Kafka connector mean the same here.
 
 from __future__ import annotations
 
-from lvq_spark.schema import EXPIRES, GROUP
+from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 
 __all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START", "TTL"]
 
@@ -22,7 +22,7 @@ TTL = {"lvq.defaultTtl": "default", "lvq.minTtl": "minimum", "lvq.maxTtl": "maxi
 SPLITS = ("minPartitions", "maxRecordsPerPartition")
 """Options that split partitions among tasks."""
 
-EXTRA = ("deleted", EXPIRES, GROUP)
+EXTRA = ("deleted", EXPIRES, PRIORITY, SORT_KEY, GROUP)
 """Columns that exist only if they are requested by name."""
 
 OPTIONS = (

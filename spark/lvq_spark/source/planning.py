@@ -13,6 +13,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.offset_options import Offsets, resolve, times
 from lvq_spark.pinning import SnapshotSpec, check_queue, pin
+from lvq_spark.ranking import check_ranked
 from lvq_spark.source.pruning import homes
 from lvq_spark.source.source_options import SourceOptions
 
@@ -24,13 +25,20 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
 
     Raises:
         QueueNotDeclared: there is no queue of that name.
-        ConfigError: it is a standard queue, or placed by group, and an option rests on where keys are at home.
+        ConfigError: it is a standard queue, or placed by group, and an option rests on where keys are at home; or it
+            has no ranks and a column asks for them.
     """
     if options.queue is not None:
         queue = LastValueQueue.open(options.queue, cluster=cluster)
         check_queue(queue)
         _check_homes(options, queue, cluster)
-        return queue
+    else:
+        queue = _bare(options, cluster)
+    check_ranked("lvq.extraColumns", options.extra_columns, queue.name, queue.definition.order)
+    return queue
+
+
+def _bare(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes]:
     assert options.topic is not None
     return LastValueQueue(
         options.topic,

@@ -176,6 +176,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ttl=ttl,
             as_of=(reached.as_of or reached.caught_up) / 1000 if ttl is not None and judged else None,
             selector=definition.selector,
+            order=definition.order,
+            sort_header=definition.sort_header,
         ).selecting(self._options.selector, "lvq.selector")
         return [InputPartition(share) for share in ranges(self._options, spec)]
 

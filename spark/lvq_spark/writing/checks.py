@@ -9,14 +9,17 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.terms import TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.expiry import DIGITS
 from lvq_spark.schema import GROUP
-from lvq_spark.writing.rows import HEADERS_WANTED, is_time, is_ttl, unkeyed
+from lvq_spark.writing.rows import HEADERS_WANTED, is_priority, is_time, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 
-__all__ = ["check_deletes", "check_groups", "check_rows", "check_schedules", "check_ttls"]
+__all__ = ["check_deletes", "check_groups", "check_ranks", "check_rows", "check_schedules", "check_ttls"]
+
+_DIGIT = r"\A[0-9]\z"
 
 
 def check_rows(
@@ -39,8 +42,13 @@ def check_rows(
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
     nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
-    options = {TTL_HEADER: definition.ttl, NOT_BEFORE_HEADER: definition.max_delay}
-    names = RESERVED - {header for header, option in options.items() if option is not None}
+    allowed = {
+        TTL_HEADER: definition.ttl is not None,
+        NOT_BEFORE_HEADER: definition.max_delay is not None,
+        PRIORITY_HEADER: definition.order == "priority",
+        SORT_HEADER: definition.sort_header == SORT_HEADER,
+    }
+    names = RESERVED - {header for header, may in allowed.items() if may}
     names -= set() if definition.groups is None else {definition.groups.header}
     reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(names))))
     refused = unkeyed() if definition.keyless == "refuse" else F.lit(False)
@@ -220,6 +228,47 @@ _SCHEDULE_FAULTS = {
     ),
 }
 """Faults of the time from which on a row counts, each with what to do."""
+
+
+def check_ranks(rows: DataFrame, rank_header: str) -> None:
+    """Check the ranks of rows, for a queue with an order by rank.
+
+    Args:
+        rows: rows of key, value, headers and, where it was given, priority or sort.
+        rank_header: the header that holds the rank.
+
+    Raises:
+        ConfigError: as described for `lvq_spark.publish`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    option = "priority" if rank_header == PRIORITY_HEADER else "sort"
+    said = F.filter("headers", lambda header: header["key"] == F.lit(rank_header))
+    given = F.col(option) if option in rows.columns else F.lit(None).cast("string")
+    twice = given.isNotNull() & F.col("value").isNotNull() & (F.size(said) > 1)
+    faults = F.when(twice, "twice")
+    if option == "priority":
+        faults = F.when(~is_priority(given), "rank").when(twice, "twice")
+        unreadable = F.exists(
+            said, lambda header: ~F.coalesce(header["value"].cast("string").rlike(_DIGIT), F.lit(False))
+        )
+        faults = faults.when(unreadable, "header")
+    elif rank_header == SORT_HEADER:
+        text = F.exists(said, lambda header: ~F.coalesce(F.is_valid_utf8(header["value"].cast("string")), F.lit(False)))
+        faults = faults.when(text, "header")
+    found = rows.select("key", faults.alias("fault")).where("fault is not null").first()
+    if found is None:
+        return
+    what = {
+        "rank": "has a priority that is not from 0 to 9",
+        "twice": f"has both {option} and the header {rank_header}",
+        "header": f"has a header {rank_header} that is not {'a digit' if option == 'priority' else 'text in UTF-8'}",
+    }[found.fault]
+    raise ConfigError(
+        f"The row of {quoting.quoted(bytes(found.key))} {what}.",
+        options={"rank": [option], "twice": [option, rank_header], "header": [rank_header]}[found.fault],
+        hint=f"Name a column with {option}=..., and omit the header.",
+    )
 
 
 def check_deletes(rows: DataFrame, limits: SizeLimits, key_header: str | None) -> int:

@@ -8,19 +8,21 @@ from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.expiry import LAST
 from lvq_spark.schema import GROUP, quoted
 
-__all__ = ["HEADERS_WANTED", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
+__all__ = ["HEADERS_WANTED", "is_priority", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
 
 HEADERS_WANTED = "Give headers as an array of structs of key (text) and value (text or bytes)."
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 _KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
 _VALUE_TYPES = ("binary", "string")
-_TTL_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")
+_TTL_TYPES = (*_INTEGER_TYPES, "float", "double", "decimal")
 _TIME_TYPES = ("timestamp", *_TTL_TYPES)
 _HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
 
@@ -33,13 +35,17 @@ def newest_rows(
     newest: str | None,
     ttl: str | None = None,
     not_before: str | None = None,
+    priority: str | None = None,
+    sort: str | None = None,
+    sort_header: str | None = None,
     group: tuple[str, str] | None = None,
 ) -> DataFrame:
     """Return a frame as key, value and headers, in bytes, with the newest row of each key.
 
     If rows have a TTL, the headers hold it, and a column ``ttl`` has it as it was given, in seconds. If they are
-    scheduled, the headers say so, and a column ``not_before`` has the time, in seconds since the epoch. If they belong
-    to groups, the headers name these, and a column `GROUP` has the group.
+    scheduled, the headers say so, and a column ``not_before`` has the time, in seconds since the epoch. If they have a
+    rank, the headers hold it, and a column ``priority`` or ``sort`` has it. If they belong to groups, the headers name
+    these, and a column `GROUP` has the group.
 
     Args:
         group: the column of groups, and the header that names them.
@@ -56,6 +62,15 @@ def newest_rows(
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
     pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
     pairs, more = pairs.cast(_HEADERS), []
+    if priority is not None:
+        hint = "Give whole numbers from 0 to 9."
+        level = _column(df, "priority", priority, _INTEGER_TYPES, hint).cast("bigint")
+        pairs = _with_header(pairs, PRIORITY_HEADER, F.when(values.isNotNull() & is_priority(level), level))
+        more.append(level.alias("priority"))
+    if sort is not None:
+        text = _column(df, "sort", sort, ("string",), "Give text; numbers sort as text, so pad them with zeros.")
+        pairs = _with_header(pairs, sort_header or SORT_HEADER, F.when(values.isNotNull(), text))
+        more.append(text.alias("sort"))
     if group is not None:
         name, header = group
         named = _column(df, "group", name, _VALUE_TYPES, "Give the names of groups, as text or bytes.").cast("binary")
@@ -65,11 +80,12 @@ def newest_rows(
     if not_before is not None:
         hint = "Give timestamps, or seconds since the epoch as numbers."
         time = _column(df, "not_before", not_before, _TIME_TYPES, hint).cast("double")
-        pairs = _with_header(pairs, NOT_BEFORE_HEADER, F.when(is_time(time), time))
+        pairs = _with_header(pairs, NOT_BEFORE_HEADER, _milliseconds(F.when(is_time(time), time)))
         more.append(time.alias("not_before"))
     if ttl is not None:  # last, where readers look first
         seconds = _column(df, "ttl", ttl, _TTL_TYPES, "Give seconds, as numbers.").cast("double")
-        pairs = _with_header(pairs, TTL_HEADER, F.when(values.isNotNull() & is_ttl(seconds), seconds))
+        own = F.when(values.isNotNull() & is_ttl(seconds), seconds)
+        pairs = _with_header(pairs, TTL_HEADER, _milliseconds(own))
         more.append(seconds.alias("ttl"))
     columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.alias("headers"), *more]
     if newest is None:
@@ -80,12 +96,15 @@ def newest_rows(
     return ranked.where("rank = 1").drop("newest", "rank")
 
 
-def _with_header(pairs: Column, name: str, seconds: Column) -> Column:
-    """Add a header with so many seconds, in milliseconds, unless they are null."""
+def _milliseconds(seconds: Column) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    text = F.bround(seconds * 1000).cast("bigint").cast("string").cast("binary")
-    return _with(pairs, name, text, seconds.isNotNull())
+    return F.bround(seconds * 1000).cast("bigint")
+
+
+def _with_header(pairs: Column, name: str, value: Column) -> Column:
+    """Add a header with this value as text, unless it is null."""
+    return _with(pairs, name, value.cast("string").cast("binary"), value.isNotNull())
 
 
 def _with(pairs: Column, name: str, value: Column, condition: Column) -> Column:
@@ -99,6 +118,11 @@ def _with(pairs: Column, name: str, value: Column, condition: Column) -> Column:
 def is_ttl(seconds: Column) -> Column:
     """Return whether a number of seconds can be a TTL; null if it is null."""
     return seconds.between(0.001, LONGEST_TTL)
+
+
+def is_priority(level: Column) -> Column:
+    """Return whether a number is a priority; null if it is null."""
+    return level.between(0, HIGHEST_PRIORITY)
 
 
 def is_time(seconds: Column) -> Column:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -43,13 +44,15 @@ class Ends(dict[int, int]):
 class Write:
     """Writes rows of key, value and headers to a topic.
 
-    Its messages may have a TTL, be scheduled, or belong to groups. ``config`` holds the secrets; its repr hides them.
+    Its messages may have a TTL, a rank or a group, or be scheduled. ``config`` holds the secrets; its repr hides them.
     """
 
     topic: str
     key_header: str | None
     ttl: Ttl | None
     max_delay: float | None
+    order: QueueOrder
+    sort_header: str | None
     groups: Groups | None
     config: ClientConfig
 
@@ -66,6 +69,8 @@ class Write:
                 key_header=self.key_header,
                 ttl=self.ttl,
                 max_delay=self.max_delay,
+                order=self.order,
+                sort_header=self.sort_header,
                 groups=self.groups,
             ) as producer,
         ):
