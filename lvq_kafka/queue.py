@@ -624,6 +624,9 @@ class LastValueQueue(Bound, Generic[V]):
         Scheduled messages move, too, and are due when they were (R11). Of a key, all that is scheduled moves with the
         value that counts. The other queue must let them wait for as long.
 
+        Messages keep their rank, which is in a header (R20). If it does not count in the other queue, because that has
+        another order, a logged warning says so.
+
         Args:
             atomic: move in transactions of some thousand messages, so that each message is in exactly one of the
                 queues, whatever happens. Requires the right to use the transactional id ``lvq.move.<queue>``. Otherwise

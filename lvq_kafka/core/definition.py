@@ -18,7 +18,14 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay, delay_from_wire, delay_to_wire
 from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
-from lvq_kafka.core.ranking import HIGHEST_PRIORITY, SORT_HEADER, QueueOrder, check_priorities, place_order
+from lvq_kafka.core.ranking import (
+    HIGHEST_PRIORITY,
+    PRIORITY_HEADER,
+    SORT_HEADER,
+    QueueOrder,
+    check_priorities,
+    place_order,
+)
 from lvq_kafka.core.selector_text import check_selector
 from lvq_kafka.core.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.terms import Ttl
@@ -213,6 +220,11 @@ class QueueDefinition:
     def place_order(self) -> Order:
         """The place of a new value among those of its rank."""
         return place_order(self.order)
+
+    @property
+    def rank_header(self) -> str | None:
+        """The header that holds the rank of a message (R20); None if messages have none."""
+        return PRIORITY_HEADER if self.order == "priority" else self.sort_header
 
     @property
     def placement(self) -> Placement:

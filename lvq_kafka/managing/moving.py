@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, read_backlog, sna
 from lvq_kafka.managing.management import Change, idle, signed, store
 
 __all__ = ["move"]
+
+logger = logging.getLogger("lvq_kafka.management")
 
 _BATCH = 5_000  # messages per transaction
 _JOIN = 30.0  # seconds to wait for all partitions
@@ -161,6 +164,7 @@ class _Moving:
         )
         going = set(items)
         self._check_delays([item for item in backlog.scheduled if item in going], cluster.now())
+        self._note_ranks(items)
         backlog.leave(items)
         without_room = len(items) - len(backlog.fitting(items, management.MOST_TEXT))
         if without_room:
@@ -186,6 +190,19 @@ class _Moving:
                 f"{self._target.name}: {longest}.",
                 queue=self._target.name,
                 hint="Wait until they are due, name the keys to move, or move to a queue whose max_delay is longer.",
+            )
+
+    def _note_ranks(self, items: Sequence[Item]) -> None:
+        """Log that messages have a rank here which means nothing in the other queue. They keep its header."""
+        header = self._source.rank_header
+        if header is None or header == self._target.rank_header:
+            return
+        ranked = sum(header_value(item.headers or (), header) is not None for item in items)
+        if ranked:
+            logger.warning(
+                "moving from %s to %s: %d of %d messages have a rank in the header %s, which does not count there: the "
+                "order of that queue is %s",
+                *(self._source.name, self._target.name, ranked, len(items), header, self._target.order),
             )
 
     def _due(self, item: Item) -> int:

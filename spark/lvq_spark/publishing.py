@@ -152,7 +152,6 @@ def publish(
             options=["sort", "key"],
             hint="Leave sort out.",
         )
-    rank_header = PRIORITY_HEADER if definition.order == "priority" else definition.sort_header
     named = None if group is None or groups is None else (group, groups.header)
     rows = newest_rows(df, key, value, headers, newest, ttl, not_before, priority, sort, definition.sort_header, named)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
@@ -168,8 +167,8 @@ def publish(
             check_ttls(checked)
         if definition.max_delay is not None:
             check_schedules(checked, definition.max_delay, cluster.now())
-        if rank_header is not None:
-            check_ranks(checked, rank_header)
+        if definition.rank_header is not None:
+            check_ranks(checked, definition.rank_header)
         if groups is not None:
             check_groups(checked, groups)
         if cut is not None:
