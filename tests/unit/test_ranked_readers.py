@@ -118,7 +118,7 @@ class TestPriorities:
             put(queue, ("a", 0), ("a", 9))
             assert shown(browser.drain()) == ["a=1", "a=2"]
 
-    def test_s139_a_replay_period_and_a_selector_leave_the_order(self, memory_cluster: MemoryCluster) -> None:
+    def test_a_replay_period_and_a_selector_leave_the_order(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster, order="priority")
         put(queue, *RANKED)
         with queue.browser(follow=False, replay_period=3600, selector="lvq_key <> 'e'") as browser:
