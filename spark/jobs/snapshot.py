@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
-from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, check_columns
+from lvq_spark.schema import ON_REQUEST, SNAPSHOT_COLUMNS, check_columns
 from lvq_spark.submitting import add_consistency_option, job_parser, main
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def _exists(spark: SparkSession, path: str) -> bool:
 
 def _columns(said: str) -> Sequence[str]:
     try:
-        return check_columns(
-            "--columns", [name.strip() for name in said.split(",")], (*SNAPSHOT_COLUMNS, EXPIRES, GROUP)
-        )
+        return check_columns("--columns", [name.strip() for name in said.split(",")], (*SNAPSHOT_COLUMNS, *ON_REQUEST))
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -120,8 +118,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         type=_columns,
         default=SNAPSHOT_COLUMNS,
-        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: the others cost nothing; {EXPIRES} and {GROUP} "
-        "can be added",
+        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: the others cost nothing; also "
+        f"{', '.join(ON_REQUEST)}",
     )
     options.add_argument(
         "--as-of",

@@ -10,6 +10,7 @@ from lvq_kafka.errors import ConfigError
 __all__ = [
     "EXPIRES",
     "GROUP",
+    "ON_REQUEST",
     "PRIORITY",
     "SCHEMA",
     "SNAPSHOT_COLUMNS",
@@ -53,7 +54,10 @@ Names, order and types are those of Spark's Kafka connector; ``deleted`` and tho
 """
 
 SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""The columns of a snapshot that asks for none; those of options are there on request."""
+"""The columns of a snapshot that asks for none; those `ON_REQUEST` are there, too."""
+
+ON_REQUEST = (EXPIRES, PRIORITY, SORT_KEY, GROUP)
+"""The further columns of a snapshot."""
 
 
 def ddl(columns: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schem
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
 from lvq_spark.ranking import RANKS, check_ranked, rank
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.schema import EXPIRES, GROUP, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
+from lvq_spark.schema import ON_REQUEST, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.session import require_spark
 
@@ -127,7 +127,7 @@ def snapshot(
     """
     choice("consistency", consistency, get_args(Consistency))
     choice("engine", engine, get_args(Engine))
-    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, EXPIRES, *RANKS, GROUP))
+    columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, *ON_REQUEST))
     wanted = chosen_keys(keys)
     config = client_config(queue)
     require_spark(spark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_kafka.core.terms import Terms, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, arrow_schema, to_arrow
@@ -33,15 +34,18 @@ def test_a_record_is_written_as_it_is() -> None:
 def test_every_column_is_a_valid_array_of_its_type() -> None:
     cells = [(b"k", b"v", (("h", b"1"),)), (None, None, ()), (b"", b"", (("h", None), ("\N{PILE OF POO}", b"")))]
     records = [Record(5, offset, 1000 + offset, *cells[offset % 3]) for offset in range(100)]
-    origin = Origin("\N{EURO SIGN}", 1, Terms(Ttl(default=2.0)))
+    ranking = Ranking.of("priority", priorities=None, sort_header=None)
+    origin = Origin("\N{EURO SIGN}", 1, Terms(Ttl(default=2.0)), ranking, "h")
     (batch,) = to_arrow(RecordBatch.of(records), origin, columns=list(COLUMNS))
     batch.validate(full=True)
     assert batch.schema == arrow_schema(COLUMNS)
-    assert [column.null_count for column in batch.columns] == [33, 33, 0, 0, 0, 0, 0, 33, 0, 0]
+    assert [column.null_count for column in batch.columns] == [33, 33, 0, 0, 0, 0, 0, 33, 0, 0, 0, 66]
     assert batch["topic"].to_pylist() == ["\N{EURO SIGN}"] * 100
     assert batch["timestampType"].to_pylist() == [1] * 100
     assert batch["deleted"].to_pylist() == [offset % 3 == 1 for offset in range(100)]
     assert batch["expires"].cast(pa.int64()).to_pylist() == [1000 * (3000 + offset) for offset in range(100)]
+    assert batch["priority"].to_pylist() == [4] * 100
+    assert batch["sort_key"].to_pylist() == ["1" if offset % 3 == 0 else None for offset in range(100)]
     headers = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
     assert batch["headers"].to_pylist() == headers
 

@@ -349,6 +349,9 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
         ("--newest at", {"newest": "at"}),
         ("--vanished delete", {"vanished": "delete"}),
         ("--ttl life", {"ttl": "life"}),
+        ("--not-before due", {"not_before": "due"}),
+        ("--priority urgency", {"priority": "urgency"}),
+        ("--sort due", {"sort": "due"}),
     ],
 )
 def test_what_a_publication_is_told_goes_to_it(
@@ -365,6 +368,8 @@ def test_what_a_publication_is_told_goes_to_it(
         "newest": None,
         "ttl": None,
         "not_before": None,
+        "priority": None,
+        "sort": None,
         "vanished": "keep",
         **given,
     }
