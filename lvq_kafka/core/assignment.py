@@ -87,12 +87,12 @@ class Assignment:
     @property
     def gated(self) -> int:
         """The number of messages that wait for lower ones to make room in the commit map."""
-        return sum(len(part.gated) for part in self._partitions.values())
+        return sum(part.without_room for part in self._partitions.values())
 
     @property
     def gated_in(self) -> dict[int, int]:
         """`gated` by partition, where not zero."""
-        return {number: len(part.gated) for number, part in self._partitions.items() if part.gated}
+        return {number: gated for number, part in self._partitions.items() if (gated := part.without_room)}
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
         """Return the number of unfinished messages tried before, and the lowest unfinished one."""

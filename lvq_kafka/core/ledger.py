@@ -11,12 +11,17 @@ share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.fold import Order
+from lvq_kafka.core.fronts import SessionPins
+from lvq_kafka.core.grouped_partition import GroupedPartition
+from lvq_kafka.core.grouped_queue import GroupedQueue
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import MapCapacity
@@ -60,6 +65,7 @@ class Ledger:
         keep_expired: whether what has expired is done only when `bury_expired` says so.
         selects: the queue's selector; None if all messages of the topic are in the queue.
         conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
+        groups: how messages are grouped; None if they are not.
     """
 
     def __init__(
@@ -75,16 +81,11 @@ class Ledger:
         keep_expired: bool = False,
         selects: Selects | None = None,
         conflate: bool = True,
+        groups: Groups | None = None,
     ) -> None:
+        self.groups = None if groups is None else GroupedQueue(groups)
+        """The ready queue, if messages are grouped; else None."""
         self.bounded = bounded
-        """Limit hand-out to the room in the commit map.
-
-        If True, a message is handed out only while acks of everything in work would still fit, in any order, or if it
-        is the lowest of its partition, whose ack shortens the map.
-
-        Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
-        block others. Acks beyond the room take effect here and are committed once lower messages are settled.
-        """
         self.stats = LedgerStats()
         self.in_work = 0
         """The number of messages held."""
@@ -100,11 +101,32 @@ class Ledger:
         self._selects = selects
         self._conflate = conflate
         self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
+        self._new_partition: Callable[..., PartitionLedger] = partial(PartitionLedger, line=self._line)
+        if self.groups is not None:
+            self._line = self.groups
+            self._new_partition = partial(GroupedPartition, line=self.groups)
         self._count_deliveries = count_deliveries
         self._gated: set[int] = set()  # partitions that have, or had, messages without room in the map
         self._slots = count()
         self._generations = count(1)
         self._timers = Timers()
+
+    @property
+    def bounded(self) -> bool:
+        """Limit hand-out to the room in the commit map.
+
+        If True, a message is handed out only while acks of everything in work would still fit, in any order, or if it
+        is the lowest of its partition, whose ack shortens the map.
+
+        Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
+        block others. Acks beyond the room take effect here and are committed once lower messages are settled.
+        """
+        return self._bounded
+
+    @bounded.setter
+    def bounded(self, bounded: bool) -> None:
+        self._bounded = bounded
+        self._is_plain = not bounded and self.groups is None  # whether the next ready message is simply the next
 
     # ---------------------------------------------------------------- partitions
 
@@ -128,13 +150,12 @@ class Ledger:
             raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
-        part = self._partitions[partition] = PartitionLedger(
+        part = self._partitions[partition] = self._new_partition(
             partition,
             loaded,
             start,
             max(target, loaded.end) if self._conflate else start,
             generation=generation,
-            line=self._line,
             slots=self._slots,
             stats=self.stats,
             in_place=self._in_place,
@@ -188,6 +209,8 @@ class Ledger:
             if partition in self._timed:
                 self._timed.pop(partition).revoke()
         self._gated.difference_update(partitions)
+        if self.groups is not None and not self._partitions:
+            self.groups.unpin_all()
         return lost
 
     # ---------------------------------------------------------------- reading
@@ -253,26 +276,30 @@ class Ledger:
 
     # ---------------------------------------------------------------- working
 
-    def acquire(self, locked_until: float | None = None) -> Item | None:
+    def acquire(self, locked_until: float | None = None, session: SessionPins | None = None) -> Item | None:
         """Hand out the next ready message, or return None.
 
         It is the caller's alone until settled (G9).
 
         Args:
             locked_until: when the caller's time runs out and `wake` ends the lock.
+            session: see `reserve`.
         """
-        item = self.reserve()
+        item = self.reserve(session)
         if item is not None:
             self.hand_over(item, locked_until)
         return item
 
-    def reserve(self) -> Item | None:
+    def reserve(self, session: SessionPins | None = None) -> Item | None:
         """Set the next message aside for a later `hand_over`, or return None.
 
         It is in work from now on and already counted as delivered, so that a commit can store the count first. If
         nobody receives it, for whatever reason, it was not delivered and the count is taken back.
+
+        Args:
+            session: whose message it will be, where messages are grouped; by default, all callers are one session.
         """
-        item = self._next_with_room() if self.bounded else self._line.pop()
+        item = self._line.pop() if self._is_plain else self._next(session)
         if item is not None:
             self._partitions[item.partition].hold(item)
             self.in_work += 1
@@ -288,6 +315,19 @@ class Ledger:
         self.stats.delivered += 1
         if item.redelivered:
             self.stats.redelivered += 1
+
+    def _next(self, session: SessionPins | None) -> Item | None:
+        """Pop the next ready message that may be handed out: for this session, and within the commit map's room."""
+        if self.groups is None:
+            return self._next_with_room()
+        return self.groups.pop_with_room(session, self._admits, self._lowest) if self.bounded else self.groups.pop(session)
+
+    def _admits(self, item: Item) -> bool:
+        part = self._partitions[item.partition]
+        return item is part.pending.first or part.has_room(item, self.capacity)
+
+    def _lowest(self, partition: int) -> Item | None:
+        return self._partitions[partition].pending.first
 
     def _next_with_room(self) -> Item | None:
         """Pop the next ready message that the commit map has room for."""

@@ -367,6 +367,11 @@ class PartitionLedger:
         self._line.remove(item)
         self.gated.remove(item)
 
+    @property
+    def without_room(self) -> int:
+        """The number of messages whose turn came while the commit map had no room."""
+        return len(self.gated)
+
     def admit(self, item: Item, capacity: MapCapacity) -> bool:
         """Return whether a message may be handed out now. Otherwise, it waits for room.
 

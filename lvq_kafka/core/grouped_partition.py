@@ -1,0 +1,89 @@
+"""One partition's part of the ledger, in a queue with message groups (R36)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lvq_kafka.core.grouped_queue import GroupedQueue
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.records import RecordBatch
+
+__all__ = ["GroupedPartition"]
+
+
+class GroupedPartition(PartitionLedger):
+    """An assigned partition of a queue with groups.
+
+    It says what is no longer in work, so that pins can end. And it has messages that cannot be handed out yet, for a
+    delay or because their key is in work, keep their places in their groups.
+
+    Args:
+        line: the ready queue, shared by all partitions.
+    """
+
+    __slots__ = ("_grouped",)
+
+    def __init__(self, *args: Any, line: GroupedQueue, **options: Any) -> None:
+        super().__init__(*args, line=line, **options)
+        self._grouped = line
+
+    # ---------------------------------------------------------------- reading
+
+    def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        try:
+            super()._add_records(batch, keys)
+        finally:
+            if self.open and (self.held or self._in_place):
+                self._place_again({lane for lane in keys if lane in self.waiting})
+
+    def _place_again(self, lanes: set[bytes | None]) -> None:
+        """Put the newest messages of keys into their groups.
+
+        One whose key is in work was not added. One that took another's place may be of another group than that.
+        """
+        for lane in lanes:
+            if lane is None:
+                continue
+            item = self.waiting[lane]
+            if lane in self.held:
+                self._grouped.keep_place(item)
+            elif self._in_place and item.state is State.AVAILABLE:
+                self._grouped.add(item)
+
+    def enter(self, item: Item, old: Item | None) -> None:
+        """See `PartitionLedger.enter`."""
+        super().enter(item, old)
+        if self.open and item.lane in self.held:
+            self._grouped.keep_place(item)
+
+    # ---------------------------------------------------------------- handing out
+
+    @property
+    def without_room(self) -> int:
+        """See `PartitionLedger.without_room`."""
+        return self._grouped.gated_in(self._number)
+
+    # ---------------------------------------------------------------- settling
+
+    def remove(self, item: Item, after: State) -> None:
+        """See `PartitionLedger.remove`."""
+        super().remove(item, after)
+        self._grouped.settled(item)
+
+    def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
+        """See `PartitionLedger.give_back`."""
+        twin = super().give_back(item, after, delayed)
+        if twin is not None and delayed and self.open:
+            self._grouped.keep_place(twin)
+        self._grouped.settled(item)
+        return twin
+
+    def end_locks(self) -> list[Item]:
+        """See `PartitionLedger.end_locks`."""
+        lost = super().end_locks()
+        for item in lost:
+            self._grouped.settled(item)
+        return lost
