@@ -13,6 +13,7 @@ from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.catch_up import ReaderStatus
@@ -81,6 +82,7 @@ __all__ = [
     "Reclaim",
     "Repair",
     "SelectionOptions",
+    "Session",
     "Settlement",
     "Shortfall",
     "Snapshot",

@@ -15,8 +15,10 @@ from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Settler
+from lvq_kafka.consuming.sessions import OpenSession, OwnSessions
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.validation import at_least_one, waiting
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
@@ -52,15 +54,29 @@ class Acquiring(Generic[V]):
         self._skips = undecodable == "skip"
         self._prefetch = prefetch
         self._share = Share()
+        self._sessions = OwnSessions(shared) if shared.is_grouped else None
 
-    def acquire(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
-        """See `Consumer.acquire_many`. The deliveries are settled through ``settler``."""
+    def acquire(
+        self, most: int, timeout: float | None, settler: Settler, session: OpenSession | None = None
+    ) -> list[Delivery[V]]:
+        """See `Consumer.acquire_many`. The deliveries are settled through ``settler``.
+
+        Args:
+            session: who takes them; the thread by default.
+        """
         if type(most) is not int or most < 1:  # as `at_least_one`, without a call
             at_least_one(most=most)
         timeout = waiting(timeout)
-        return self._get(most, settler, None) or self._wait(most, timeout, partial(self._get, most, settler))
+        if session is None and self._sessions is not None:
+            session = self._sessions.of_thread
+        pins = None if session is None else session.pins
+        return self._get(most, settler, pins, None) or self._wait(
+            most, timeout, partial(self._get, most, settler, pins), pins
+        )
 
-    async def acquire_async(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
+    async def acquire_async(
+        self, most: int, timeout: float | None, settler: Settler, session: OpenSession | None = None
+    ) -> list[Delivery[V]]:
         """Async version of `acquire`.
 
         Nothing is awaited between taking messages and returning them, so cancellation cannot lose any.
@@ -69,12 +85,20 @@ class Acquiring(Generic[V]):
         timeout = waiting(timeout)
         if self._share.spent():
             await self._share.renew()
-        return self._get(most, settler, None) or await self._wait_async(
-            most, timeout, partial(self._get, most, settler)
+        if session is None and self._sessions is not None:
+            session = self._sessions.of_tasks
+        pins = None if session is None else session.pins
+        return self._get(most, settler, pins, None) or await self._wait_async(
+            most, timeout, partial(self._get, most, settler, pins), pins
         )
 
     def iterate(
-        self, settler: Settler, most: int | None = None, stop: threading.Event | None = None
+        self,
+        settler: Settler,
+        most: int | None = None,
+        stop: threading.Event | None = None,
+        *,
+        session: OpenSession | None = None,
     ) -> Iterator[Delivery[V]]:
         """See `Consumer.__iter__`.
 
@@ -83,23 +107,27 @@ class Acquiring(Generic[V]):
         Args:
             most: the number of messages to take at a time; ``prefetch`` by default.
             stop: ends the iteration within `_POLL` seconds once it is set.
+            session: who takes them; by default, the thread that asks for the first.
         """
         most = self._prefetch if most is None else most
+        if session is None and self._sessions is not None:
+            session = self._sessions.of_thread
+        pins = None if session is None else session.pins
         if most == 1 and stop is None:  # nothing is prefetched: half the work
-            attempt, read, skips = partial(self._acquire_now, 1), self._read, self._skips
+            attempt, read, skips = partial(self._acquire_now, 1, pins), self._read, self._skips
             with suppress(Closed):
                 while True:
-                    for item in self._acquire_now(1, None) or self._wait(1, None, attempt):
+                    for item in self._acquire_now(1, pins, None) or self._wait(1, None, attempt, pins):
                         delivery = Delivery(settler, item, read)
                         if not skips or self._is_readable(delivery):
                             yield delivery
             return
         ahead: deque[Item] = deque()
-        attempt = partial(self._acquire_now, most, ahead=True)
+        attempt = partial(self._acquire_now, most, pins, ahead=True)
         try:
             while stop is None or not stop.is_set():
                 timeout = None if stop is None else _POLL
-                ahead.extend(attempt(None) or self._wait(most, timeout, attempt))
+                ahead.extend(attempt(None) or self._wait(most, timeout, attempt, pins))
                 if stop is None or not stop.is_set():
                     yield from self._turns(ahead, settler)
         except Closed:
@@ -107,14 +135,17 @@ class Acquiring(Generic[V]):
         finally:
             self._give_back(ahead)
 
-    async def iterate_async(self, settler: Settler) -> AsyncIterator[Delivery[V]]:
+    async def iterate_async(self, settler: Settler, session: OpenSession | None = None) -> AsyncIterator[Delivery[V]]:
         """Async version of `iterate`."""
         most, share = self._prefetch, Share()
+        if session is None and self._sessions is not None:
+            session = self._sessions.of_tasks
+        pins = None if session is None else session.pins
         ahead: deque[Item] = deque()
-        attempt = partial(self._acquire_now, most, ahead=True)
+        attempt = partial(self._acquire_now, most, pins, ahead=True)
         try:
             while True:
-                ahead.extend(attempt(None) or await self._wait_async(most, None, attempt))
+                ahead.extend(attempt(None) or await self._wait_async(most, None, attempt, pins))
                 for delivery in self._turns(ahead, settler):
                     yield delivery
                     if share.spent():
@@ -126,13 +157,19 @@ class Acquiring(Generic[V]):
 
     # ---------------------------------------------------------------- waiting
 
-    def _wait(self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]) -> list[T]:
+    def _wait(
+        self,
+        most: int,
+        timeout: float | None,
+        attempt: Callable[[Waiter | None], list[T]],
+        session: SessionPins | None,
+    ) -> list[T]:
         """Wait until an attempt finds something; return an empty list on timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if deadline is None:
             self._shared.check_may_wait()
         woken = threading.Event()
-        waiter = Waiter(most, woken.set)
+        waiter = Waiter(most, woken.set, session)
         try:
             while not (found := attempt(waiter)):
                 left = None if deadline is None else deadline - time.monotonic()
@@ -144,12 +181,16 @@ class Acquiring(Generic[V]):
         return found
 
     async def _wait_async(
-        self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]
+        self,
+        most: int,
+        timeout: float | None,
+        attempt: Callable[[Waiter | None], list[T]],
+        session: SessionPins | None,
     ) -> list[T]:
         """Async version of `_wait`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set))
+        waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set), session)
         try:
             while not (found := attempt(waiter)):
                 left = None if deadline is None else deadline - time.monotonic()
@@ -164,10 +205,12 @@ class Acquiring(Generic[V]):
 
     # ---------------------------------------------------------------- taking
 
-    def _acquire_now(self, most: int, waiter: Waiter | None, *, ahead: bool = False) -> list[Item]:
+    def _acquire_now(
+        self, most: int, session: SessionPins | None, waiter: Waiter | None, *, ahead: bool = False
+    ) -> list[Item]:
         """Take the messages that are available now. If there are none, the waiter will be woken."""
         while True:
-            taken, exhausted = self._shared.acquire(most, waiter, ahead=ahead)
+            taken, exhausted = self._shared.acquire(most, waiter, session, ahead=ahead)
             if exhausted:
                 try:
                     self._dead_letters.reject_exhausted(exhausted)
@@ -177,9 +220,11 @@ class Acquiring(Generic[V]):
             if taken or not exhausted:
                 return taken
 
-    def _get(self, most: int, settler: Settler, waiter: Waiter | None) -> list[Delivery[V]]:
+    def _get(
+        self, most: int, settler: Settler, session: SessionPins | None, waiter: Waiter | None
+    ) -> list[Delivery[V]]:
         """Take the messages that are available now, without those to be skipped."""
-        while taken := self._acquire_now(most, waiter):
+        while taken := self._acquire_now(most, session, waiter):
             deliveries = [Delivery(settler, item, self._read) for item in taken]
             if self._skips:
                 try:

@@ -20,6 +20,8 @@ from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
+from lvq_kafka.consuming.session import Session
+from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
@@ -330,6 +332,9 @@ class Consumer(Bound, Generic[V]):
                 which ends the open one, or when ``transaction.timeout.ms`` expires. Until then it commits nothing and
                 soon hands out nothing. The settlements of the transaction report the outcome.
         """
+        return self._transact(producer, timeout, None)
+
+    def _transact(self, producer: Producer[Any], timeout: float | None, session: OpenSession | None) -> Transaction[V]:
         instance("producer", producer, Producer, "Open a transactional one: queue.producer(transactional_id=...).")
         return Transaction(
             self._acquiring,
@@ -338,7 +343,27 @@ class Consumer(Bound, Generic[V]):
             producer,
             lambda: self._thread.member,
             timeout=waiting(timeout),
+            session=session,
         )
+
+    def session(self) -> Session[V]:
+        """Return a new session, for a ``with`` block; also in asyncio.
+
+        It matters where the queue declares message groups: the messages of a group are in work for one session at a
+        time, in order (R36). Without a session of their own, each thread that acquires from the consumer is one until
+        it ends, and so is each worker of `run`; all asyncio tasks together are one.
+
+        ::
+
+            with consumer.session() as session:
+                for delivery in session: ...
+
+            async with consumer.session() as session:
+                async for delivery in session: ...
+
+        Its deliveries are settled like any others, by anyone. In a queue without groups, sessions make no difference.
+        """
+        return Session(OpenSession(self._shared), self._acquiring, self._settler, self._transact)
 
     # ---------------------------------------------------------------- state and lifecycle
 

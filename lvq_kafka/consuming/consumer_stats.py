@@ -30,6 +30,12 @@ class ConsumerStats:
     """
     in_work: int = 0
     """Messages that are held, or on their way to a holder."""
+    groups: int = 0
+    """Message groups of which messages wait (R36)."""
+    pinned: int = 0
+    """Groups whose messages are for one session only, whether any waits or not."""
+    sessions: int = 0
+    """Sessions that are open; none without groups."""
     scheduled: int = 0
     """Messages that do not count yet (R11)."""
     read: int = 0
@@ -75,21 +81,25 @@ class ConsumerStats:
     """The current problem, and what helps; empty when all is well.
 
     The cluster cannot be reached, or commits fail. Or nothing is handed out even though the cluster answers: no
-    partition is assigned, the group accepts no commit, an open transaction hides what follows, or all messages that may
-    be in work are held. Or the commit text has no room for all acks.
+    partition is assigned, the group accepts no commit, an open transaction hides what follows, all messages that may be
+    in work are held, or what waits is in message groups of other sessions than the callers'. Or the commit text has no
+    room for all acks.
     """
 
     @classmethod
     def of(cls, core: ConsumerCore[Any]) -> Self:
         """Build the stats from what a consumer knows."""
         ledger, commits = core.ledger, core.commits
-        assignment, stats, times = ledger.assignment, ledger.stats, ledger.times
+        assignment, stats, times, groups = ledger.assignment, ledger.stats, ledger.times, ledger.groups
         return cls(
             partitions=tuple(sorted(core.partitions)),
             catching_up=tuple(sorted(assignment.catching_up)),
             available=assignment.available,
             gated=assignment.gated,
             in_work=ledger.in_work,
+            groups=0 if groups is None else groups.waiting,
+            pinned=0 if groups is None else groups.pinned,
+            sessions=0 if groups is None else groups.sessions,
             scheduled=0 if times is None else times.scheduled,
             read=stats.read,
             replaced=stats.replaced,

@@ -97,6 +97,7 @@ class IdleWarnings:
             _Cause(0.0, self._blocked),
             _Cause(0.0, self._stuck),
             _Cause(_UNSETTLED, self._unsettled),
+            _Cause(_UNSETTLED, self._kept_for_others),
         )
 
     def saw(self, now: float, observation: Observation) -> None:
@@ -219,4 +220,17 @@ class IdleWarnings:
             f"all {core.hand_out.limits.max_in_work} messages that may be in work (max_in_work) are held, and none "
             f"has been settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with "
             "block"
+        )
+
+    def _kept_for_others(self, _: float) -> str:
+        if self._delivered != self._core.ledger.stats.delivered:
+            return ""
+        groups, sessions = self._shared.kept_from_waiters
+        if not groups:
+            return ""
+        return (
+            f"all that waits is in message groups of other sessions than those that wait: {groups} groups of "
+            f"{sessions} sessions, none of which has acquired anything for {_UNSETTLED:g} s. Each thread that acquires "
+            "is a session until it ends. Acquire in those, close sessions that are no longer in use, or declare "
+            "shared groups"
         )

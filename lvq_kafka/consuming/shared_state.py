@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from threading import Condition, RLock, Thread, current_thread
 
 from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
+from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.settlement import Durable, resolve
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
 from lvq_kafka.core.commit_map import ANY_LENGTH
 from lvq_kafka.core.commits import Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
@@ -79,6 +82,7 @@ class SharedState:
             keep_expired=definition.expiry_topic is not None,
             selects=None if selector is None else selector.matches,
             conflate=definition.conflate,
+            groups=definition.groups,
             now=clock(),
         )
         self.thread: Thread | None = None
@@ -92,7 +96,9 @@ class SharedState:
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
-        self._waiters = WaitQueue()
+        self._waiters = WaitQueue() if definition.groups is None else SessionWaitQueue(self.core.hand_out.serves)
+        self._wanted = self._waiters.wanted_by
+        self._dropped: deque[SessionPins] = deque()
         self._failure: BaseException | None = None
         self._closed = False
         notify_of_forks(self)
@@ -126,22 +132,54 @@ class SharedState:
 
     # ---------------------------------------------------------------- acquiring
 
-    def acquire(self, most: int, waiter: Waiter | None = None, *, ahead: bool = False) -> Acquisition:
+    @property
+    def is_grouped(self) -> bool:
+        """True if it matters whose session takes a message."""
+        return self.core.ledger.groups is not None
+
+    def open_session(self) -> SessionPins:
+        """See `ConsumerCore.open_session`."""
+        with self._lock:
+            self._prepares = True  # since it may have ended
+            return self.core.open_session()
+
+    def end_session(self, session: SessionPins) -> None:
+        """See `ConsumerCore.end_session`. Its callers do not wait any longer."""
+        with self as core:
+            core.end_session(session)
+            self._waiters.wake_session(session)
+
+    def drop_session(self, session: SessionPins) -> None:
+        """End a session soon that nobody can use any longer.
+
+        Python calls this wherever it collects garbage, on any thread and under any lock. So it takes no lock.
+        """
+        self._dropped.append(session)
+
+    def acquire(
+        self,
+        most: int,
+        waiter: Waiter | None = None,
+        session: SessionPins | None = None,
+        *,
+        ahead: bool = False,
+    ) -> Acquisition:
         """Take up to ``most`` available messages. If there are none, the waiter joins the queue.
 
         Args:
+            session: who takes them, where messages are grouped.
             ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
 
         Raises:
-            Closed: the consumer was closed.
+            Closed: the consumer or the session was closed.
             LVQError: the consumer has stopped because of this error, or of another one (`ReaderFailed`).
         """
         with self._lock:
             if self._prepares:
-                self._prepare()
+                self._prepare(session)
             waiters = self._waiters
             taken, exhausted = self.core.hand_out.acquire(
-                most, self.clock(), wanted=waiters.wanted, comes_now=waiter is None, ahead=ahead
+                most, self.clock(), session, wanted=self._wanted, comes_now=waiter is None, ahead=ahead
             )
             if taken or exhausted:
                 if waiters.present:
@@ -163,10 +201,12 @@ class SharedState:
                 return False
             return self.core.hand_out.hand_over(item, self.clock())
 
-    def _prepare(self) -> None:
+    def _prepare(self, session: SessionPins | None) -> None:
         """Check that messages may come, and judge by the time which of them count."""
         if self._closed or self.failed:
             self._check()
+        if session is not None and session.ended:
+            raise Closed(f"The session of the consumer of {self._definition.name} is closed.")
         if self._times is not None:
             self._pass_time(self._times)
 
@@ -231,6 +271,21 @@ class SharedState:
         """The consumer's current state and counters."""
         with self._lock:
             return ConsumerStats.of(self.core)
+
+    @property
+    def kept_from_waiters(self) -> tuple[int, int]:
+        """The message groups that could go on in other sessions than those that wait, and the number of those.
+
+        Zero while any caller may get something.
+        """
+        with self._lock:
+            waiters, groups = self._waiters, self.core.ledger.groups
+            if groups is None or not isinstance(waiters, SessionWaitQueue) or self.core.hand_out.paused:
+                return 0, 0
+            sessions = waiters.sessions
+            if not sessions or any(groups.serves(session) for session in sessions):
+                return 0, 0
+            return groups.kept_from(sessions)
 
     @property
     def obstacle(self) -> str:
@@ -304,6 +359,8 @@ class SharedState:
         if self._times is not None:
             with self:
                 self._pass_time(self._times)
+        while self._dropped:
+            self.end_session(self._dropped.popleft())
         if silence:
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
         return silence > 0

@@ -13,6 +13,7 @@ from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
+from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.settlement import Decision, Durable, JointSettlement, Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
@@ -115,8 +116,10 @@ class Transaction(Bound, Generic[V]):
         member: Callable[[], GroupMember],
         *,
         timeout: float | None,
+        session: OpenSession | None = None,
     ) -> None:
         self._acquiring = acquiring
+        self._session = session
         self._shared = shared
         self._producer = producer
         self._member = member
@@ -134,7 +137,7 @@ class Transaction(Bound, Generic[V]):
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
         """Like `Consumer.acquire_many`, as part of the transaction."""
         self._settler.require_open()
-        deliveries = self._acquiring.acquire(most, timeout, self._settler)
+        deliveries = self._acquiring.acquire(most, timeout, self._settler, self._session)
         self._deliveries += deliveries
         return deliveries
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
+from lvq_kafka.core.fronts import SessionPins
+from lvq_kafka.core.hand_out import Wanted
 from lvq_kafka.core.ready_queue import BySlot
 
 __all__ = ["WaitQueue", "Waiter"]
@@ -16,17 +19,29 @@ class Waiter:
     Args:
         most: the number of messages it takes at a time.
         wake: called when it should look again, from any thread and under a lock, so it may only set something.
+        session: whose messages it takes.
     """
 
-    __slots__ = ("most", "slot", "wake", "woken")
+    __slots__ = ("most", "session", "slot", "wake", "woken")
 
-    def __init__(self, most: int, wake: Callable[[], object]) -> None:
+    def __init__(self, most: int, wake: Callable[[], object], session: SessionPins | None = None) -> None:
         self.most = most
         self.wake = wake
+        self.session = session
         self.woken = False
         """True if it was woken and has not looked since."""
         self.slot = -1
         """Its place in the queue, which it keeps for as long as it waits."""
+
+
+class _WaitLine(Protocol):
+    """Waiters in the order in which they are woken."""
+
+    def add(self, item: Waiter, /) -> None: ...
+
+    def remove(self, item: Waiter, /) -> None: ...
+
+    def pop(self) -> Waiter | None: ...
 
 
 class WaitQueue:
@@ -42,8 +57,12 @@ class WaitQueue:
         """All that wait; empty if nobody does. An attribute, since every ack asks."""
         self.wanted = 0
         """The number of messages wanted by waiters that looked and found nothing."""
-        self._line: BySlot[Waiter] = BySlot()  # waiters that were not woken
+        self._line: _WaitLine = BySlot()  # waiters that were not woken
         self._slots = count()
+
+    def wanted_by(self) -> Wanted:
+        """Return `wanted`, by session, if that makes a difference; else all under None."""
+        return {None: self.wanted}
 
     def wait(self, waiter: Waiter) -> None:
         """Add a waiter that found nothing, or let it wait on if it was woken."""
@@ -78,8 +97,17 @@ class WaitQueue:
 
     def wake_all(self) -> None:
         """Wake all waiters."""
-        while (waiter := self._line.pop()) is not None:
-            self._wake(waiter)
+        for waiter in list(self.present):
+            if not waiter.woken:
+                self._line.remove(waiter)
+                self._wake(waiter)
+
+    def wake_session(self, session: SessionPins) -> None:
+        """Wake all waiters of a session, which has ended."""
+        for waiter in list(self.present):
+            if waiter.session is session and not waiter.woken:
+                self._line.remove(waiter)
+                self._wake(waiter)
 
     def forget(self) -> None:
         """Drop all waiters. In a forked child, they belong to the parent."""

@@ -20,7 +20,9 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
 from lvq_kafka.core.crowding import CROWDED_REMEDY, crowding
 from lvq_kafka.core.fold import Order
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.generations import Generations
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import LEASE, Lease
 from lvq_kafka.core.ledger import Item, Ledger
@@ -81,6 +83,7 @@ class ConsumerCore(Generic[W]):
         keep_expired: see `Ledger`.
         selects: see `Ledger`.
         conflate: see `Ledger`.
+        groups: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
@@ -94,6 +97,7 @@ class ConsumerCore(Generic[W]):
         keep_expired: bool = False,
         selects: Selects | None = None,
         conflate: bool = True,
+        groups: Groups | None = None,
         now: float,
     ) -> None:
         self.ledger = Ledger(
@@ -104,6 +108,7 @@ class ConsumerCore(Generic[W]):
             keep_expired=keep_expired,
             selects=selects,
             conflate=conflate,
+            groups=groups,
         )
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
@@ -187,6 +192,19 @@ class ConsumerCore(Generic[W]):
     def pause(self, paused: bool) -> None:
         """Stop or resume handing out messages. Newer values still replace waiting ones."""
         self.hand_out.paused = paused
+        self._wake += 1
+
+    def open_session(self) -> SessionPins:
+        """Return a new session, which counts as one consumer (R36)."""
+        return SessionPins() if self.ledger.groups is None else self.ledger.groups.open()
+
+    def end_session(self, session: SessionPins) -> None:
+        """End a session. It gets nothing more, and keeps what it holds."""
+        if self.ledger.groups is None:
+            session.ended = True
+        else:
+            self.hand_out.give_back_reserved(session)
+            self.ledger.groups.end(session)
         self._wake += 1
 
     def wait_done(self, item: Item, waiter: W) -> bool | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.core.commits import Commits, Count
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.pending import Item
 
@@ -25,6 +26,7 @@ class _Reservation:
     item: Item
     count: Count
     since: float
+    session: SessionPins | None
 
 
 class CountedReservations:
@@ -47,11 +49,47 @@ class CountedReservations:
     def __len__(self) -> int:
         return sum(one.item.state in _HELD for one in self._line)
 
-    def add(self, taken: Collection[Item], now: float) -> None:
-        """Have these messages counted, all in one commit."""
+    def number_for(self, session: SessionPins | None) -> int:
+        """Return the number of messages that are reserved for a session."""
+        return len(self.reserved_for(session))
+
+    def reserved_for(self, session: SessionPins | None) -> list[Item]:
+        """Return the messages that are reserved for a session."""
+        return [one.item for one in self._line if one.session is session and one.item.state in _HELD]
+
+    def has_counted(self, session: SessionPins | None) -> bool:
+        """Return whether `pop_counted` returns something for a session."""
+        return any(one.count.done and one.session is session and one.item.state in _HELD for one in self._line)
+
+    def add_counted(self, taken: Collection[Item], now: float, session: SessionPins | None) -> None:
+        """Reserve messages for a session that were counted for another, and given back and taken just now."""
+        count = Count(0)
+        count.done = True
+        self._line += [_Reservation(item, count, now, session) for item in taken]
+
+    def add(self, taken: Collection[Item], now: float, session: SessionPins | None) -> None:
+        """Have these messages counted, all in one commit, for a session."""
         counts = {partition: self._commits.wait_stored(partition) for partition in {item.partition for item in taken}}
         self._awaited += counts.values()
-        self._line += [_Reservation(item, counts[item.partition], now) for item in taken]
+        self._line += [_Reservation(item, counts[item.partition], now, session) for item in taken]
+
+    def left_by(self, waiting: Container[SessionPins | None], session: SessionPins | None, now: float) -> list[Item]:
+        """Return the counted messages that were reserved for callers of other sessions which have not come.
+
+        Release these, so that this session can have them.
+
+        Args:
+            waiting: the sessions that have callers who wait.
+        """
+        return [
+            one.item
+            for one in self._line
+            if one.session is not session
+            and one.session not in waiting
+            and one.count.done
+            and now - one.since > _PROMPT
+            and one.item.state in _HELD
+        ]
 
     def pop_done(self) -> int:
         """Return how many counts were stored, or given up, since the last call: there may be news."""
@@ -81,15 +119,15 @@ class CountedReservations:
             self._passed_over.popitem(last=False)
         return items
 
-    def pop_counted(self, most: int) -> list[Item]:
-        """Take messages that are counted and not lost meanwhile."""
+    def pop_counted(self, most: int, session: SessionPins | None = None) -> list[Item]:
+        """Take messages of a session that are counted and not lost meanwhile."""
         taken: list[Item] = []
         left: list[_Reservation] = []
         for reservation in self._line:
             item = reservation.item
             if item.state not in _HELD:
                 continue
-            if len(taken) < most and reservation.count.done:
+            if len(taken) < most and reservation.count.done and reservation.session is session:
                 taken.append(item)
             else:
                 left.append(reservation)

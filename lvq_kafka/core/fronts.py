@@ -28,6 +28,9 @@ class Fronts(Generic[R]):
     def __bool__(self) -> bool:
         return bool(self.ready or self.often) or any(self.gated.values())
 
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.often) + sum(map(len, self.gated.values()))
+
     def add(self, precedence: Any, item: R, turn: int) -> None:
         """Add a message.
 

@@ -33,25 +33,24 @@ class GroupedPartition(PartitionLedger):
     # ---------------------------------------------------------------- reading
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        if not (self.open and (self.held or self._in_place)):
+            super()._add_records(batch, keys)
+            return
+        lanes = {key for key in keys if key is not None and (self._in_place or key in self.held)}
+        for lane in lanes & self.waiting.keys():
+            self._grouped.remove(self.waiting[lane])
         try:
             super()._add_records(batch, keys)
         finally:
-            if self.open and (self.held or self._in_place):
-                self._place_again({lane for lane in keys if lane in self.waiting})
+            for lane in lanes & self.waiting.keys():
+                self._place(self.waiting[lane])
 
-    def _place_again(self, lanes: set[bytes | None]) -> None:
-        """Put the newest messages of keys into their groups.
-
-        One whose key is in work was not added. One that took another's place may be of another group than that.
-        """
-        for lane in lanes:
-            if lane is None:
-                continue
-            item = self.waiting[lane]
-            if lane in self.held:
-                self._grouped.keep_place(item)
-            elif self._in_place and item.state is State.AVAILABLE:
-                self._grouped.add(item)
+    def _place(self, item: Item) -> None:
+        """Put a waiting message into its group, which may be another one than that of the message it replaced."""
+        if item.lane in self.held or item.state is not State.AVAILABLE:
+            self._grouped.keep_place(item)
+        else:
+            self._grouped.add(item)
 
     def enter(self, item: Item, old: Item | None) -> None:
         """See `PartitionLedger.enter`."""

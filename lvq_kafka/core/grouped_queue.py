@@ -10,7 +10,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -100,6 +100,11 @@ class GroupedQueue:
     def serves(self, session: SessionPins | None) -> bool:
         """Return whether something is there that the session may get."""
         return bool(self._free) or bool((session or self._sole).fronts)
+
+    def kept_from(self, sessions: Collection[SessionPins | None]) -> tuple[int, int]:
+        """Return the number of groups that could go on in other sessions than these, and the number of those."""
+        others = [len(session.fronts) for session in self._owners if session.fronts and session not in sessions]
+        return sum(others), len(others)
 
     # ---------------------------------------------------------------- what waits
 
@@ -340,9 +345,9 @@ class GroupedQueue:
         if not item.reserved:
             group.received = True
         session = group.session
-        if not group.unsettled and session is not None:
-            if not self._sticky or session.ended or not group.received:
-                self._unpin(group)
+        assert session is not None
+        if not group.unsettled and (not self._sticky or session.ended or not group.received):
+            self._unpin(group)
 
     def _unpin(self, group: _WaitingGroup) -> None:
         session = group.session

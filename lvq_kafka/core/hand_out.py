@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.counted_reservations import CountedReservations
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.yielding import Yielding
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = ["Acquisition", "ConsumerLimits", "HandOut"]
+__all__ = ["Acquisition", "ConsumerLimits", "HandOut", "Wanted"]
+
+Wanted = Mapping[SessionPins | None, int]
+"""The number of messages that waiting callers want, by session; where messages are not grouped, all under None."""
+
+
+def _nothing() -> Wanted:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +80,36 @@ class HandOut:
         """See `CountedReservations.pop_done`."""
         return 0 if self._reservations is None else self._reservations.pop_done()
 
+    def serves(self, session: SessionPins | None) -> bool:
+        """Return whether a caller may get something, as far as that can be said without trying."""
+        if self.paused:
+            return False
+        if self._reservations is not None and self._reservations.has_counted(session):
+            return True
+        groups = self._ledger.groups
+        return not self.is_full and (groups is None or groups.serves(session))
+
+    def give_back_reserved(self, session: SessionPins) -> None:
+        """Return the messages that are reserved for a session, which has ended."""
+        if self._reservations is not None:
+            for item in self._reservations.reserved_for(session):
+                self._ledger.release(item)
+
     def acquire(
-        self, most: int, now: float, *, wanted: int = 0, comes_now: bool = True, ahead: bool = False
+        self,
+        most: int,
+        now: float,
+        session: SessionPins | None = None,
+        *,
+        wanted: Callable[[], Wanted] = _nothing,
+        comes_now: bool = True,
+        ahead: bool = False,
     ) -> Acquisition:
         """Take up to ``most`` available messages.
 
         Args:
-            wanted: the number of messages that others wait for.
+            session: who takes them; see `Ledger.reserve`.
+            wanted: returns what others wait for.
             comes_now: whether the caller has only just come, and has not waited.
             ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
         """
@@ -86,9 +118,11 @@ class HandOut:
         if not (self.paused or self._lease.lapsed(now)):
             ledger, timeout = self._ledger, self.limits.lock_timeout
             if self._reservations is None:
-                taken = self._reserve(most, exhausted)
+                taken = self._reserve(most, exhausted, session)
             else:
-                taken = self._count(self._reservations, most, exhausted, now, wanted=wanted, comes_now=comes_now)
+                taken = self._count(
+                    self._reservations, most, exhausted, now, session, wanted=wanted(), comes_now=comes_now
+                )
             # They have arrived: time spent on the way does not count against the time to settle them.
             locked_until = None if timeout is None else now + timeout
             if not ahead:
@@ -107,24 +141,48 @@ class HandOut:
         most: int,
         exhausted: list[Item],
         now: float,
+        session: SessionPins | None,
         *,
-        wanted: int,
+        wanted: Wanted,
         comes_now: bool,
     ) -> list[Item]:
         """Take counted messages, and have others counted for those who wait."""
         for item in reservations.overtaken(now, comes_now=comes_now):
             self._ledger.release(item)
-        taken = reservations.pop_counted(most)
-        wanted += 0 if taken else most
-        reservations.add(self._reserve(wanted - len(reservations), exhausted), now)
+        taken = reservations.pop_counted(most, session)
+        if not taken and (left := reservations.left_by(wanted, session, now)):
+            taken = self._reserve_left(reservations, left, most, exhausted, now, session)
+        here = wanted.get(session, 0) + (0 if taken else most)
+        for who, number in {**wanted, session: here}.items():
+            missing = number - reservations.number_for(who)
+            reservations.add(self._reserve(missing, exhausted, who), now, who)
         return taken
 
-    def _reserve(self, most: int, exhausted: list[Item]) -> list[Item]:
+    def _reserve_left(
+        self,
+        reservations: CountedReservations,
+        left: list[Item],
+        most: int,
+        exhausted: list[Item],
+        now: float,
+        session: SessionPins | None,
+    ) -> list[Item]:
+        """Reserve for a session what was counted for callers of others that have not come; return what it may have."""
+        counted = {(item.partition, item.offset) for item in left}
+        for item in left:
+            self._ledger.release(item)
+        reserved = self._reserve(most, exhausted, session)
+        again = [item for item in reserved if (item.partition, item.offset) in counted]
+        reservations.add_counted(again, now, session)
+        reservations.add([item for item in reserved if item not in again], now, session)
+        return reservations.pop_counted(most, session)
+
+    def _reserve(self, most: int, exhausted: list[Item], session: SessionPins | None) -> list[Item]:
         ledger, limits = self._ledger, self.limits
         max_deliveries, most_in_work = limits.max_deliveries, limits.max_in_work
         taken: list[Item] = []
         while len(taken) < most and ledger.in_work < most_in_work:
-            item = ledger.reserve()
+            item = ledger.reserve(session)
             if item is None:
                 break
             if max_deliveries is not None and item.deliveries > max_deliveries:

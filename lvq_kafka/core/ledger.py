@@ -320,7 +320,9 @@ class Ledger:
         """Pop the next ready message that may be handed out: for this session, and within the commit map's room."""
         if self.groups is None:
             return self._next_with_room()
-        return self.groups.pop_with_room(session, self._admits, self._lowest) if self.bounded else self.groups.pop(session)
+        return (
+            self.groups.pop_with_room(session, self._admits, self._lowest) if self.bounded else self.groups.pop(session)
+        )
 
     def _admits(self, item: Item) -> bool:
         part = self._partitions[item.partition]

@@ -1,0 +1,49 @@
+"""The sessions of a consumer: each counts as one consumer where messages are grouped (R36)."""
+
+from __future__ import annotations
+
+import threading
+from weakref import finalize
+
+from lvq_kafka.consuming.shared_state import SharedState
+
+__all__ = ["OpenSession", "OwnSessions"]
+
+
+class OpenSession:
+    """A session that ends when it is closed, or when nobody can use it any longer."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self.pins = shared.open_session()
+        self._shared = shared
+        self._dropped = finalize(self, shared.drop_session, self.pins)
+        self._dropped.atexit = False
+
+    def close(self) -> None:
+        """End the session."""
+        if self._dropped.detach() is not None:
+            self._shared.end_session(self.pins)
+
+
+class OwnSessions:
+    """The sessions of callers that use none: one of each thread, until it ends, and one of all asyncio tasks."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._of_threads = threading.local()
+        self._of_tasks: OpenSession | None = None
+
+    @property
+    def of_thread(self) -> OpenSession:
+        """The session of the calling thread."""
+        session: OpenSession | None = getattr(self._of_threads, "session", None)
+        if session is None:
+            session = self._of_threads.session = OpenSession(self._shared)
+        return session
+
+    @property
+    def of_tasks(self) -> OpenSession:
+        """The session of asyncio tasks."""
+        if self._of_tasks is None:
+            self._of_tasks = OpenSession(self._shared)
+        return self._of_tasks
