@@ -17,6 +17,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
@@ -216,13 +217,18 @@ class Browsing:
 class Taking:
     """A consumer, with the steps of its user."""
 
-    def __init__(self, consumer: Consumer[str], queue: Queue) -> None:
+    def __init__(self, consumer: Consumer[str], queue: Queue, session: Session[str] | None = None) -> None:
         self.consumer = consumer
         self._queue = queue
+        self._source = session or consumer
+
+    def session(self) -> Taking:
+        """Open a session of this consumer, with the same steps."""
+        return Taking(self.consumer, self._queue, self.consumer.session())
 
     def take(self, tx: Transaction[str] | None = None) -> Delivery[str]:
         """Acquire a message, in a transaction if one is given."""
-        delivery = (tx or self.consumer).acquire(PATIENCE)
+        delivery = (tx or self._source).acquire(PATIENCE)
         assert delivery is not None, f"no message came: {self.consumer.stats}"
         return delivery
 
@@ -262,7 +268,7 @@ class Taking:
         shared = self.consumer._shared
         while True:
             with shared._changed:
-                delivery = self.consumer.acquire(0.0)
+                delivery = self._source.acquire(0.0)
                 if delivery is not None or not shared.core.hand_out.is_suspended(shared.clock()):
                     return delivery
             self.settle()
@@ -302,8 +308,11 @@ class Taking:
             return sum(map(len, tables))
 
     def close(self) -> None:
-        """Close the consumer. Held messages are released."""
-        self.consumer.close(PATIENCE)
+        """Close the consumer, whose held messages are released; or the session, which keeps them."""
+        if isinstance(self._source, Consumer):
+            self._source.close(PATIENCE)
+        else:
+            self._source.close()
 
 
 def text(event: Entry[str] | Deleted | EndOfDump) -> str:
