@@ -6,19 +6,41 @@ never refused, and never costs another key its value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.quoting import abridged, listed, quoted
 from lvq_kafka.core.validation import as_float, at_least_one, choice
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Limits", "OverflowPolicy"]
+__all__ = ["Depth", "Limits", "OverflowPolicy", "size_of"]
 
 OverflowPolicy = Literal["none", "ring", "reject", "block"]
 
 _FIELDS = ("messages", "bytes", "policy", "resume")
 _RESUME = 0.8  # as in Broker-J
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
+    """Return the size of a message in bytes: its key, its value, and the names and values of its headers."""
+    size = len(key or b"") + len(value or b"")
+    for name, content in headers or ():
+        size += len(name.encode()) + len(content or b"")
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What a queue, or a part of it, holds after conflation."""
+
+    messages: int = 0
+    """Messages that wait or are in work: the newest of each key."""
+    bytes: int = 0
+    """The sum of their sizes, each as `size_of` returns it."""
+
+    def __add__(self, other: Depth) -> Depth:
+        return Depth(self.messages + other.messages, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,6 +90,26 @@ class Limits:
             raise ConfigError(
                 f"resume={quoted(self.resume)} is not a part of the limits, above 0 and up to 1.", options=["resume"]
             )
+
+    def exceeded_by(self, depth: Depth) -> bool:
+        """Return whether a queue holds more than this."""
+        messages, size = self.messages, self.bytes
+        return (messages is not None and depth.messages > messages) or (size is not None and depth.bytes > size)
+
+    def breach(self, depth: Depth) -> str:
+        """Describe by how much a queue holds more than this; empty if it does not."""
+        pairs = ((depth.messages, self.messages, "messages"), (depth.bytes, self.bytes, "bytes"))
+        return " and ".join(
+            f"{held:,} {what} where {most:,} are allowed" for held, most, what in pairs if most is not None and held > most
+        )
+
+    def share(self, partitions: int) -> Limits:
+        """Return the limits of one of a queue's partitions: an even share, at least 1."""
+        return replace(
+            self,
+            messages=None if self.messages is None else max(1, self.messages // partitions),
+            bytes=None if self.bytes is None else max(1, self.bytes // partitions),
+        )
 
     def to_wire(self) -> dict[str, object]:
         """Return the part of a definition's JSON."""
