@@ -36,6 +36,7 @@
     │  │  └─ MessageTooLarge(ValueError)
     │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
     ├─ DataLoss                            offsets, or tombstones, that a reader needs are no longer in the log
+    ├─ QueueFull(queue.Full)               a queue's limit leaves no room for a message; carries what it holds (R12)
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
@@ -58,11 +59,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from queue import Full
 from typing import TYPE_CHECKING, Any, Literal
 
 from lvq_kafka.core.quoting import bounded
 
 if TYPE_CHECKING:
+    from lvq_kafka.core.limits import Depth
     from lvq_kafka.core.progress import Shortfall
     from lvq_kafka.core.records import Position
     from lvq_kafka.core.rights import Right
@@ -100,6 +103,7 @@ __all__ = [
     "PartitionsAdded",
     "PredicateFailed",
     "QueueError",
+    "QueueFull",
     "QueueMismatch",
     "QueueNotDeclared",
     "ReaderFailed",
@@ -409,6 +413,18 @@ class DataLoss(LVQError):
 
     It was removed by retention, by DeleteRecords or by the cleaning of tombstones.
     """
+
+
+class QueueFull(LVQError, Full):
+    """A queue's limits leave no room for a message, which was not sent (R12).
+
+    ``queue`` is its name, ``depth`` what it holds.
+    """
+
+    def __init__(self, message: str, *, queue: str, depth: Depth, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.queue = queue
+        self.depth = depth
 
 
 class OutcomeUnknown(LVQError, TimeoutError):

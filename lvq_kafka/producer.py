@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self, get_args
+from typing import Any, Generic, Literal, NoReturn, Protocol, Self, TypedDict, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
@@ -37,13 +37,16 @@ from lvq_kafka.forking import Bound
 from lvq_kafka.group_placement import GroupPlacement
 from lvq_kafka.own_terms import OwnTerms
 
-__all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
+__all__ = ["Append", "Gate", "Keyless", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
 
 Keyless = Literal["pass", "refuse"]
 """The policy for messages without a key (R1)."""
 
 MessageHeaders = Mapping[str, HeaderValue | None] | Sequence[tuple[str, HeaderValue | None]]
 """Headers as a caller passes them. Pairs may repeat a name; the last one counts."""
+
+Append = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]] | None], Receipt]
+"""Appends a record, as `LogWriter.append` does."""
 
 _Pairs = list[tuple[str, bytes | None]]
 
@@ -88,6 +91,30 @@ class Message(Generic[V]):
         return f"Message({', '.join(parts)})"
 
 
+class Gate(Protocol):
+    """Judges what a producer sends to a queue with limits (R12)."""
+
+    def guard(self, append: Append) -> Append:
+        """Return an append that first waits for admission, or refuses the record."""
+
+    def close(self) -> None:
+        """Stop following the queue. Whoever waits for admission gives up."""
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The options of a producer of a queue.
+
+    Attributes:
+        transactional_id: makes the producer transactional, see `Producer.transaction`; fences off an earlier producer
+            with this id.
+        max_block: seconds that a send may wait: for room in the local buffer and, with the policy ``"block"``, for room
+            in the queue (R12). None for no limit. If not given, the buffer has no limit, and the queue 60 s.
+    """
+
+    transactional_id: str | None
+    max_block: float | None
+
+
 class Producer(Bound, Generic[V]):
     """Sends messages to one last value queue.
 
@@ -115,7 +142,10 @@ class Producer(Bound, Generic[V]):
 
     In asyncio code, ``await producer.send(...)`` returns the position. Leaving ``async with queue.producer()`` flushes
     without blocking the event loop, as `flush_async` does. A send only ever waits for room in the local buffer, which
-    ``max_block`` limits.
+    ``max_block`` limits; and, on a queue with the policy ``"reject"`` or ``"block"``, for news of the queue and for
+    room in it (R12). There, use `send_async` and `put_async`.
+
+    Limits of a queue bind the producers that `LastValueQueue.producer` returns. One made by this constructor knows none.
 
     Thread-safe, except for transactions, which belong to a single thread. Does not survive a fork: open it in the
     process that uses it.
@@ -136,6 +166,7 @@ class Producer(Bound, Generic[V]):
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
             id.
         max_block: seconds that a send may wait for room in the local buffer; None for no limit.
+        gate: judges what is sent to a queue with limits; closed with the producer.
 
     Raises:
         ConfigError: the key header's name is empty or reserved, or an option has an unknown value.
@@ -159,6 +190,7 @@ class Producer(Bound, Generic[V]):
         groups: Groups | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
+        gate: Gate | None = None,
     ) -> None:
         if key_header is not None and not key_header.strip():
             raise ConfigError(
@@ -189,9 +221,11 @@ class Producer(Bound, Generic[V]):
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
-        self._append = self.writer.append
+        self._gate = gate
+        append: Append = self.writer.append
         if groups is not None and groups.placement == "group":
-            self._append = self._by_group(cluster, groups)
+            append = self._by_group(cluster, groups)
+        self._append: Append = append if gate is None else gate.guard(append)
 
     # ------------------------------------------------------------ sending
 
@@ -205,7 +239,8 @@ class Producer(Bound, Generic[V]):
                 ``not_before`` is not a time or too far ahead, ``priority`` or ``sort`` is not a rank of this queue, or
                 ``group`` is blank or clashes with the group's header.
             EncodeError: the codec cannot encode the value.
-            MessageTooLarge: the client rejects its size.
+            MessageTooLarge: the client rejects its size, or it alone is larger than the queue may be.
+            QueueFull: the queue's limits leave no room for it (R12).
             TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
             TransportError: the local buffer stayed full for ``max_block`` seconds, or this producer is fenced off.
             StateError: the producer is transactional, and no transaction is open.
@@ -265,6 +300,30 @@ class Producer(Bound, Generic[V]):
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
+    async def send_async(self, message: Message[V]) -> Receipt:
+        """Like `send`, for asyncio: waits for room in a queue with limits without blocking the event loop.
+
+        If it is cancelled, the message may still be sent.
+        """
+        return self.send(message) if self._gate is None else await in_thread(partial(self.send, message))
+
+    async def put_async(
+        self,
+        key: Key,
+        value: V,
+        headers: MessageHeaders | None = None,
+        *,
+        ttl: float | None = None,
+        not_before: float | datetime | None = None,
+        priority: int | None = None,
+        sort: str | None = None,
+        group: str | bytes | None = None,
+    ) -> Receipt:
+        """Like `put`, for asyncio; see `send_async`."""
+        own: dict[str, Any] = {"ttl": ttl, "not_before": not_before, "priority": priority, "sort": sort, "group": group}
+        put = partial(self.put, key, value, headers, **own)
+        return put() if self._gate is None else await in_thread(put)
+
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:
         """Delete a key by sending a tombstone. Raises what `send` raises.
 
@@ -319,6 +378,8 @@ class Producer(Bound, Generic[V]):
         timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
         self._append = self._refuse
+        if self._gate is not None:
+            self._gate.close()
         self._report(undecided, timeout)
 
     async def aclose(self, timeout: float | None = None) -> None:
@@ -387,7 +448,7 @@ class Producer(Bound, Generic[V]):
 
     # ------------------------------------------------------------ internals
 
-    def _by_group(self, cluster: Cluster, groups: Groups) -> Callable[..., Receipt]:
+    def _by_group(self, cluster: Cluster, groups: Groups) -> Append:
         try:
             return GroupPlacement(self.writer, cluster, self.topic, groups).append_named
         except BaseException:

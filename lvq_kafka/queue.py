@@ -8,6 +8,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 
+from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
@@ -35,7 +36,7 @@ from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.queue_stats import QueueStats, measure
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
-from lvq_kafka.producer import Producer
+from lvq_kafka.producer import Producer, ProducerOptions
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
@@ -47,6 +48,8 @@ from lvq_kafka.topics import OnMismatch
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
 P = ParamSpec("P")
+
+_MAX_BLOCK = 60.0  # seconds that a send waits for room in a queue, unless its caller says another time
 
 
 def queues(
@@ -391,28 +394,51 @@ class LastValueQueue(Bound, Generic[V]):
 
     # ---------------------------------------------------------------- producers, readers and consumers
 
-    def producer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> Producer[V]:
-        """Return a producer; see `Producer`. That of a standard queue only has `send` (R35)."""
-        kind = Producer if self.definition.conflate else StandardProducer
-        return kind(
-            self.cluster,
-            self.topic,
-            key_header=self.key_header,
-            keyless=self.definition.keyless,
-            value=self.value_codec,
-            ttl=self.definition.ttl,
-            max_delay=self.definition.max_delay,
-            order=self.definition.order,
-            sort_header=self.definition.sort_header,
-            groups=self.definition.groups,
-            transactional_id=transactional_id,
-            max_block=max_block,
-        )
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer[V]:
+        """Return a producer; see `ProducerOptions` and `Producer`. That of a standard queue only has `send` (R35).
 
-    async def producer_async(self, **options: Any) -> Producer[V]:
+        If the queue's limits have the policy ``"reject"`` or ``"block"``, this reads what is in the queue first (R12).
+
+        Raises:
+            ConfigError: an option is invalid.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: there are limits, and it is unknown what was consumed.
+            TopicNotFound, CatchUpTimeout: there are limits, and the topic cannot be read.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        max_block = options.get("max_block")
+        gate = gate_of(
+            self.cluster,
+            self.definition,
+            consumed=self._declared and not self.definition.non_destructive,
+            max_block=options.get("max_block", _MAX_BLOCK),
+        )
+        kind = Producer if self.definition.conflate else StandardProducer
+        try:
+            return kind(
+                self.cluster,
+                self.topic,
+                key_header=self.key_header,
+                keyless=self.definition.keyless,
+                value=self.value_codec,
+                ttl=self.definition.ttl,
+                max_delay=self.definition.max_delay,
+                order=self.definition.order,
+                sort_header=self.definition.sort_header,
+                groups=self.definition.groups,
+                transactional_id=options.get("transactional_id"),
+                max_block=max_block,
+                gate=gate,
+            )
+        except BaseException:
+            if gate is not None:
+                gate.close()
+            raise
+
+    async def producer_async(self, **options: Unpack[ProducerOptions]) -> Producer[V]:
         """Like `producer`, for asyncio.
 
-        Creation waits for the cluster if there is a transactional id, or if messages are placed by group.
+        Creation waits for the cluster if there is a transactional id, if messages are placed by group, or if the queue
+        has limits.
         """
         return await in_thread(partial(self.producer, **options), undo=Producer.close)
 

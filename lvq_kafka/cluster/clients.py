@@ -53,6 +53,10 @@ class Receipt(Protocol):
     def done(self) -> bool:
         """Return whether the outcome is known."""
 
+    @property
+    def position(self) -> Position | None:
+        """The position, if the record is known to be stored. A failure still counts as not seen."""
+
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
         """Call back when the outcome is known, or at once if it already is.
 

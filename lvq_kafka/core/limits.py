@@ -100,7 +100,9 @@ class Limits:
         """Describe by how much a queue holds more than this; empty if it does not."""
         pairs = ((depth.messages, self.messages, "messages"), (depth.bytes, self.bytes, "bytes"))
         return " and ".join(
-            f"{held:,} {what} where {most:,} are allowed" for held, most, what in pairs if most is not None and held > most
+            f"{held:,} {what} where {most:,} are allowed"
+            for held, most, what in pairs
+            if most is not None and held > most
         )
 
     def share(self, partitions: int) -> Limits:

@@ -59,6 +59,12 @@ class KafkaReceipt(AwaitableReceipt):
         """See `Receipt.done`."""
         return type(self.outcome) is not Moment
 
+    @property
+    def position(self) -> Position | None:
+        """See `Receipt.position`."""
+        outcome = self.outcome
+        return _position(outcome) if type(outcome) is tuple else None
+
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
         """See `Receipt.add_done_callback`.
 

@@ -20,20 +20,17 @@ from lvq_kafka.core.validation import choice, delays, durations
 from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
-    CatchUpTimeout,
     Closed,
     CommitMapRefused,
     ConfigError,
     LVQError,
     QueueNotDeclared,
     ReaderFailed,
-    TopicNotFound,
     TopicRecreated,
-    TransportError,
     Unauthorized,
 )
 from lvq_kafka.group.group_checks import OnForeignCommits
-from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned
+from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.membership import Membership
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.replay_period import ReplayPeriod
@@ -315,7 +312,7 @@ class Browser(QueueReader[V], Generic[V]):
             self._refresh_consumed(self._consumed)
             self._follower.waiter.caught_up(self._catch_up_timeout, or_blocked=True)
         except Exception as error:  # otherwise consumed values would be shown
-            if not (self._stop.is_set() or _passes(error)):
+            if not (self._stop.is_set() or is_transient(error)):
                 self._follower.fail(error)
             self._shared.catch_up.check()
             raise
@@ -397,13 +394,3 @@ def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> N
         except LVQError:
             pass  # transient; see `refresh`
         del there
-
-
-def _passes(error: Exception) -> bool:
-    """Return whether to ask again after this error.
-
-    Either it is transient, or the follower sees it, too, and will report it.
-    """
-    if isinstance(error, TransportError):
-        return error.retriable
-    return isinstance(error, CatchUpTimeout | TopicNotFound)

@@ -45,8 +45,10 @@ class CatchUpWaiter:
             if not catch_up.replay.complete:
                 shared.accept()
 
-    def barrier(self, timeout: Timeout = None) -> dict[int, int]:
+    def barrier(self, timeout: Timeout = None, *, stable: bool = False) -> dict[int, int]:
         """Wait until everything acknowledged before this call is applied (G7). Return that cut.
+
+        With ``stable``, do not wait for what open transactions hide.
 
         Raises:
             CatchUpTimeout: some partitions lack something; it names each of them, and why.
@@ -56,7 +58,7 @@ class CatchUpWaiter:
         """
         self._shared.catch_up.check()
         limit, following = Limit.of(timeout), self._following
-        topic_id, ends = self._metadata.ends(limit.left)
+        topic_id, ends = self._metadata.ends(limit.left, stable=stable)
         self._reach(ends, topic_id, limit, following)
         return ends
 

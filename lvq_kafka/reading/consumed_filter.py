@@ -10,10 +10,11 @@ from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
+from lvq_kafka.errors import CatchUpTimeout, TopicNotFound, TransportError
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends
 
-__all__ = ["ConsumedFilter", "Consumption", "Learned"]
+__all__ = ["ConsumedFilter", "Consumption", "Learned", "is_transient"]
 
 
 Learned = Literal["learned", "taken back", "overtaken"]
@@ -118,6 +119,11 @@ class ConsumedFilter:
             self._known = asked, ends
         return ends
 
+    def done_at(self, partition: int, offset: int) -> bool:
+        """Return whether the record at this offset was consumed."""
+        known = self._maps.get(partition)
+        return known is not None and known.done(offset)
+
     def done(self, record: Record) -> bool:
         """Return whether this record was consumed."""
         known = self._maps.get(record.partition)
@@ -127,3 +133,13 @@ class ConsumedFilter:
     def bases(self) -> dict[int, int]:
         """The offset below which everything is done, by partition."""
         return {partition: known.base for partition, known in self._maps.items()}
+
+
+def is_transient(error: Exception) -> bool:
+    """Return whether to ask again after this error.
+
+    Either it passes, or a follower of the topic sees it, too, and will report it.
+    """
+    if isinstance(error, TransportError):
+        return error.retriable
+    return isinstance(error, CatchUpTimeout | TopicNotFound)

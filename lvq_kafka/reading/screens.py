@@ -5,19 +5,23 @@ The reading thread calls them without any lock. It refers to these objects, and 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import count
 from typing import Any
 
 from lvq_kafka.codecs import Codec
 from lvq_kafka.core.conditions import UNSELECTED, KeySelection, keys_of
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.limits import size_of
 from lvq_kafka.core.records import RecordBatch, new_record
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.reading.reader_thread import Screen
 from lvq_kafka.reading.selection import Selection
 
-__all__ = ["KeyScreen", "UndecodableScreen", "ValueScreen", "in_turn"]
+__all__ = ["KeyScreen", "SizeScreen", "UndecodableScreen", "ValueScreen", "in_turn"]
+
+_SIZES = 4096  # different ones that are kept as text
 
 
 def in_turn(*screens: Screen | None) -> Screen | None:
@@ -88,4 +92,33 @@ class ValueScreen:
             own = tuple(headers) if headers else ()
             if not matches(new_record((partition, offset, timestamp, key, value, own))):
                 values[row] = UNSELECTED
+        return batch
+
+
+class SizeScreen:
+    """Replaces each value by the size of its message, as decimal text, so that a follower keeps no values.
+
+    Args:
+        needed: the names of the headers that the fold reads; the others are dropped.
+    """
+
+    def __init__(self, needed: Collection[str]) -> None:
+        self._needed = frozenset(needed)
+        self._texts: dict[int, bytes] = {}  # shared by messages of one size
+
+    def __call__(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch without its values. What is not selected stays marked."""
+        values, all_headers, texts, needed = batch.values, batch.headers, self._texts, self._needed
+        if len(texts) > _SIZES:
+            texts.clear()
+        for row, (key, value, headers) in enumerate(zip(batch.keys, values, all_headers)):
+            if value is None or value is UNSELECTED:
+                continue
+            size = size_of(key, value, headers)
+            text = texts.get(size)
+            if text is None:
+                text = texts[size] = b"%d" % size
+            values[row] = text
+            if headers and len(headers) > 1:
+                all_headers[row] = [pair for pair in headers if pair[0] in needed]
         return batch

@@ -60,6 +60,11 @@ class _MemoryReceipt(AwaitableReceipt):
     def done(self) -> bool:
         return self.future.done()
 
+    @property
+    def position(self) -> Position | None:
+        known = self.future.done() and self.future.exception() is None
+        return self.future.result() if known else None
+
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
         self.future.add_done_callback(lambda _: callback(self))
 

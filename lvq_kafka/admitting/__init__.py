@@ -1,0 +1,1 @@
+"""Admission of messages to queues with limits, by their producers (R12)."""

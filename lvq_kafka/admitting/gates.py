@@ -1,0 +1,229 @@
+"""Gates between a producer and a queue with limits: they judge each message before it is sent (R12)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+from lvq_kafka.admitting.occupancy import Occupancy
+from lvq_kafka.cluster import Cluster, Receipt
+from lvq_kafka.core.admission import Send
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.limits import Depth, Limits, size_of
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.standard import OwnKey
+from lvq_kafka.core.validation import waiting
+from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
+from lvq_kafka.producer import Append, Gate
+
+__all__ = ["AdmissionGate", "SizeGate", "gate_of"]
+
+logger = logging.getLogger("lvq_kafka.limits")
+
+_POLL = 0.2  # seconds between two questions to the group while a sender waits
+_CALM = 0.8  # part of the limits at which a breach is over, so that the next one is logged
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, max_block: float | None) -> Gate | None:
+    """Return an open gate for a producer of a queue; None if its limits ask for none.
+
+    Args:
+        consumed: whether the queue has a group that consumes it.
+        max_block: seconds that a send may wait for room in the queue; None for no limit.
+
+    Raises:
+        ConfigError: ``max_block`` is not a time to wait.
+        TopicNotFound, QueueNotDeclared, TopicRecreated, CommitMapRefused, CatchUpTimeout, TransportError: see
+            `Occupancy.open`.
+    """
+    limits = definition.limits
+    if limits is None or limits.policy == "none":
+        return None
+    max_block = waiting(max_block, "max_block")
+    if limits.policy == "ring":
+        return None if limits.bytes is None else SizeGate(definition.name, limits.bytes)
+    occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
+    occupancy.open()
+    return AdmissionGate(definition, limits, occupancy, max_block)
+
+
+class SizeGate:
+    """Refuses messages that alone are larger than what the queue may hold."""
+
+    def __init__(self, queue: str, most: int) -> None:
+        self._queue = queue
+        self._most = most
+
+    def guard(self, append: Append) -> Append:
+        """Return an append that checks the size first."""
+
+        def checked(topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Receipt:
+            check_size(self._queue, self._most, key, size_of(key, value, headers))
+            return append(topic, key, value, headers)
+
+        return checked
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class AdmissionGate:
+    """Admits messages as long as the queue has room, and refuses others or has them wait.
+
+    Args:
+        definition: the queue.
+        limits: its limits.
+        occupancy: what it holds; closed with the gate.
+        max_block: seconds that a send may wait for room; None for no limit.
+    """
+
+    def __init__(
+        self, definition: QueueDefinition, limits: Limits, occupancy: Occupancy, max_block: float | None
+    ) -> None:
+        self._queue = definition.name
+        self._conflates = definition.conflate
+        self._limits = limits
+        self._occupancy = occupancy
+        self._max_block = max_block
+        self._breached = False
+        self._append: Append
+
+    def guard(self, append: Append) -> Append:
+        """Return an append that waits for admission first."""
+        self._append = append
+        return self.append
+
+    def close(self) -> None:
+        """Stop following the queue. Senders that wait for room raise `Closed`."""
+        self._occupancy.close()
+
+    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Receipt:
+        """Append a message once it is admitted.
+
+        Raises:
+            MessageTooLarge: it alone is larger than the limit.
+            QueueFull: there is no room for it, or was none within ``max_block`` seconds.
+            CatchUpTimeout, ReaderFailed, QueueNotDeclared, CommitMapRefused, TransportError: it is unknown how full
+                the queue is.
+        """
+        if value is None and not self._conflates:  # means nothing
+            return self._append(topic, key, value, headers)
+        size = None if value is None else size_of(key, value, headers)
+        if size is not None and self._limits.bytes is not None:
+            check_size(self._queue, self._limits.bytes, key, size)
+        name = key if self._conflates and key is not None else OwnKey(key or b"")
+        occupancy = self._occupancy
+        with occupancy.lock:
+            send = occupancy.admit(name, size)
+        if send is None:
+            send = self._admit_later(name, size)
+        elif self._breached:
+            self._note_calm()
+        try:
+            receipt = self._append(topic, key, value, headers)
+        except BaseException:
+            with occupancy.lock:
+                occupancy.failed(send)
+            raise
+        receipt.add_done_callback(partial(self._decided, send))
+        return receipt
+
+    def _decided(self, send: Send, receipt: Receipt) -> None:
+        position, occupancy = receipt.position, self._occupancy
+        with occupancy.lock:
+            if position is None:
+                occupancy.failed(send)
+            else:
+                occupancy.stored(send, position.partition, position.offset)
+
+    # ---------------------------------------------------------------- a full queue
+
+    def _admit_later(self, key: bytes, size: int | None) -> Send:
+        """Admit a message for which there seemed to be no room, once there is, or refuse it."""
+        try:
+            self._occupancy.read_to_end()
+            return self._admit_now(key, size) or self._wait(key, size)
+        except Closed:
+            raise Closed(f"The producer of the queue {self._queue} was closed while a message waited.") from None
+        except QueueFull:
+            raise
+        except LVQError as error:
+            error.add_note(f"Without it, nobody knows whether the queue {self._queue} has room.")
+            raise
+
+    def _admit_now(self, key: bytes, size: int | None) -> Send | None:
+        with self._occupancy.lock:
+            return self._occupancy.admit(key, size)
+
+    def _wait(self, key: bytes, size: int | None) -> Send:
+        begun, occupancy = time.monotonic(), self._occupancy
+        self._note_breach()
+        if self._limits.policy == "reject":
+            self._refuse("")
+        while (left := self._left(begun)) > 0:
+            with occupancy.lock:
+                if (send := occupancy.admit(key, size)) is not None:
+                    return send
+                occupancy.wait(min(_POLL, left))
+            occupancy.ask(_POLL)
+        self._refuse(f", and has been for {self._max_block:g} s")
+
+    def _left(self, begun: float) -> float:
+        return _POLL if self._max_block is None else begun + self._max_block - time.monotonic()
+
+    def _refuse(self, since: str) -> NoReturn:
+        with self._occupancy.lock:
+            depth = self._occupancy.depth
+        raise QueueFull(
+            f"The queue {self._queue} is full{since}: it holds {held(depth, self._limits)}.",
+            queue=self._queue,
+            depth=depth,
+            hint="Wait until its consumers are done with some, or delete keys. Updates of keys that are there pass.",
+        )
+
+    # ---------------------------------------------------------------- breaches, logged once per crossing
+
+    def _note_breach(self) -> None:
+        with self._occupancy.lock:
+            known, self._breached = self._breached, True
+            depth = self._occupancy.depth
+        if not known:
+            does = "refuses messages" if self._limits.policy == "reject" else "waits"
+            logger.warning(
+                "the queue %s is full: it holds %s. Its producer %s", self._queue, held(depth, self._limits), does
+            )
+
+    def _note_calm(self) -> None:
+        with self._occupancy.lock:
+            over = self._breached and self._occupancy.within(_CALM)
+            self._breached = self._breached and not over
+        if over:
+            logger.info("the queue %s has room again", self._queue)
+
+
+def held(depth: Depth, limits: Limits) -> str:
+    """Describe a depth beside its limits."""
+    pairs = ((depth.messages, limits.messages, "messages"), (depth.bytes, limits.bytes, "bytes"))
+    return " and ".join(f"{number:,} of {most:,} {what}" for number, most, what in pairs if most is not None)
+
+
+def check_size(queue: str, most: int, key: bytes | None, size: int) -> None:
+    """Check that a message fits into an empty queue.
+
+    Raises:
+        MessageTooLarge: it does not.
+    """
+    if size > most:
+        raise MessageTooLarge(
+            f"The message for key {quoted(key_text(key or b''))} has {size:,} bytes, and the queue {queue} may hold "
+            f"{most:,} in all.",
+            key=key,
+            code="MSG_SIZE_TOO_LARGE",
+            hint="Send less, or declare the queue with a higher limit of bytes.",
+        )

@@ -1,0 +1,269 @@
+"""The occupancy of a queue with limits, as one of its producers follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from threading import Event, Lock, RLock, Thread
+from weakref import ref
+
+from lvq_kafka.cluster import Cluster
+from lvq_kafka.codecs import BYTES
+from lvq_kafka.core.admission import Admission, Send
+from lvq_kafka.core.conflation import ConflatedKeys
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.limits import Depth, Limits
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.standard import StandardScreen
+from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
+from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
+from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.screens import SizeScreen, ValueScreen, in_turn
+from lvq_kafka.reading.selection import Selection
+from lvq_kafka.selectors.of_queues import queue_selector
+
+__all__ = ["Occupancy"]
+
+_CATCH_UP = 60.0  # seconds to read what is in the queue
+_REFRESH = 1.0  # seconds between two questions to the group while no one waits
+_ANSWER = 10.0  # seconds to read to the end, before a message is refused
+_STALE = 30.0  # seconds without news after which nothing is admitted
+_SOME = 1000  # keys that are checked in one go, less than 1 ms
+
+
+class Occupancy:
+    """The keys and sizes of what is in a queue: a follower, and the commits of the queue's group.
+
+    Args:
+        cluster: the cluster that holds the queue.
+        definition: the queue.
+        limits: its limits.
+        consumed: whether it has a group that consumes it.
+    """
+
+    def __init__(self, cluster: Cluster, definition: QueueDefinition, limits: Limits, *, consumed: bool) -> None:
+        self._definition = definition
+        self._group = ConsumedFilter(cluster, definition, definition.group, "refuse") if consumed else None
+        self._admission = Admission(limits, _never if self._group is None else self._group.done_at)
+        self._changes = ConflatedKeys()
+        self._topic_id = ""
+        self._news = 0  # the `ConsumedFilter.news` that was counted
+        self._as_of = 0.0
+        self._asking = Lock()
+        self._trouble: Exception | None = None
+        self._stop = Event()
+        selector = queue_selector(definition)
+        selection = None if selector is None else Selection(definition.topic, BYTES, selector)
+        group = self._group
+        self._follower = Follower(
+            cluster,
+            definition,
+            since=None if group is None else lambda cluster, topic: group.bases,
+            screen=in_turn(
+                None if definition.conflate else StandardScreen(),
+                None if selection is None else ValueScreen(definition, selection),
+                SizeScreen(_needed_headers(definition)),
+            ),
+            by_value=selection is not None,
+        )
+        self._shared = self._follower.shared
+
+    @property
+    def lock(self) -> RLock:
+        """Held for `admit`, and for what becomes of a send."""
+        return self._shared.lock
+
+    @property
+    def depth(self) -> Depth:
+        """What the queue holds, the producer's own sends included. Hold the lock."""
+        return self._admission.depth
+
+    def open(self) -> None:
+        """Start following, and read what is in the queue.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is unknown what was consumed (R17).
+            CatchUpTimeout: the end of the log was not reached in time.
+            TransportError: the cluster cannot be reached or refuses the request.
+        """
+        try:
+            self._ask()
+            self._follower.start()
+            self._follower.waiter.caught_up(_CATCH_UP, or_blocked=True)
+            self._ask()
+            self._follower.waiter.caught_up(_CATCH_UP, or_blocked=True)
+            with self.lock:
+                self._shared.notifier.subscribe(self._changes)
+                self._update()
+        except ReaderFailed as failed:
+            self.close()
+            raise failed.reason from failed.reason.__cause__
+        except BaseException:
+            self.close()
+            raise
+        if self._group is not None:
+            name = f"lvq-limits-{self._definition.topic}"
+            Thread(target=_keep_asking, args=(ref(self), self._stop), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        self._follower.close()
+
+    # ---------------------------------------------------------------- sends; the lock is held
+
+    def admit(self, key: bytes, size: int | None) -> Send | None:
+        """Count a message that is about to be sent, or return None if there is no room.
+
+        Raises:
+            Closed, ReaderFailed: the queue is no longer followed.
+            BrokerUnavailable: it is unknown how full it is.
+        """
+        self._update()
+        admission = self._admission
+        if size is not None and not admission.counts(key):
+            self._check_news()
+        return admission.send(key, size) if admission.admits(key, size) else None
+
+    def stored(self, send: Send, partition: int, offset: int) -> None:
+        """Note where a send is stored."""
+        self._admission.stored(send, partition, offset)
+
+    def failed(self, send: Send) -> None:
+        """Note that a send was not stored, or that it is unknown."""
+        self._admission.failed(send)
+
+    def within(self, part: float) -> bool:
+        """Return whether the depth is at most this part of the limits."""
+        return self._admission.within(part)
+
+    def _update(self) -> None:
+        """Count what the follower has read since the last time."""
+        shared, catch_up = self._shared, self._shared.catch_up
+        catch_up.check()
+        shared.pass_all_time()
+        values, admission = catch_up.values, self._admission
+        if catch_up.topic_id != self._topic_id:  # also at first
+            admission.forget()
+            self._topic_id = catch_up.topic_id
+            self._changes.precede(values.table.keys())
+        consumed = []
+        while (key := self._changes.pop()) is not None:
+            record = values.table.record(key)
+            if record is None or record.value is None:
+                admission.remove(key)
+            elif not admission.show(key, record.partition, record.offset, int(record.value)):
+                consumed.append(key)
+        self._forget(consumed)
+        admission.read(values.progress.positions)
+
+    def _forget(self, consumed: Collection[bytes]) -> None:
+        if consumed and not self._definition.conflate:
+            self._shared.catch_up.values.forget_returned(consumed)
+
+    def _check_news(self) -> None:
+        """Raise if what is known is too old to judge by."""
+        silence = self._shared.clock() - self._shared.catch_up.heard
+        if self._group is not None:
+            silence = max(silence, time.monotonic() - self._as_of)
+        if silence > _STALE:
+            why = self._shared.catch_up.trouble or self._trouble or "the cluster does not answer"
+            raise BrokerUnavailable(
+                f"It is unknown how full the queue {self._definition.name} is, since {silence:.0f} s: {why}",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="Check whether the brokers can be reached.",
+            )
+
+    # ---------------------------------------------------------------- what was consumed; without the lock
+
+    def read_to_end(self) -> None:
+        """Learn what was stored, deleted and consumed before this call.
+
+        Raises:
+            CatchUpTimeout: the end of the log was not reached in time.
+            Closed, ReaderFailed: the queue is no longer followed.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is no longer known what was consumed (R17).
+            TransportError: the cluster cannot be asked.
+        """
+        self._follower.waiter.barrier(_ANSWER, stable=True)
+        self.ask(0.0)
+
+    def ask(self, patience: float) -> None:
+        """Ask what was consumed, unless someone has asked in the last so many seconds.
+
+        Raises what `read_to_end` raises.
+        """
+        since = time.monotonic() - patience
+        with self._asking:
+            if self._as_of < since:  # otherwise another thread has asked while this one waited
+                try:
+                    self._ask()
+                except LVQError as error:
+                    self._trouble = error
+                    if not is_transient(error):
+                        self._follower.fail(error)
+                    raise
+
+    def _ask(self) -> None:
+        group, begun = self._group, time.monotonic()
+        if group is None:
+            return
+        learned: Learned = "overtaken"
+        while learned == "overtaken":
+            answer = group.ask()
+            with self.lock:
+                learned = group.learn(answer)
+                if learned == "taken back":
+                    self._read_again(group)
+        self._as_of, self._trouble = begun, None
+        if self._news != group.news:
+            self._news = group.news
+            self._remove_consumed()
+
+    def _read_again(self, group: ConsumedFilter) -> None:
+        """Count again what is no longer consumed, as after a reset. The lock is held."""
+        self._update()
+        self._changes.precede(self._shared.catch_up.values.table.keys())
+        self._shared.rewind(group.bases)
+
+    def _remove_consumed(self) -> None:
+        """Remove what was consumed, in parts, so that no sender waits for the lock for long."""
+        with self.lock:
+            shown = self._admission.shown
+        for at in range(0, len(shown), _SOME):
+            with self.lock:
+                self._forget(self._admission.remove_consumed(shown[at : at + _SOME]))
+        with self.lock:
+            self._shared.notifier.changed.notify_all()
+
+    def wait(self, timeout: float) -> None:
+        """Wait for a change, with the lock held, for so many seconds at most."""
+        self._shared.notifier.changed.wait(timeout)
+
+
+def _needed_headers(definition: QueueDefinition) -> set[str]:
+    """Return the names of the headers by which a follower decides what counts."""
+    needed = {TTL_HEADER, NOT_BEFORE_HEADER}
+    return needed if definition.key_header is None else needed | {definition.key_header}
+
+
+def _never(partition: int, offset: int) -> bool:
+    return False
+
+
+def _keep_asking(occupancy: ref[Occupancy], stop: Event) -> None:
+    """Ask periodically what was consumed, until the occupancy is closed or collected."""
+    while not stop.wait(_REFRESH):
+        there = occupancy()
+        if there is None:
+            return
+        try:
+            there.ask(_REFRESH / 2)
+        except (Closed, ReaderFailed):
+            return
+        except LVQError:
+            pass  # senders learn of it
+        del there
