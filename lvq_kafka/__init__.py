@@ -23,7 +23,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.lifecycle import State as DeliveryState
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.limits import Depth, Limits
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
@@ -36,7 +36,7 @@ from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producer import Message, Producer, ProducerOptions
 from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
@@ -63,6 +63,7 @@ __all__ = [
     "Deleted",
     "Delivery",
     "DeliveryState",
+    "Depth",
     "EndOfDump",
     "Entry",
     "Finding",
@@ -74,6 +75,7 @@ __all__ = [
     "PartitionStats",
     "Position",
     "Producer",
+    "ProducerOptions",
     "QueueDefinition",
     "QueueStats",
     "ReaderStats",

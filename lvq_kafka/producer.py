@@ -98,7 +98,7 @@ class Gate(Protocol):
         """Return an append that first waits for admission, or refuses the record."""
 
     def close(self) -> None:
-        """Stop following the queue. Whoever waits for admission gives up."""
+        """Stop following the queue. Senders that wait for admission give up."""
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -145,7 +145,7 @@ class Producer(Bound, Generic[V]):
     ``max_block`` limits; and, on a queue with the policy ``"reject"`` or ``"block"``, for news of the queue and for
     room in it (R12). There, use `send_async` and `put_async`.
 
-    Limits of a queue bind the producers that `LastValueQueue.producer` returns. One made by this constructor knows none.
+    A queue's limits bind the producers that `LastValueQueue.producer` returns. This constructor knows of none.
 
     Thread-safe, except for transactions, which belong to a single thread. Does not survive a fork: open it in the
     process that uses it.
@@ -301,9 +301,10 @@ class Producer(Bound, Generic[V]):
         return self._append(self.topic, name, data, pairs)
 
     async def send_async(self, message: Message[V]) -> Receipt:
-        """Like `send`, for asyncio: waits for room in a queue with limits without blocking the event loop.
+        """Like `send`, for asyncio.
 
-        If it is cancelled, the message may still be sent.
+        It waits for room in a queue with limits without blocking the event loop. If it is cancelled, the message may
+        still be sent.
         """
         return self.send(message) if self._gate is None else await in_thread(partial(self.send, message))
 

@@ -395,9 +395,10 @@ class LastValueQueue(Bound, Generic[V]):
     # ---------------------------------------------------------------- producers, readers and consumers
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer[V]:
-        """Return a producer; see `ProducerOptions` and `Producer`. That of a standard queue only has `send` (R35).
+        """Return a producer, with the options of `ProducerOptions`; see `Producer`.
 
-        If the queue's limits have the policy ``"reject"`` or ``"block"``, this reads what is in the queue first (R12).
+        That of a standard queue only has `send` (R35). If the queue's limits have the policy ``"reject"`` or
+        ``"block"``, this reads what is in the queue first (R12).
 
         Raises:
             ConfigError: an option is invalid.

@@ -1,4 +1,4 @@
-"""Gates between a producer and a queue with limits: they judge each message before it is sent (R12)."""
+"""Gates between producers and queues with limits, which judge each message (R12)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
 
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.cluster import Cluster, Receipt
@@ -165,22 +164,22 @@ class AdmissionGate:
         begun, occupancy = time.monotonic(), self._occupancy
         self._note_breach()
         if self._limits.policy == "reject":
-            self._refuse("")
+            raise self._full("")
         while (left := self._left(begun)) > 0:
             with occupancy.lock:
                 if (send := occupancy.admit(key, size)) is not None:
                     return send
                 occupancy.wait(min(_POLL, left))
             occupancy.ask(_POLL)
-        self._refuse(f", and has been for {self._max_block:g} s")
+        raise self._full(f", and has been for {self._max_block:g} s")
 
     def _left(self, begun: float) -> float:
         return _POLL if self._max_block is None else begun + self._max_block - time.monotonic()
 
-    def _refuse(self, since: str) -> NoReturn:
+    def _full(self, since: str) -> QueueFull:
         with self._occupancy.lock:
             depth = self._occupancy.depth
-        raise QueueFull(
+        return QueueFull(
             f"The queue {self._queue} is full{since}: it holds {held(depth, self._limits)}.",
             queue=self._queue,
             depth=depth,

@@ -33,7 +33,9 @@ _SOME = 1000  # keys that are checked in one go, less than 1 ms
 
 
 class Occupancy:
-    """The keys and sizes of what is in a queue: a follower, and the commits of the queue's group.
+    """The keys and sizes of the messages in a queue.
+
+    They come from a follower and from the commits of the queue's group.
 
     Args:
         cluster: the cluster that holds the queue.
@@ -76,7 +78,7 @@ class Occupancy:
 
     @property
     def depth(self) -> Depth:
-        """What the queue holds, the producer's own sends included. Hold the lock."""
+        """The depth of the queue, the producer's own sends included. Hold the lock."""
         return self._admission.depth
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Admission to a queue with limits: what a producer knows of how full it is, and what it may add (R12).
+"""Admission to a queue with limits, as its producers decide it (R12).
 
 A key counts once. Its newest message says how much, and the producer's own sends are newer than what a follower shows
 until that follower has read past them. Until then they count, whether or not the cluster has answered: so a producer
@@ -18,7 +18,7 @@ Done = Callable[[int, int], bool]
 
 
 class Send:
-    """A message or delete that this producer is sending, and that the follower has not read yet.
+    """A message or delete of this producer that its follower has not read yet.
 
     Args:
         key: its key.
@@ -33,7 +33,7 @@ class Send:
 
 
 class Admission:
-    """What is in the queue, this producer's own sends included; and whether there is room.
+    """The contents of a queue, this producer's own sends included, and its room.
 
     The caller passes on what a follower reads (`show`, `remove`, then `read`), news of what the group has consumed
     (`remove_consumed`), and what becomes of each `send`. Not thread-safe.
@@ -56,13 +56,16 @@ class Admission:
 
     @property
     def depth(self) -> Depth:
-        """What the queue holds."""
+        """The depth of the queue."""
         return Depth(self._messages, self._bytes)
 
     # ---------------------------------------------------------------- what the follower and the group say
 
     def show(self, key: bytes, partition: int, offset: int, size: int) -> bool:
-        """Note the newest message of a key, as the follower has it; return whether it counts: it is not consumed."""
+        """Note the newest message of a key, as the follower has it.
+
+        Return whether it counts, since it is not consumed.
+        """
         if self._done(partition, offset):
             self.remove(key)
             return False
@@ -99,7 +102,7 @@ class Admission:
     def remove_consumed(self, keys: Iterable[bytes]) -> list[bytes]:
         """Remove those of these keys whose message was consumed, and return them.
 
-        What is no longer consumed, as after a reset, is to be shown again.
+        Show again those that no longer are, as after a reset.
         """
         shown, done = self._shown, self._done
         gone = [key for key in keys if (there := shown.get(key)) is not None and done(there[0], there[1])]
@@ -124,7 +127,9 @@ class Admission:
         return self._size(key) is not None
 
     def admits(self, key: bytes, size: int | None) -> bool:
-        """Return whether the queue has room for a message; a delete (None) needs none, nor does an update.
+        """Return whether the queue has room for a message.
+
+        A delete (None) needs none, nor does an update.
 
         Once full, a queue with the policy ``"block"`` has none until its depth is down to the part ``resume``.
         """
@@ -182,6 +187,9 @@ class Admission:
         self._bytes += (after or 0) - (before or 0)
 
     def _reached(self) -> bool:
-        """Return whether a limit is reached: the message before may have crossed that of bytes, as in Broker-J."""
+        """Return whether a limit is reached.
+
+        The message before may have crossed that of bytes, as in Broker-J.
+        """
         messages, size = self._limits.messages, self._limits.bytes
         return (messages is not None and self._messages >= messages) or (size is not None and self._bytes >= size)

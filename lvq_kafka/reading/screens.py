@@ -96,7 +96,9 @@ class ValueScreen:
 
 
 class SizeScreen:
-    """Replaces each value by the size of its message, as decimal text, so that a follower keeps no values.
+    """Replaces each value by the size of its message, in decimal digits.
+
+    So a follower keeps sizes, and no values.
 
     Args:
         needed: the names of the headers that the fold reads; the others are dropped.
@@ -107,7 +109,7 @@ class SizeScreen:
         self._texts: dict[int, bytes] = {}  # shared by messages of one size
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
-        """Return the batch without its values. What is not selected stays marked."""
+        """Return the batch without its values. Those not selected stay marked."""
         values, all_headers, texts, needed = batch.values, batch.headers, self._texts, self._needed
         if len(texts) > _SIZES:
             texts.clear()

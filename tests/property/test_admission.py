@@ -147,13 +147,16 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 2), st.sampled_from(KEYS), st.one_of(st.none(), SIZES)),
         st.tuples(
-            st.sampled_from(["store", "store", "answer", "store unanswered", "fail", "lose", "find", "learn", "refresh"]),
+            st.sampled_from(
+                ["store", "store", "answer", "store unanswered", "fail", "lose", "find", "learn", "refresh"]
+            ),
             st.integers(0, 2),
         ),
         st.tuples(st.just("follow"), st.integers(0, 2), st.integers(0, PARTITIONS - 1), st.integers(1, 3)),
         st.tuples(st.just("consume"), st.sampled_from(KEYS)),
     ),
-    min_size=30, max_size=80,
+    min_size=30,
+    max_size=80,
 )
 
 LIMITS = st.one_of(
