@@ -21,6 +21,7 @@ from lvq_kafka.errors import (
     MissingKey,
     OutcomeUnknown,
     QueueError,
+    QueueFull,
     ReaderFailed,
     TopicError,
     TransportError,
@@ -32,6 +33,7 @@ __all__ = [
     "COMMAND_FAILED",
     "EXIT_CODES",
     "FAULT",
+    "FULL",
     "INTERRUPTED",
     "NOTHING",
     "NO_READER",
@@ -49,6 +51,7 @@ NO_CLUSTER = 3
 WRONG_QUEUE = 4
 BAD_DATA = 5
 COMMAND_FAILED = 6
+FULL = 7
 FAULT = 70
 INTERRUPTED = 130
 NO_READER = 141
@@ -61,6 +64,7 @@ EXIT_CODES: Mapping[int, str] = {
     WRONG_QUEUE: "no such queue or topic, or it is unsuitable",
     BAD_DATA: "data that cannot be read or written",
     COMMAND_FAILED: "a command of consume --exec failed; its message is still in the queue",
+    FULL: "the queue is full: its limits leave no room for a message",
     FAULT: "a bug in lvq",
     INTERRUPTED: "interrupted by Ctrl-C (143: SIGTERM, 141: closed pipe)",
 }
@@ -69,6 +73,7 @@ EXIT_CODES: Mapping[int, str] = {
 _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
     # From specific to general: a message that is too large is also a failed delivery, and a transport error.
     ((CodecError, DataLoss, KeyMismatch, MessageTooLarge, MissingKey, UnencodableKey), BAD_DATA),
+    (QueueFull, FULL),
     ((QueueError, TopicError), WRONG_QUEUE),
     ((CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
     ((ConfigError, OSError), USAGE),

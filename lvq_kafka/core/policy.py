@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.validation import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
@@ -23,6 +24,7 @@ __all__ = [
     "delete_retention",
     "judge",
     "judge_groups",
+    "judge_limits",
     "judge_order",
     "judge_size",
     "judge_ttl",
@@ -66,6 +68,8 @@ _REASONS = {
     "ttl=a maximum, or consumers": "nothing frees the disk of a standard queue that is never consumed",
     "groups": "in each partition a group has a consumer of its own; have one partition, place messages by group "
     '(placement="group"), or make the group the key',
+    "limits": "they bind the producers that this library opens on the queue; other clients add to it, and producers "
+    "that race exceed them by what they have under way",
     "order": "compaction removes the first record of a key, and with it the key's place",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
     "scheduled, and its key goes dark until then",
@@ -118,7 +122,7 @@ class Finding:
     """A setting that does not suit a queue.
 
     An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
-    ``replication_factor``, or ``order``, ``ttl`` or ``groups``, which are the queue's own.
+    ``replication_factor``, or ``order``, ``ttl``, ``groups`` or ``limits``, which are the queue's own.
     """
 
     setting: str
@@ -348,6 +352,12 @@ def judge_groups(definition: QueueDefinition, *, partitions: int) -> list[Findin
     if groups.placement == "group" or groups.header == definition.key_header:
         return []
     return [Finding("groups", "placed by group", f"placed by key in {partitions} partitions", "warning")]
+
+
+def judge_limits(limits: Limits | None) -> list[Finding]:
+    """Return a finding if only some producers keep to the limits."""
+    advisory = limits is not None and limits.policy in ("reject", "block")
+    return [Finding("limits", "binding for all clients", "advisory", "warning")] if advisory else []
 
 
 def judge_ttl(needs: TopicNeeds) -> list[Finding]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.group_options import GROUP_OPTIONS, pop_groups
+from lvq_kafka.core.limit_options import LIMIT_OPTIONS, pop_limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.option_values import boolean, disagreement, number, pop_one, whole_number
@@ -98,6 +99,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     chosen["default_filters"] = _pop_default_filters(given)
     chosen["max_delay"] = _pop_max_delay(given)
     chosen["groups"] = pop_groups(given)
+    chosen["limits"] = pop_limits(given)
     if given:
         raise _unknown_option(next(iter(given)))
     chosen["conflate"] = all(switches.values()) and chosen.get("conflate", True)
@@ -298,6 +300,7 @@ def _unknown_option(option: str) -> ConfigError:
         _CONFLATE_OPTION,
         _TYPE_OPTION,
         *GROUP_OPTIONS,
+        *LIMIT_OPTIONS,
     ]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."

@@ -15,6 +15,7 @@ from lvq_kafka.core.policy import (
     check_policy,
     check_spec,
     judge_groups,
+    judge_limits,
     judge_order,
     judge_ttl,
 )
@@ -40,7 +41,8 @@ class Declaration:
     findings: tuple[Finding, ...] = ()
     """Settings that still differ from what the queue or the caller's ``spec`` requires.
 
-    Also an order that will not last, a TTL without a maximum, and groups in several partitions.
+    Also an order that will not last, a TTL without a maximum, groups in several partitions, and limits that bind only
+    some clients.
     """
     reconciled: tuple[Finding, ...] = ()
     """Settings that differed and have been corrected."""
@@ -66,7 +68,12 @@ def declare(
     created_topic = ensure_topic(cluster, definition.topic, spec, needs)
     findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, needs)
     partitions = 1 if definition.groups is None else cluster.topics.describe(definition.topic).partitions
-    own = (*judge_order(definition.place_order), *judge_ttl(needs), *judge_groups(definition, partitions=partitions))
+    own = (
+        *judge_order(definition.place_order),
+        *judge_ttl(needs),
+        *judge_groups(definition, partitions=partitions),
+        *judge_limits(definition.limits),
+    )
     for finding in own:
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)

@@ -15,6 +15,7 @@ from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import count
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
+from lvq_kafka.core.limits import Limits, OverflowPolicy
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
@@ -50,6 +51,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare jobs --standard --order priority --priorities 3",
         "lvq declare orders --key-header id --order sorted --sort-header due",
         "lvq declare orders --key-header id --groups sticky --group-header customer",
+        "lvq declare alarms --key-header id --max-messages 10000 --overflow reject",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
@@ -95,6 +97,17 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     "--place-by",
     type=click.Choice(get_args(Placement)),
     help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
+)
+@click.option("--max-messages", type=click.IntRange(min=1), help="The most messages that it may hold.  [default: any]")
+@click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.  [default: any]")
+@click.option(
+    "--overflow",
+    type=click.Choice(get_args(OverflowPolicy)),
+    help="What happens beyond: it is reported, the lowest waiting messages go, or producers refuse or wait.  "
+    "[default: none]",
+)
+@click.option(
+    "--resume", type=float, metavar="PART", help="With block, the part of the limits to go on at.  [default: 0.8]"
 )
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
@@ -153,6 +166,10 @@ def declare(
     group_header: str | None,
     default_group: str | None,
     place_by: Placement | None,
+    max_messages: int | None,
+    max_bytes: str | None,
+    overflow: OverflowPolicy | None,
+    resume: float | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -187,6 +204,10 @@ def declare(
         "group-header": group_header,
         "default-group": default_group,
         "place-by": place_by,
+        "max-messages": max_messages,
+        "max-bytes": max_bytes,
+        "overflow": overflow,
+        "resume": resume,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,
@@ -287,14 +308,17 @@ def queues(invocation: Invocation) -> None:
         return
     from lvq_kafka.cli.table import fitted_table
 
+    rows = [_shown(definition) for definition in definitions]
+    used = [column for column in rows[0] if any(row[column] for row in rows)]
+    rows = [{column: row[column] for column in used} for row in rows]
     table, left_out = fitted_table(
-        invocation.out.console.width, [_shown(definition) for definition in definitions], gives_way=_GIVES_WAY
+        invocation.out.console.width, rows, gives_way=[column for column in _GIVES_WAY if column in used]
     )
     invocation.out.say(table)
     invocation.out.note_left_out(left_out)
 
 
-_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "SCHEDULED", "TTL", "GROUPS", "TOPIC", "KEY")
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "SELECTOR", "LIMITS", "SCHEDULED", "TTL", "GROUPS", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
@@ -310,6 +334,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
         "TTL": "" if definition.ttl is None else in_words(definition.ttl),
         "SCHEDULED": "" if definition.max_delay is None else f"up to {definition.max_delay:,g} s ahead",
         "GROUPS": "" if definition.groups is None else grouped_by(definition.groups),
+        "LIMITS": "" if definition.limits is None else _limits_shown(definition.limits),
     }
 
 
@@ -324,6 +349,13 @@ def _order_shown(definition: QueueDefinition) -> str:
     if definition.conflate:
         return order_in_words(definition)
     return "all messages" if definition.order == "tail" else f"all messages, {order_in_words(definition)}"
+
+
+def _limits_shown(limits: Limits) -> str:
+    """Describe limits and the policy for the rest."""
+    pairs = ((limits.messages, "messages"), (limits.bytes, "bytes"))
+    most = " or ".join(f"{number:,} {what}" for number, what in pairs if number is not None)
+    return f"{most}, {limits.policy}"
 
 
 def _key_shown(definition: QueueDefinition) -> str:

@@ -24,7 +24,7 @@ from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.records import header_value
 from lvq_kafka.core.terms import TTL_HEADER, ttl_text
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, QueueFull
 from lvq_kafka.producer import Message, Producer
 
 __all__ = ["delete", "put", "send"]
@@ -287,13 +287,18 @@ def _produce(
     if common:
         lines = _with_headers(lines, common)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
-        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, shared, queue.cluster.now())):
-            if sent is None:
-                invocation.out.flush()
-                continue
-            total += 1
-            if not quiet and not (bulk and invocation.out.person):
-                _report(invocation.out, sent, queue.key_header)
+        try:
+            for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, shared, queue.cluster.now())):
+                if sent is None:
+                    invocation.out.flush()
+                    continue
+                total += 1
+                if not quiet and not (bulk and invocation.out.person):
+                    _report(invocation.out, sent, queue.key_header)
+        except QueueFull as full:
+            if bulk:
+                full.add_note(f"{count(total, 'message')} before it {'was' if total == 1 else 'were'} sent.")
+            raise
     if bulk:
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 

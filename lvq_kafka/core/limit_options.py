@@ -1,0 +1,194 @@
+"""The options that limit a queue, by their names here and in Qpid, Artemis and Broker-J."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, get_args
+
+from lvq_kafka.core.limits import Limits, OverflowPolicy
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["LIMIT_OPTIONS", "pop_limits"]
+
+_MESSAGES = (
+    *("max-messages", "maximumQueueDepthMessages", "qpid.max_count", "max-size-messages"),
+    *("ring-size", "qpid.flow_stop_count"),
+)
+_BYTES = ("max-bytes", "maximumQueueDepthBytes", "qpid.max_size", "max-size-bytes", "qpid.flow_stop_size")
+_ON_DISK = "messages beyond it would go to disk, where a log has them all"
+_UNHEARD = "producers would learn nothing of messages that are dropped"
+# The policies of each option by name, with ours or the reason to refuse.
+_POLICIES: Mapping[str, Mapping[str, str]] = {
+    "overflow": {policy: policy for policy in get_args(OverflowPolicy)},
+    "overflowPolicy": {
+        "NONE": "none",
+        "RING": "ring",
+        "REJECT": "reject",
+        "PRODUCER_FLOW_CONTROL": "block",
+        "FLOW_TO_DISK": _ON_DISK,
+    },
+    "qpid.policy_type": {"reject": "reject", "ring": "ring", "ring_strict": "ring", "flow_to_disk": _ON_DISK},
+    "address-full-policy": {"FAIL": "reject", "BLOCK": "block", "DROP": _UNHEARD, "PAGE": _ON_DISK},
+}
+# What an option asks for if no other says more: the policy of the broker that has it, by default or always.
+_IMPLIED: Mapping[str, OverflowPolicy] = {
+    "max-messages": "none",
+    "max-bytes": "none",
+    "maximumQueueDepthMessages": "none",
+    "maximumQueueDepthBytes": "none",
+    "qpid.max_count": "reject",
+    "qpid.max_size": "reject",
+}
+_ALWAYS: Mapping[str, OverflowPolicy] = {
+    "ring-size": "ring",
+    "qpid.flow_stop_count": "block",
+    "qpid.flow_stop_size": "block",
+}
+_RESUME, _RESUME_PERCENT = "resume", "queue.queueFlowResumeLimit"
+_RESUME_AT = {"qpid.flow_resume_count": "qpid.flow_stop_count", "qpid.flow_resume_size": "qpid.flow_stop_size"}
+
+LIMIT_OPTIONS = (*_MESSAGES, *_BYTES, *_POLICIES, _RESUME, _RESUME_PERCENT, *_RESUME_AT)
+"""The names of all these options."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_NUMBER = re.compile(r"(-?\d{1,18})\s*([KMG]?)i?B?", re.IGNORECASE)
+
+
+class _Said(NamedTuple):
+    """An option that is given, its value, and the value in terms of `Limits`."""
+
+    option: str
+    value: object
+    asks: Any
+
+
+def pop_limits(given: dict[str, object]) -> Limits | None:
+    """Remove the options that limit a queue, and return the `Limits` that they ask for, if any.
+
+    Raises:
+        ConfigError: one is malformed, or asks for what no queue here does; or two disagree.
+    """
+    said = {option: given.pop(option) for option in LIMIT_OPTIONS if option in given}
+    messages = _agreed(
+        [_Said(option, said[option], _number(option, said[option])) for option in _MESSAGES if option in said]
+    )
+    size = _agreed([_Said(option, said[option], _number(option, said[option])) for option in _BYTES if option in said])
+    policy = _agreed([*_policies(said)])
+    resume = _agreed([*_resumes(said)])
+    limits = [one for one in (messages, size) if one is not None and one.asks is not None]
+    if not limits:
+        other = policy if policy is not None and policy.asks != "none" else resume
+        if other is None:
+            return None
+        raise ConfigError(
+            f"{other.option}={quoted(other.value)} needs a limit.",
+            options=[other.option, "max-messages", "max-bytes"],
+            hint="Give max-messages, max-bytes, or both.",
+        )
+    if policy is None:
+        policy = _implied(limits[0])
+    if resume is not None and policy.asks != "block":
+        raise ConfigError(
+            f"{resume.option}={quoted(resume.value)} is for producers that are blocked, and "
+            f"{policy.option}={quoted(policy.value)} blocks none.",
+            options=[resume.option, policy.option],
+            hint=f"Leave {resume.option} out, or give overflow=block.",
+        )
+    return Limits(
+        policy=policy.asks,
+        messages=None if messages is None else messages.asks,
+        bytes=None if size is None else size.asks,
+        resume=None if resume is None else resume.asks,
+    )
+
+
+def _agreed(said: list[_Said]) -> _Said | None:
+    """Return what all of these ask for."""
+    for one in said[1:]:
+        if one.asks != said[0].asks:
+            raise ConfigError(
+                f"{said[0].option}={quoted(said[0].value)} and {one.option}={quoted(one.value)} disagree.",
+                options=[said[0].option, one.option],
+                hint="Give one.",
+            )
+    return said[0] if said else None
+
+
+def _number(option: str, value: object) -> int | None:
+    """Return the number that an option limits a queue to; None if it is negative, which stands for no limit."""
+    found = _NUMBER.fullmatch(str(value).strip())
+    if found is None or (found[2] and option not in _BYTES):
+        raise ConfigError(
+            f"{option}={quoted(value)} is not a number{' of bytes' if option in _BYTES else ''}.", options=[option]
+        )
+    number = int(found[1]) * _UNITS[found[2].upper()]
+    if number == 0:
+        raise ConfigError(
+            f"{option}={quoted(value)} leaves no room for any message.",
+            options=[option],
+            hint="Give 1 or more; a negative number, or none, for no limit.",
+        )
+    return None if number < 0 else number
+
+
+def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
+    for option, known in _POLICIES.items():
+        if option in said:
+            name = str(said[option]).strip()
+            asks = {policy.lower(): asks for policy, asks in known.items()}.get(name.lower())
+            if asks is None:
+                raise ConfigError(
+                    f"{option}={quoted(said[option])} is not a policy.",
+                    options=[option],
+                    hint=f"Choose one of {', '.join(known)}.",
+                )
+            if asks not in get_args(OverflowPolicy):
+                raise ConfigError(
+                    f"{option}={name} has no meaning here: {asks}.",
+                    options=[option],
+                    hint="Choose none, ring, reject or block in overflow.",
+                )
+            yield _Said(option, said[option], asks)
+    for option, policy in _ALWAYS.items():
+        if option in said and _number(option, said[option]) is not None:
+            yield _Said(option, said[option], policy)
+
+
+def _implied(limit: _Said) -> _Said:
+    """Return the policy of a limit where no option names one."""
+    if limit.option not in _IMPLIED:
+        raise ConfigError(
+            f"{limit.option}={quoted(limit.value)} needs address-full-policy: PAGE, which is what Artemis does without "
+            "it, has no meaning here.",
+            options=[limit.option, "address-full-policy"],
+            hint="Choose FAIL or BLOCK.",
+        )
+    return _Said(limit.option, limit.value, _IMPLIED[limit.option])
+
+
+def _resumes(said: Mapping[str, object]) -> Iterator[_Said]:
+    for option, whole in ((_RESUME, 1), (_RESUME_PERCENT, 100)):
+        if option in said:
+            yield _Said(option, said[option], _part(option, said[option], whole))
+    for option, stop in _RESUME_AT.items():
+        if option not in said:
+            continue
+        most = _number(stop, said[stop]) if stop in said else None
+        if most is None:
+            raise ConfigError(
+                f"{option}={quoted(said[option])} needs {stop}, at which producers stop.", options=[option, stop]
+            )
+        yield _Said(option, said[option], _part(option, said[option], most))
+
+
+def _part(option: str, value: object, whole: int) -> float:
+    """Return a value as part of a whole."""
+    try:
+        part = float(str(value)) / whole
+    except ValueError:
+        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+    if not 0 < part <= 1:
+        raise ConfigError(f"{option}={quoted(value)} must be above 0, and up to {whole}.", options=[option])
+    return part

@@ -1,0 +1,61 @@
+"""Limits from the shell (R12)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.test_write_commands import lines
+
+
+@pytest.fixture
+def alarms(run: Run) -> Run:
+    """Return `run`, with a queue that may hold two messages."""
+    assert run("declare", "alarms", "-k", "id", "--max-messages", "2", "--overflow", "reject").code == 0
+    return run
+
+
+def test_declare_takes_limits_and_says_whom_they_bind(run: Run) -> None:
+    ran = run("declare", "alarms", "-k", "id", "--max-messages", "2", "--max-bytes", "1K", "--overflow", "block")
+    assert ran.row["limits"] == {"messages": 2, "bytes": 1024, "policy": "block", "resume": 0.8}
+    assert [finding["setting"] for finding in ran.row["findings"]] == ["limits"]
+    assert "limits is advisory, not binding for all clients" in ran.stderr
+    assert "2 messages or 1,024 bytes, block" in run("queues", person=True).text
+    assert run("declare", "log", "-k", "id", "--max-messages", "2").row["findings"] == [], "nobody is bound by none"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--overflow", "reject"], "needs a limit"),
+        (["--max-messages", "0"], "0 is not in the range"),
+        (["--max-bytes", "much"], "is not a number of bytes"),
+        (["--max-messages", "5", "--resume", "0.5"], "blocks none"),
+        (["--max-messages", "5", "-o", "max-messages=6"], "are both given"),
+        (["--max-messages", "5", "-o", "ring-size=6"], "disagree"),
+    ],
+)
+def test_declare_refuses_what_makes_no_sense(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("declare", "alarms", "-k", "id", *arguments)
+    assert ran.code == 2
+    assert said in ran.stderr
+
+
+def test_a_message_for_a_full_queue_has_an_exit_code_of_its_own(alarms: Run) -> None:
+    for key in ("a", "b", "b"):
+        assert alarms("put", "alarms", key, "1").code == 0
+    full = alarms("put", "alarms", "c", "1")
+    assert full.code == 7
+    assert "The queue alarms is full: it holds 2 of 2 messages." in full.stderr
+    assert alarms("delete", "alarms", "a").code == 0
+    assert alarms("put", "alarms", "c", "1").code == 0
+
+
+def test_a_file_for_a_full_queue_is_sent_in_part_and_that_is_said(alarms: Run) -> None:
+    source = lines(*({"key": key, "value": "1"} for key in "aabc"))
+    full = alarms("put", "alarms", "--from-jsonl", "-", stdin=source)
+    assert full.code == 7
+    assert "3 messages before it were sent." in full.stderr
+    assert [json.loads(line)["key"] for line in full.text.splitlines()] == ["a", "a", "b"]
