@@ -353,13 +353,28 @@ class ConsumerThread:
 
         Start at the commits, and hand out nothing before reaching the current ends (G12).
         """
-        with self._shared as core:
+        shared = self._shared
+        with shared as core:
             core.transaction.check_decided(partitions, self._polled_at)
-        start = self._monitor.starting_point(partitions, commits)
-        now = self._shared.clock()
-        with self._shared as core:
+        taken_back = shared.taken_back(commits)
+        start = self._monitor.starting_point(partitions, {**commits, **taken_back})
+        now = shared.clock()
+        with shared as core:
             core.assign(
-                start.maps, start.starts, start.ends, now, epochs=start.epochs, tag=start.tag, retention=start.retention
+                start.maps,
+                start.starts,
+                start.ends,
+                now,
+                epochs=start.epochs,
+                tag=start.tag,
+                retention=start.retention,
+                taken_back=taken_back,
+            )
+        for partition in sorted(taken_back):
+            logger.warning(
+                "the group of queue %s holds less of partition %d than it had confirmed; writing it again",
+                self._name,
+                partition,
             )
         logger.info("the consumer of %s was assigned partitions %s", self._name, sorted(start.starts))
         return start.starts

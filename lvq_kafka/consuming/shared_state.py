@@ -6,7 +6,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from threading import Condition, RLock, Thread, current_thread
 
 from lvq_kafka.clocks import uptime
@@ -15,7 +16,7 @@ from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.settlement import Durable, resolve
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
-from lvq_kafka.core.commit_map import ANY_LENGTH
+from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.commits import Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.definition import QueueDefinition
@@ -34,6 +35,7 @@ from lvq_kafka.core.transaction_phases import Step
 from lvq_kafka.errors import (
     AlreadySettled,
     Closed,
+    CommitMapRefused,
     LockLost,
     LVQError,
     OutcomeUnknown,
@@ -404,6 +406,18 @@ class SharedState:
         """Return a flight as the commits that the group stores."""
         epochs = self.core.epochs
         return {p: Commit(said.base, said.encode(ANY_LENGTH), epochs.get(p, -1)) for p, said in flight.maps.items()}
+
+    def taken_back(self, commits: Mapping[int, Commit]) -> dict[int, Commit]:
+        """Return the last durable commits in place of those that say less (G11)."""
+        found: dict[int, Commit] = {}
+        now = self.clock()
+        for partition, commit in commits.items():
+            with suppress(CommitMapRefused):  # it is judged where all commits are
+                stored = CommitMap.decode(commit.offset, commit.metadata)
+                promise = self.core.promises.broken(partition, stored, now)
+                if promise is not None:
+                    found[partition] = Commit(promise.map.base, promise.map.encode(ANY_LENGTH), promise.epoch)
+        return found
 
     @property
     def is_of_no_use(self) -> bool:

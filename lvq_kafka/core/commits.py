@@ -85,6 +85,11 @@ class Commits(Generic[W]):
         for part in self._partitions.values():
             part.doubted = True
 
+    def distrust(self, partitions: Collection[int]) -> None:
+        """Write the state of these partitions again: the group is known to hold less."""
+        for partition in partitions:
+            self._partitions[partition].distrust()
+
     def renew(self, partitions: Collection[int]) -> None:
         """Send a commit for these partitions even if nothing has changed."""
         for partition in partitions:

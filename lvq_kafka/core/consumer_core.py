@@ -30,6 +30,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
+from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.selecting import Selects
 from lvq_kafka.core.terms import Terms
@@ -114,6 +115,7 @@ class ConsumerCore(Generic[W]):
         self.lease = Lease()
         self.transaction = ConsumerTransaction()
         self.generations = Generations()
+        self.promises = Promises()
         self.yielding = Yielding()
         self.hand_out = HandOut(limits, self.ledger, self.commits, self.lease, self.yielding)
         self.absence = Absence(DELETE_RETENTION)
@@ -270,6 +272,7 @@ class ConsumerCore(Generic[W]):
         epochs: Mapping[int, int],
         tag: bytes,
         retention: float = DELETE_RETENTION,
+        taken_back: Collection[int] = (),
     ) -> None:
         """Start with these partitions: read from the starts, hand out once the ends are reached.
 
@@ -277,12 +280,15 @@ class ConsumerCore(Generic[W]):
             epochs: the leader epochs that the commits name.
             tag: the topic's tag.
             retention: seconds for which the topic keeps tombstones.
+            taken_back: the partitions whose maps are of `promises`, because the group holds less.
         """
         for partition, commit_map in loaded.items():
+            self.promises.release(partition)
             generation = self.ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
             self.commits.track(partition, commit_map, tag=tag, partitions=commit_map.partitions)
             self.generations.start(partition, generation)
             self.epochs[partition] = epochs[partition]
+        self.commits.distrust(taken_back)
         self.absence.keeps(retention)
         self.absence.track(now, starts)
         self._turned_at = now  # the cluster may have been slow to report the starts and ends
@@ -307,8 +313,9 @@ class ConsumerCore(Generic[W]):
         self.ledger.revoke(partitions)
         self.absence.untrack(partitions)
         for partition in partitions:
-            self.generations.end(partition, self.commits.last(partition))
-            self.epochs.pop(partition, None)
+            last, epoch = self.commits.last(partition), self.epochs.pop(partition, -1)
+            self.generations.end(partition, last)
+            self.promises.keep(partition, last, epoch, self._turned_at)
             self._unanswered.pop(partition, None)  # no longer this consumer's to repeat
         self.obstacles.clear("committing")  # if it persists for others, it is reported again
         self._failed += self.commits.untrack(partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import END_TXN, OFFSET_COMMIT, TXN_OFFSET_COMMIT, Cable
 from tests.contract.harness import read_all, settled
+from tests.integration.commit_history import CommitHistory, stored_commits, why_taken_back
 from tests.waiting import eventually
 
 Queue = LastValueQueue[str]
@@ -64,6 +66,46 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
         eventually(lambda: "another commit overwrote" in caplog.text, 90)  # the broker has applied it
         eventually(lambda: stored(queue).covers(durable), 20)
         deliveries[2].ack(wait=True, timeout=30)
+    assert stored(queue).base == 4
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_g11_what_a_late_commit_takes_back_is_not_redelivered_if_the_partition_is_lost_and_regained(
+    cable: Cable, queue: Queue, protocol: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = CommitHistory(monkeypatch)
+    config = {"bootstrap.servers": cable.bootstrap_servers, "group.protocol": protocol}
+    with (
+        LastValueQueue.open(queue.name, value=TEXT, config=config) as behind,
+        behind.consumer(commit_interval=60) as consumer,
+    ):
+        deliveries = [consumer.acquire(60) or pytest.fail("no message came") for _ in range(4)]
+        deliveries[3].ack(wait=True, timeout=30)
+        kept = cable.keep_next(OFFSET_COMMIT)
+        first = deliveries[0].ack()
+        first.add_done_callback(lambda _: None)  # asks for a commit
+        assert kept.sprung.wait(30)
+        first.result(30)
+        deliveries[1].ack(wait=True, timeout=30)
+        durable = stored(queue)
+        assert durable.base == 2
+        cable.cut()
+        kept.release()
+        eventually(lambda: stored(queue).base == 1, 10)
+        servers, group = queue.cluster.config.bootstrap_servers, queue.definition.group
+        kept_by_brokers = stored_commits(servers, group, queue.topic, 0)
+        why = why_taken_back(deliveries[1].position, time.time(), commits.acknowledged(group, 0), kept_by_brokers)
+        assert why == "a commit that was sent before it was stored after it"
+        eventually(lambda: not queue.cluster.groups.member_count(queue.definition.group), 60)
+        cable.mend()
+        eventually(lambda: "has lost partitions" in caplog.text, 60)
+        again = consumer.acquire(90)
+        assert again is not None
+        assert again.key == "c", "only what was not durable comes again"
+        assert consumer.acquire(0.5) is None
+        eventually(lambda: stored(queue).covers(durable), 30)
+        again.ack(wait=True, timeout=30)
     assert stored(queue).base == 4
 
 

@@ -168,14 +168,15 @@ class ClusterSteps(Scene):
             return False
         queue, request = self._sent[(who + 8 * how) % len(self._sent)]
         if queue.group.fenced and queue.group.accepts(request.member, request.epoch, request.offsets):
-            return self._arrive_late(queue, request)
+            return self._arrive_late(queue, request, rejoins=how % 2 > 0)
         queue.group.commit(request)
         return True
 
-    def _arrive_late(self, queue: Queue, request: Request) -> bool:
+    def _arrive_late(self, queue: Queue, request: Request, *, rejoins: bool) -> bool:
         """Deliver a current member's commit again, from a connection that it has lost.
 
-        The member looks at its commits right away: a crash before that could not be repaired.
+        The member looks at its commits right away, or loses its partitions first and gets all of them back. A crash
+        before that, or another owner, could not be repaired.
         """
         members = [one for one in self.members if one.number == request.member and not (one.stopped or one.closing)]
         fits = queue.group.text_limit >= self._setting.options.text_limit
@@ -190,8 +191,16 @@ class ClusterSteps(Scene):
         queue.proof.late = True
         queue.group.commit(request)
         queue.proof.late = False
+        is_decided = None not in map(queue.group.offsets, queue.group.owner)
+        rejoins = rejoins and is_decided and queue.group.members == [member.number]
+        if rejoins:
+            queue.group.remove(member.number)
+            while member.heartbeat():
+                member.load()
+            self.counts["commits late and partitions lost"] += 1
         for _ in range(3):
-            member.look()
+            if not rejoins:
+                member.look()
             self._commit_undisturbed(member)
         for partition in request.offsets:
             queue.proof.mended(partition)

@@ -49,17 +49,24 @@ class Member(Working):
         maps: dict[int, CommitMap] = {}
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
+        taken_back: list[int] = []
         for partition, target in list(self._coming.items()):
             commit = self._group.offsets(partition)
             if commit is None or self.blocked:
                 continue
-            maps[partition] = commit_map = CommitMap.decode(*commit)
+            commit_map = CommitMap.decode(*commit)
+            promise = self.core.promises.broken(partition, commit_map, self._clock())
+            if promise is not None:
+                commit_map = promise.map
+                taken_back.append(partition)
+            maps[partition] = commit_map
             starts[partition] = start = max(commit_map.base, self._logs[partition].start)
             ends[partition] = target
             self.lives[partition] = Life(partition, commit_map, target, start)
             del self._coming[partition]
         if maps:
-            self.core.assign(maps, starts, ends, self._clock(), epochs=dict.fromkeys(maps, -1), tag=TAG)
+            epochs = dict.fromkeys(maps, -1)
+            self.core.assign(maps, starts, ends, self._clock(), epochs=epochs, tag=TAG, taken_back=taken_back)
         return bool(maps)
 
     def close(self) -> bool:

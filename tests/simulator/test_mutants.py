@@ -29,6 +29,7 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList
+from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
 from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
@@ -610,6 +611,16 @@ def test_i3_an_ack_that_is_called_durable_while_an_older_commit_may_come_again_i
 
 def test_i3_a_late_commit_that_is_found_and_not_written_over_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Commits, "found", lambda self, partition, stored: True)
+    assert caught("I3")
+
+
+def test_i3_a_late_commit_that_is_believed_when_a_lost_partition_comes_back_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Promises, "broken", lambda self, partition, stored, now: None)
+    assert caught("I3")
+
+
+def test_i3_a_promise_that_is_kept_and_not_written_again_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Commits, "distrust", lambda self, partitions: None)
     assert caught("I3")
 
 
