@@ -19,6 +19,11 @@ class ConsumerStats:
 
     partitions: tuple[int, ...] = ()
     """The currently assigned partitions."""
+    standby: bool = False
+    """True if the consumer has no partition because the group has more members than the topic partitions.
+
+    It takes over when another consumer leaves. Known within seconds, if this user may describe the group.
+    """
     catching_up: tuple[int, ...] = ()
     """Partitions that must be read to their end before anything is handed out from them (G12)."""
     available: int = 0
@@ -93,6 +98,7 @@ class ConsumerStats:
         assignment, stats, times, groups = ledger.assignment, ledger.stats, ledger.times, ledger.groups
         return cls(
             partitions=tuple(sorted(core.partitions)),
+            standby=core.stands_by and not core.partitions,
             catching_up=tuple(sorted(assignment.catching_up)),
             available=assignment.available,
             gated=assignment.gated,

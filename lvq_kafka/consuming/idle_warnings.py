@@ -14,6 +14,7 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.quoting import listed
+from lvq_kafka.core.standby import STANDBY_REMEDY, standby_report, standing_by
 
 __all__ = ["IdleWarnings"]
 
@@ -127,6 +128,7 @@ class IdleWarnings:
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._core.ledger.stats.delivered
         self._core.obstacles.idle = found
+        self._core.stands_by = self._stands_by
         crowded = self._crowded.check(now)
         if crowded and self._crowded.first_time():
             logger.warning("the consumer of %s: %s", self._name, crowded)
@@ -148,17 +150,23 @@ class IdleWarnings:
         if self._core.partitions:
             return ""
         observation = self._observation
-        if observation is not None and observation.members > len(observation.ends):
-            partitions = "one partition" if len(observation.ends) == 1 else f"{len(observation.ends)} partitions"
+        if observation is not None and self._stands_by:
+            report = standby_report(observation.members, len(observation.ends))
             return (
-                f"it has no partition: the group has {observation.members} members and the topic {partitions}, and a "
-                f"partition has one consumer at a time. {self._here}A member that died counts until its session "
-                "times out. Share one consumer between threads or tasks, or declare a queue on more partitions"
+                f"it has no partition ({report}), since a partition has one consumer at a time. It takes over when "
+                f"another one leaves. {self._here}A member that died counts until its session times out. "
+                f"{STANDBY_REMEDY}"
             )
         return (
             f"it has had no partition for {lasted:.0f} s: the group is rebalancing. That takes as long as its "
             "slowest member or, if one has died, until its session times out (session.timeout.ms)"
         )
+
+    @property
+    def _stands_by(self) -> bool:
+        """True while there are more consumers than partitions, and this one has none."""
+        seen = self._observation
+        return seen is not None and not self._core.partitions and standing_by(seen.members, len(seen.ends)) > 0
 
     @property
     def _here(self) -> str:

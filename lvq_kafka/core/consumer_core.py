@@ -126,6 +126,8 @@ class ConsumerCore(Generic[W]):
         """Records whose key header and key disagree."""
         self.ignored = 0
         """Deletes in a standard queue."""
+        self.stands_by = False
+        """True while there are more consumers than partitions, and this one has none."""
         self._turned_at = now
         # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[W]] = {}

@@ -11,6 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.pending import Deletion
+from lvq_kafka.core.standby import standing_by
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits
@@ -76,6 +77,14 @@ class QueueStats:
     """
     pending: bool
     """True if an open transaction holds offsets of the group; its acks count as not done."""
+
+    @property
+    def standby(self) -> int | None:
+        """Active consumers that have no partition, since each has one consumer.
+
+        None if `members` is.
+        """
+        return None if self.members is None else standing_by(self.members, len(self.partitions))
 
     @property
     def depth(self) -> int:

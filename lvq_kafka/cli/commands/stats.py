@@ -21,6 +21,7 @@ from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_groups, judge_limits, judge_order, judge_ttl
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
+from lvq_kafka.core.standby import STANDBY_REMEDY, standby_report
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.group.damage import Damage
@@ -208,6 +209,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "tally": None if stats is None else asdict(stats.tally),
         "redelivered": None if stats is None else stats.redelivered,
         "consumers": None if stats is None else stats.members,
+        "standby": None if stats is None else stats.standby,
         "crowded": [] if stats is None else [one.partition for one in stats.crowded],
         "partitions": [asdict(partition) for partition in found.partitions],
         "split_keys": [shown(encode_key(key)) for key in found.split_keys],
@@ -313,6 +315,8 @@ def _remarks(found: QueueReport) -> list[str]:
         told.append("an open transaction is consuming: messages that it settles still count as left to consume")
     if found.stats is not None:
         told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
+        if found.stats.members is not None and found.stats.standby:
+            told.append(f"{standby_report(found.stats.members, len(found.partitions))}. {STANDBY_REMEDY}")
     if found.split_keys:
         told.append(
             f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): "

@@ -188,6 +188,27 @@ class TestConsumers:
         eventually(lambda: second.stats.trouble == "", 30)
         second.close()
 
+    def test_g5_a_second_consumer_of_one_partition_stands_by_says_so_and_takes_over(
+        self, declare: Declare, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue = declare()
+        put(queue, a="1")
+        with queue.consumer() as first:
+            eventually(lambda: first.stats.partitions, 30)
+            with queue.consumer() as second:
+                eventually(lambda: "2 members, 1 partition: 1 stands by" in second.stats.trouble, 30)
+                assert second.stats.standby
+                assert not first.stats.standby
+                assert (queue.stats().members, queue.stats().standby) == (2, 1)
+                assert second.acquire(0) is None
+                first.close()
+                delivery = second.acquire(30)
+                assert delivery is not None
+                eventually(lambda: second.stats.trouble == "", 30)
+                assert not second.stats.standby
+                assert (queue.stats().members, queue.stats().standby) == (1, 0)
+        assert caplog.text.count("stands by") == 1
+
 
 def _consumer(name: str, servers: str) -> Consumer[str]:
     return LastValueQueue.open(name, value=TEXT, bootstrap_servers=servers).consumer()

@@ -7,6 +7,7 @@ import pytest
 from lvq_kafka import LastValueQueue, Message
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
+from tests.waiting import eventually
 
 
 def left(run: Run, queue: str = "prices") -> list[str]:
@@ -244,3 +245,16 @@ def test_a_message_whose_lock_times_out_is_handed_on(prices: Run, tmp_path: Path
     assert file.read_text().splitlines() == ["IBM 1", "IBM 2"]
     assert ran.code == 1, "one message was consumed, however often it was handed out"
     assert left(prices) == []
+
+
+def test_consume_beside_a_consumer_of_the_only_partition_says_that_it_stands_by(
+    prices: Run, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.idle_warnings._PARTITIONLESS", 0.2)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.1)
+    with LastValueQueue.open("prices", cluster=memory_cluster).consumer() as first:
+        eventually(lambda: first.stats.partitions)
+        ran = prices("consume", "prices", "--timeout", "3")
+        assert ran.code == 1
+        assert ran.stderr.count("2 members, 1 partition: 1 stands by") == 1
+        assert "workers" in ran.stderr

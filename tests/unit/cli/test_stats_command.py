@@ -183,3 +183,16 @@ def test_the_partitions_fit_a_narrow_terminal(prices: Run, monkeypatch: pytest.M
     assert len(lines[at + 1].split()) == len(lines[at].replace("TO CONSUME", "TO_CONSUME").split())
     assert max(map(len, lines)) <= width
     assert "hidden for lack of space: START" in ran.stderr
+
+
+def test_consumers_that_stand_by_are_told_of_with_what_helps(prices: Run, memory_cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.open("prices", cluster=memory_cluster)
+    with queue.consumer() as first, queue.consumer() as second:
+        eventually(lambda: first.stats.partitions or second.stats.partitions)
+        row = prices("stats", "prices").row
+        assert (row["consumers"], row["standby"]) == (2, 1)
+        told = " ".join(prices("stats", "prices", person=True).text.split())
+        assert "! 2 members, 1 partition: 1 stands by. Share one consumer" in told
+        assert "more partitions" in told
+    row = prices("stats", "prices").row
+    assert (row["consumers"], row["standby"]) == (0, 0)

@@ -86,8 +86,19 @@ def test_g5_a_consumer_without_a_partition_says_so_within_seconds_and_once_in_th
 
 def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions(watched: Watched) -> None:
     watched.see(members=2)
-    assert "the group has 2 members and the topic one partition, " in watched.wait(6)
+    assert "it has no partition (2 members, 1 partition: 1 stands by)" in watched.wait(6)
+    assert "workers=8" in watched.trouble
     assert "declare a queue on more partitions" in watched.trouble
+    assert watched.shared.stats.standby
+    assert watched.wait(100) == "", "once"
+    watched.assign()
+    assert not watched.shared.stats.standby, "at once, before the next check"
+
+
+def test_a_consumer_that_waits_for_a_rebalance_does_not_stand_by(watched: Watched) -> None:
+    watched.see(members=1)
+    watched.wait(6)
+    assert not watched.shared.stats.standby
 
 
 def test_one_that_loses_its_partitions_says_so_when_it_has_had_none_for_as_long(watched: Watched) -> None:
@@ -201,10 +212,13 @@ def test_g5_a_spare_consumer_says_that_others_have_all_partitions(
     with consuming(world) as first:
         eventually(lambda: first.stats.partitions)
         with consuming(world) as spare:
-            eventually(lambda: "2 members and the topic one partition" in spare.stats.trouble)
+            eventually(lambda: "2 members, 1 partition: 1 stands by" in spare.stats.trouble)
+            assert spare.stats.standby
+            assert not first.stats.standby
             assert caplog.text.count("stands still") == 1
             first.close()
             eventually(lambda: spare.stats.partitions and not spare.stats.trouble)
+            assert not spare.stats.standby
 
 
 @pytest.mark.usefixtures("brisk")

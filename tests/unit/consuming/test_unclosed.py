@@ -161,7 +161,7 @@ def test_a_second_consumer_of_one_partition_is_told_so_and_which_one_here_has_it
         eventually(lambda: first._shared.core.partitions == [0])
         with consuming(world) as second:
             second._thread._monitor.hasten()
-            eventually(lambda: "the topic one partition" in second.stats.trouble, 20)
+            eventually(lambda: "1 partition: 1 stands by" in second.stats.trouble, 20)
             assert "In this process there is one that was opened at " in second.stats.trouble
             assert "close any that are not in use" in second.stats.trouble
             assert first.stats.trouble == ""
