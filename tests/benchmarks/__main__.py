@@ -26,6 +26,7 @@ from tests.benchmarks import (
     dump,
     dump_report,
     latency,
+    prefetch,
     produce,
     rebalance,
     report,
@@ -38,7 +39,19 @@ from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
-PARTS = ("broker", "bootstrap", "dump", "produce", "latency", "consume", "acks", "rebalance", "scale", "spark")
+PARTS = (
+    "broker",
+    "bootstrap",
+    "dump",
+    "produce",
+    "latency",
+    "consume",
+    "prefetch",
+    "acks",
+    "rebalance",
+    "scale",
+    "spark",
+)
 BY_DEFAULT = PARTS[:-2]  # Spark and millions of keys each take longer than all other parts together
 
 
@@ -115,6 +128,9 @@ def run(
                 found.setdefault("consume", []).append(measured)
         print(report.consume_table(found["consume"]), "\n", flush=True)
         targets += report.consume_targets(found["consume"])
+    if "prefetch" in parts:
+        found["prefetch"] = list(prefetch.run(servers, rounds, sizes.messages // 4))
+        print(report.prefetch_table(found["prefetch"]), "\n", flush=True)
     if "acks" in parts:
         found["acks"] = list(acks.run(servers, rounds=rounds, acks=sizes.acks, messages=sizes.messages))
         print(report.acks_table(found["acks"]), "\n")

@@ -227,6 +227,22 @@ def consume_table(results: Sequence[Result]) -> str:
     return table(head, rows)
 
 
+def prefetch_table(results: Sequence[Result]) -> str:
+    """Return the cost of each message by how many are taken at once, and its ratio to one at a time: medians."""
+    costs: dict[tuple[str, int], tuple[float, float]] = {}
+    for what, at_once in dict.fromkeys((result["what"], result["at_once"]) for result in results):
+        mine = [result for result in results if (result["what"], result["at_once"]) == (what, at_once)]
+        wall = _median(mine, lambda one: one["wall"] / one["messages"] * 1e6)
+        costs[what, at_once] = wall, _median(mine, lambda one: one["cpu"] / one["messages"] * 1e6)
+    rows = []
+    for (what, at_once), (wall, cpu) in costs.items():
+        alone = costs[what, 1]
+        rows.append(
+            [what, f"{at_once}", f"{wall:.1f}", f"{wall / alone[0]:.2f}", f"{cpu:.1f}", f"{cpu / alone[1]:.2f}"]
+        )
+    return table(["consuming", "at once", "us a message", "times 1", "CPU us", "times 1"], rows)
+
+
 def acks_table(results: Sequence[Result]) -> str:
     """Return how long an ack takes to become durable, and the memory of each waiting or held message."""
     latency = [result for result in results if result["what"] == "ack until durable"]
