@@ -31,8 +31,11 @@ class ConsumerStats:
     gated: int = 0
     """Of these, messages that wait for lower ones of their partition to be settled.
 
-    The commit text has no room for them. Only with transactions, which commit all or nothing.
+    The commit text has no room for them. Only with transactions, which commit all or nothing, and in queues with an
+    order by rank: there, order is exact among the first messages only (R20).
     """
+    out_of_order: int = 0
+    """Messages handed out although one of better rank waited for room in the commit text (R20)."""
     in_work: int = 0
     """Messages that are held, or on their way to a holder."""
     groups: int = 0
@@ -65,7 +68,7 @@ class ConsumerStats:
     ignored: int = 0
     """Deletes in a standard queue, where they mean nothing (R35)."""
     malformed: int = 0
-    """Messages whose TTL or due time cannot be read; they count as having none of their own (R10, R11)."""
+    """Messages whose TTL, due time or rank cannot be read; they count as having none of their own (R10, R11, R20)."""
     clock_behind: float = 0.0
     """Seconds by which the newest message read is ahead of this machine's clock.
 
@@ -102,6 +105,7 @@ class ConsumerStats:
             catching_up=tuple(sorted(assignment.catching_up)),
             available=assignment.available,
             gated=assignment.gated,
+            out_of_order=stats.out_of_order,
             in_work=ledger.in_work,
             groups=0 if groups is None else groups.waiting,
             pinned=0 if groups is None else groups.pinned,
@@ -120,7 +124,7 @@ class ConsumerStats:
             lost=stats.lost,
             mismatched=core.mismatched,
             ignored=core.ignored,
-            malformed=0 if times is None else times.malformed,
+            malformed=sum(judge.malformed for judge in (times, ledger.ranking) if judge is not None),
             clock_behind=0.0 if times is None else times.time.behind / 1000,
             commits=commits.sent,
             commit_text=commits.longest,

@@ -27,6 +27,7 @@ from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.expiry_warnings import ExpiryWarnings
+from lvq_kafka.rank_warnings import RankWarnings
 
 __all__ = ["ConsumerThread", "Join"]
 
@@ -70,6 +71,7 @@ class ConsumerThread:
         self._needed_room = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._expiry_letters = expiry_letters
+        self._rank_warnings = RankWarnings(logger, shared.topic)
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
         self._in_vain = 0
         self._starting_over = False
@@ -195,6 +197,8 @@ class ConsumerThread:
         self._idle_warnings.check(now)
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
+        if (ranking := self._core.ledger.ranking) is not None:
+            self._rank_warnings.check(ranking)
         self._expiry_letters.post()
         needed, self._needed_room = self._needed_room, self._core.needs_room
         if self._needed_room and not needed:  # the broker may accept longer texts than we assume

@@ -94,6 +94,11 @@ class Assignment:
         """`gated` by partition, where not zero."""
         return {number: gated for number, part in self._partitions.items() if (gated := part.without_room)}
 
+    @property
+    def overtaken(self) -> list[int]:
+        """The partitions in which messages wait for room although one of worse rank was handed out."""
+        return [number for number, part in self._partitions.items() if part.overtaken and part.waits_for_room]
+
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
         """Return the number of unfinished messages tried before, and the lowest unfinished one."""
         return self._partitions[partition].unsettled

@@ -52,6 +52,7 @@ from lvq_kafka.core.packing import (
     read_uvarints,
     runs_bound,
     uvarints,
+    windowed_bound,
 )
 from lvq_kafka.errors import CommitMapRefused
 
@@ -368,6 +369,7 @@ def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
     return _text_length(_LONGEST_FRAME + runs_bound(pairs, span) + counts_bound(counted, span, most))
 
 
+@lru_cache(maxsize=64)
 def span_that_fits(limit: int, most: int = 0) -> int:
     """Return how many offsets a map can span and always fit into ``limit`` characters.
 
@@ -381,6 +383,22 @@ def span_that_fits(limit: int, most: int = 0) -> int:
         return size_bound(span, span, span if most else 0, most)
 
     return max(0, bisect_right(range(8 * limit), limit, key=longest) - 1)
+
+
+def span_after(limit: int, pairs: int, span: int) -> int:
+    """Return how many offsets always fit into ``limit`` characters beside pairs of runs below them.
+
+    Args:
+        pairs: the number of pairs.
+        span: the number of offsets that these are within.
+    """
+    head = _text_length(_LONGEST_FRAME + windowed_bound(pairs, span, 0))
+    return max(0, (limit - head) * 3 // 4 - 1) * 8
+
+
+def counts_size(counted: int, span: int, most: int) -> int:
+    """Return the maximum number of characters that delivery counts add to a map; see `size_bound`."""
+    return -(-4 * counts_bound(counted, span, most) // 3) + 1
 
 
 def pairs_that_fit(limit: int, span: int) -> int:

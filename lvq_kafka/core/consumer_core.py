@@ -31,6 +31,7 @@ from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.promises import Promises
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.selecting import Selects
 from lvq_kafka.core.terms import Terms
@@ -85,6 +86,7 @@ class ConsumerCore(Generic[W]):
         selects: see `Ledger`.
         conflate: see `Ledger`.
         groups: see `Ledger`.
+        ranking: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
@@ -99,6 +101,7 @@ class ConsumerCore(Generic[W]):
         selects: Selects | None = None,
         conflate: bool = True,
         groups: Groups | None = None,
+        ranking: Ranking | None = None,
         now: float,
     ) -> None:
         self.ledger = Ledger(
@@ -110,6 +113,7 @@ class ConsumerCore(Generic[W]):
             selects=selects,
             conflate=conflate,
             groups=groups,
+            ranking=ranking,
         )
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
@@ -176,7 +180,7 @@ class ConsumerCore(Generic[W]):
     @property
     def crowding(self) -> str:
         """A description of what does not fit into the commit text; empty if all is well."""
-        return crowding(self.ledger.assignment, self.commits.unsaid)
+        return crowding(self.ledger.assignment, self.commits.unsaid, self.ledger.window)
 
     @property
     def obstacle(self) -> str:

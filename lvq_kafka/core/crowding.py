@@ -15,21 +15,30 @@ CROWDED_REMEDY = (
 )
 """Advice for a full commit text."""
 
+_RANK_REMEDY = "Until then, consume faster, so that fewer messages wait."
 _SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: schedule fewer of them, or less far ahead."
 
 
-def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
+def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
         unsaid: by partition, what did not fit into any commit.
+        window: the number of offsets within which the order of ranks is exact; None in the order of arrival.
     """
     told = [
         f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing))}, until lower "
         f"messages are settled{_in_the_way(assignment, partition)}"
         for partition, missing in unsaid.items()
     ]
-    if assignment.gated:
+    if window is not None:
+        told += [
+            f"messages of better rank wait for room in the commit text of partition {partition}: order is exact only "
+            f"among the first {window:,} offsets, and {assignment.gated_in[partition]:,} messages are beyond"
+            f"{_in_the_way(assignment, partition)}"
+            for partition in assignment.overtaken
+        ]
+    elif assignment.gated:
         told += [
             f"the commit text of partition {partition} is full: {gated:,} messages wait, because a transaction could "
             f"not commit them, until lower ones are settled{_in_the_way(assignment, partition)}"
@@ -39,7 +48,8 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid]) -> str:
     if not told:
         return ""
     waits = any(assignment.scheduled(partition) for partition in {*unsaid, *assignment.gated_in})
-    return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{CROWDED_REMEDY}"
+    remedy = CROWDED_REMEDY if window is None else f"{CROWDED_REMEDY} {_RANK_REMEDY}"
+    return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{remedy}"
 
 
 def _consequences(missing: Unsaid) -> list[str]:

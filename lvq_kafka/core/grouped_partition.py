@@ -65,6 +65,11 @@ class GroupedPartition(PartitionLedger):
         """See `PartitionLedger.without_room`."""
         return self._grouped.gated_in(self._number)
 
+    @property
+    def waits_for_room(self) -> bool:
+        """See `PartitionLedger.waits_for_room`."""
+        return self.without_room > 0
+
     # ---------------------------------------------------------------- settling
 
     def remove(self, item: Item, after: State) -> None:

@@ -21,9 +21,10 @@ from lvq_kafka.core.pending import Item
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
 from lvq_kafka.core.ready_queue import TRIED_OFTEN
 
-__all__ = ["GroupedQueue"]
+__all__ = ["GroupedQueue", "by_slot"]
 
-_SLOT: Callable[[Item], Any] = attrgetter("slot")
+by_slot: Callable[[Item], Any] = attrgetter("slot")
+"""Returns the precedence of a message in the order of arrival."""
 
 
 class _WaitingGroup:
@@ -55,7 +56,7 @@ class GroupedQueue:
         precedence: a message's place in the order of hand-out, lowest first; unique and constant while it is here.
     """
 
-    def __init__(self, groups: Groups, precedence: Callable[[Item], Any] = _SLOT) -> None:
+    def __init__(self, groups: Groups, precedence: Callable[[Item], Any] = by_slot) -> None:
         self.sessions = 0
         """The number of sessions that were opened and have not ended."""
         self.waiting = 0
@@ -250,6 +251,16 @@ class GroupedQueue:
         if item is not None:
             self._hand_out(item, session)
         return item
+
+    def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
+        """Return the partitions in which messages for the session wait for room, and should go before this one."""
+        precedence = self._precedence(item)
+        return [
+            partition
+            for fronts in ((session or self._sole).fronts, self._free)
+            for partition, gated in fronts.gated.items()
+            if gated and gated.lowest < precedence
+        ]
 
     def _ungate(self, session: SessionPins, admits: Callable[[Item], bool]) -> None:
         """Have messages compete again that have found room."""

@@ -20,7 +20,7 @@ from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.grouped_partition import GroupedPartition
-from lvq_kafka.core.grouped_queue import GroupedQueue
+from lvq_kafka.core.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
@@ -28,8 +28,11 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
+from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.rank_window import RankWindow
+from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
+from lvq_kafka.core.ranking import Ranking
+from lvq_kafka.core.ready_queue import BySlot, InTurns, Line, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.standard import judged_keys, no_keys
@@ -66,6 +69,8 @@ class Ledger:
         selects: the queue's selector; None if all messages of the topic are in the queue.
         conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
         groups: how messages are grouped; None if they are not.
+        ranking: the ranks of messages, by which they are handed out (R20), always `bounded`; None for the order of
+            arrival.
     """
 
     def __init__(
@@ -82,10 +87,13 @@ class Ledger:
         selects: Selects | None = None,
         conflate: bool = True,
         groups: Groups | None = None,
+        ranking: Ranking | None = None,
     ) -> None:
-        self.groups = None if groups is None else GroupedQueue(groups)
+        self.ranking = ranking
+        """The ranks of messages; None if they come in the order of arrival."""
+        self.groups = None if groups is None else GroupedQueue(groups, by_slot if ranking is None else precedence)
         """The ready queue, if messages are grouped; else None."""
-        self.bounded = bounded
+        self.bounded = bounded or ranking is not None
         self.stats = LedgerStats()
         self.in_work = 0
         """The number of messages held."""
@@ -100,13 +108,15 @@ class Ledger:
         self._in_place = order == "in-place"
         self._selects = selects
         self._conflate = conflate
-        self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
+        self._new_item = Item if ranking is None else ranked_items(ranking)
+        self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
         self._new_partition: Callable[..., PartitionLedger] = partial(PartitionLedger, line=self._line)
         if self.groups is not None:
             self._line = self.groups
             self._new_partition = partial(GroupedPartition, line=self.groups)
         self._count_deliveries = count_deliveries
-        self._gated: set[int] = set()  # partitions that have, or had, messages without room in the map
+        self._waiting: set[int] = set()  # partitions that have, or had, messages without room in the map
+        self._sized_for = self.capacity.window  # which says whether the limit has changed
         self._slots = count()
         self._generations = count(1)
         self._timers = Timers()
@@ -156,6 +166,9 @@ class Ledger:
             start,
             max(target, loaded.end) if self._conflate else start,
             generation=generation,
+            gated=self._new_line(),
+            window=None if self.groups is not None else self._new_window(),
+            new_item=self._new_item,
             slots=self._slots,
             stats=self.stats,
             in_place=self._in_place,
@@ -165,6 +178,27 @@ class Ledger:
         if self.times is not None:
             self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
         return generation
+
+    @property
+    def window(self) -> int | None:
+        """The number of offsets within which the order of ranks is exact; None in the order of arrival."""
+        return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
+
+    def _new_line(self) -> Line[Item]:
+        if self.ranking is None:
+            return InTurns(BySlot())
+        return InTurns(ranked_line(self.ranking), rank_of)
+
+    def _new_window(self) -> Callable[[int, PendingList], RankWindow] | None:
+        if self.ranking is None:
+            return None
+        return partial(
+            RankWindow,
+            line=self._line,
+            capacity=self.capacity,
+            waiting=self._waiting,
+            counted=self._count_deliveries,
+        )
 
     def withhold(self, partitions: Collection[int]) -> None:
         """Stop handing out from these partitions, because they are about to be revoked.
@@ -208,7 +242,7 @@ class Ledger:
             self._partitions.pop(partition).revoke()
             if partition in self._timed:
                 self._timed.pop(partition).revoke()
-        self._gated.difference_update(partitions)
+        self._waiting.difference_update(partitions)
         if self.groups is not None and not self._partitions:
             self.groups.unpin_all()
         return lost
@@ -318,11 +352,17 @@ class Ledger:
 
     def _next(self, session: SessionPins | None) -> Item | None:
         """Pop the next ready message that may be handed out: for this session, and within the commit map's room."""
-        if self.groups is None:
+        groups = self.groups
+        if groups is None:
             return self._next_with_room()
-        return (
-            self.groups.pop_with_room(session, self._admits, self._lowest) if self.bounded else self.groups.pop(session)
-        )
+        if not self.bounded:
+            return groups.pop(session)
+        item = groups.pop_with_room(session, self._admits, self._lowest)
+        if item is not None and self.ranking is not None and (better := groups.gated_before(session, item)):
+            self.stats.out_of_order += 1
+            for partition in better:
+                self._partitions[partition].overtaken = True
+        return item
 
     def _admits(self, item: Item) -> bool:
         part = self._partitions[item.partition]
@@ -333,23 +373,63 @@ class Ledger:
 
     def _next_with_room(self) -> Item | None:
         """Pop the next ready message that the commit map has room for."""
-        if self._gated and (item := self._next_gated()) is not None:
-            return item
+        if self._sized_for != self.capacity.window:
+            self._resize()
+        if self._waiting:
+            self._let_through(idle=False)
+        item = self._next_admitted()
+        while item is None and self._waiting and self._let_through(idle=True):
+            item = self._next_admitted()
+        if item is not None and self._waiting and self.ranking is not None:
+            item = self._better(item)
+        return item
+
+    def _next_admitted(self) -> Item | None:
         while (item := self._line.pop()) is not None:
             if self._partitions[item.partition].admit(item, self.capacity):
                 return item
-            self._gated.add(item.partition)
+            self._waiting.add(item.partition)
         return None
 
-    def _next_gated(self) -> Item | None:
-        for partition in list(self._gated):
+    def _let_through(self, *, idle: bool) -> bool:
+        """See `PartitionLedger.let_through`, for all partitions."""
+        moved = False
+        for partition in tuple(self._waiting):
             part = self._partitions[partition]
-            item = part.next_gated(self.capacity)
-            if not part.gated:
-                self._gated.discard(partition)
-            if item is not None:
-                return item
-        return None
+            if not (idle or part.gates or part.window is None or part.window.has_moved):
+                continue
+            moved = part.let_through(self._line, self.capacity, idle=idle) or moved
+            if not part.waits_for_room:
+                self._waiting.discard(partition)
+                part.overtaken = False
+        return moved
+
+    def _resize(self) -> None:
+        self._sized_for = self.capacity.window
+        for part in self._partitions.values():
+            if part.window is not None:
+                part.window.resize()
+
+    def _better(self, item: Item) -> Item:
+        """Return the message to hand out instead of one that was popped: the best that waits for room, if it has some.
+
+        Otherwise, the popped one is handed out, and counted if it is not the best.
+        """
+        rank, overtaken = rank_of(item), False
+        for partition in self._waiting:
+            part = self._partitions[partition]
+            window = part.window
+            best = window.best if window is not None and not part.gates else part.best_without_room
+            if best is None or best >= rank:  # type: ignore[operator]  # all ranks are of one type
+                continue
+            better = None if window is None else window.rush()
+            if better is None:
+                part.overtaken = overtaken = True
+            else:
+                self._line.add(item)
+                item, rank = better, rank_of(better)
+        self.stats.out_of_order += overtaken
+        return item
 
     def ack(self, item: Item) -> None:
         """Ack a message. It is done; a newer value of its key is not affected (R6)."""

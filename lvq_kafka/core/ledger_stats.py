@@ -29,3 +29,5 @@ class LedgerStats:
     """Deliveries that the holder did not settle in time."""
     lost: int = 0
     """Deliveries whose partition was revoked before they were settled."""
+    out_of_order: int = 0
+    """Messages handed out although one of better rank waited for room in the commit map (R20)."""

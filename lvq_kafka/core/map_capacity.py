@@ -1,25 +1,37 @@
-"""Limits on the work of a transactional consumer, so that every ack fits its commit map.
+"""The room in a commit map, for consumers that hand out only what has room there.
 
-A transaction cannot commit what its map has no room for. Other acks can wait for room, so they need none beforehand.
+A transaction cannot commit what its map has no room for, and a queue that goes by rank keeps its acks durable. Other
+acks can wait for room, so they need none beforehand.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 
-from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap, pairs_that_fit, size_bound, span_that_fits
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.ready_queue import TRIED_OFTEN
+from lvq_kafka.core.commit_map import (
+    ANY_LENGTH,
+    CommitMap,
+    counts_size,
+    pairs_that_fit,
+    size_bound,
+    span_after,
+    span_that_fits,
+)
 
-__all__ = ["GatedQueue", "MapCapacity", "Measured", "text_size"]
+__all__ = ["FAR", "MapCapacity", "Measured", "RankRoom", "text_size"]
 
 # Characters by which a map may grow without another ack: its last run grows as more is read, and the message at the
 # base, for which there is always room, may be counted.
 _SLACK = 32
 _SHORTEST_TEXT = 64  # characters; enough for any base
 _COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
+_PARTS = 4  # of the text; see `RankRoom`
 _HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
+
+
+FAR = 1 << 24
+"""Offsets above the base within which a `RankRoom` counts messages one by one."""
 
 
 def text_size(commit_map: CommitMap) -> int:
@@ -41,6 +53,29 @@ class Measured:
     def of(cls, claim: CommitMap) -> Measured:
         """Measure a claim."""
         return cls(claim.longest, max(claim.runs, default=1), claim.end)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRoom:
+    """The room in a commit map for a queue that goes by rank."""
+
+    ahead: int
+    """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
+    spans: tuple[tuple[int, int], ...]
+    """Numbers of the lowest messages, and how many offsets have room above them, beside ``ahead``."""
+
+    @property
+    def window(self) -> int:
+        """The number of offsets above the base that have room, whatever is done there."""
+        return self.spans[0][1]
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, limit: int) -> RankRoom:
+        """Share so many characters out: a quarter is for messages ahead, the rest for the window."""
+        ahead = pairs_that_fit(limit, FAR) // _PARTS
+        spans = [max(1, span_after(limit, (part + 1) * ahead, FAR)) for part in range(_PARTS)]
+        return cls(ahead, tuple((part * ahead, span) for part, span in enumerate(spans)))
 
 
 class MapCapacity:
@@ -68,8 +103,21 @@ class MapCapacity:
         self._usable = limit - _SLACK
         self.window = span_that_fits(self._usable)
         """The number of offsets above the base that fit whatever is done there, without delivery counts."""
+        self._rank_room, self._counted_rank_room = RankRoom.of(self._usable), RankRoom.of(self._usable // 2)
         self.always = pairs_that_fit(self._usable, (1 << 63) - 1)
         """The number of pairs of runs that fit over any number of offsets."""
+
+    def rank_room(self, *, counted: bool) -> RankRoom:
+        """Return the room of a queue that goes by rank. It is the same object until the limit changes.
+
+        Args:
+            counted: whether half of the text is for delivery counts.
+        """
+        return self._counted_rank_room if counted else self._rank_room
+
+    def counts_fit(self, counted: int, span: int, most: int) -> bool:
+        """Return whether half of the text has room for so many delivery counts of at most ``most``."""
+        return counts_size(counted, span, most) <= self._usable // 2
 
     def refuse(self, characters: int, *, stored: int) -> None:
         """Halve the limit, since the broker refused a text of this length.
@@ -124,43 +172,3 @@ class MapCapacity:
 
 def _bytes(number: int) -> int:
     return max(1, (number.bit_length() + 6) // 7)
-
-
-class GatedQueue(OrderedDict[int, Item]):
-    """Messages whose turn came while the map had no room, by slot, in hand-out order.
-
-    While it is not empty, everything in the partition that could be handed out waits here.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lowest_was_last = False
-
-    @property
-    def head(self) -> Item:
-        """The message whose turn came first."""
-        return next(iter(self.values()))
-
-    def next(self, lowest: Item | None, *, has_room: bool) -> Item | None:
-        """Pop the partition's lowest message, which needs no room, or the head if there is room.
-
-        A lowest message that has been tried often takes turns with others.
-        """
-        if lowest is not None and self.get(lowest.slot) is lowest:
-            stands_back = lowest.deliveries >= TRIED_OFTEN and self._lowest_was_last
-            if not (has_room and stands_back):
-                self._lowest_was_last = True
-                return self.pop(lowest.slot)
-        self._lowest_was_last = False
-        return self.popitem(last=False)[1] if has_room else None
-
-    def add(self, item: Item) -> None:
-        """Add a message at the end; or at the front if it comes back and was not tried often."""
-        comes_back = bool(self) and item.slot < next(iter(self)) and item.deliveries < TRIED_OFTEN
-        self[item.slot] = item
-        if comes_back:
-            self.move_to_end(item.slot, last=False)
-
-    def remove(self, item: Item) -> None:
-        """Remove a message, if it is there."""
-        self.pop(item.slot, None)

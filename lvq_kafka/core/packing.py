@@ -30,6 +30,7 @@ __all__ = [
     "read_uvarints",
     "runs_bound",
     "uvarints",
+    "windowed_bound",
 ]
 
 DEFLATED, BITMAP, COUNTS_PACKED, COUNTS_DEFLATED = 1, 8, 16, 32
@@ -116,6 +117,22 @@ def runs_bound(pairs: int, span: int) -> int:
     bit per offset.
     """
     runs = 2 * min(pairs, span // 2)
+    numbers = len(uvarints((runs,))) + _numbers_bound(runs, span)
+    if numbers <= DENSE_FROM or span > _MOST_BITS:
+        return numbers
+    return min(numbers, max(DENSE_FROM + 3, _BITMAP_HEAD + -(-span // 8)))
+
+
+def windowed_bound(pairs: int, span: int, bits: int) -> int:
+    """Return the maximum size in bytes of pairs of runs over ``span`` offsets below a bitmap of ``bits`` offsets.
+
+    The run before the bitmap may reach into it, and the last one beyond it.
+    """
+    runs = 2 * (pairs + 1)
+    return max(DENSE_FROM + 3, _BITMAP_HEAD + _numbers_bound(runs, span) + -(-bits // 8) + 1)
+
+
+def _numbers_bound(runs: int, span: int) -> int:
     size, left = runs, span - runs
     for place in range(1, LONGEST_UVARINT):
         step = (1 << 7 * place) - (1 << 7 * (place - 1))
@@ -124,10 +141,7 @@ def runs_bound(pairs: int, span: int) -> int:
         left -= longer * step
         if longer < runs:
             break
-    numbers = len(uvarints((runs,))) + size
-    if numbers <= DENSE_FROM or span > _MOST_BITS:
-        return numbers
-    return min(numbers, max(DENSE_FROM + 3, _BITMAP_HEAD + -(-span // 8)))
+    return size
 
 
 # ---------------------------------------------------------------- counts

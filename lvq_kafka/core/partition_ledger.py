@@ -5,16 +5,19 @@ It carries out decisions of the ledger: which message is next, and whether a set
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity, Measured
+from lvq_kafka.core.map_capacity import MapCapacity, Measured
 from lvq_kafka.core.pending import Deletion, Item, PendingList
-from lvq_kafka.core.ready_queue import ReadyQueue
+from lvq_kafka.core.rank_window import RankWindow
+from lvq_kafka.core.ranked_queue import rank_of
+from lvq_kafka.core.ranking import Rank
+from lvq_kafka.core.ready_queue import Entrance, Line, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.errors import StateError
@@ -43,6 +46,9 @@ class PartitionLedger:
         start: the offset to read from.
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
+        gated: an empty one, for messages whose turn comes while the map has no room.
+        window: makes what keeps messages from the ready queue in a queue that goes by rank; None in others.
+        new_item: makes a message of the arguments of `Item`.
         slots: yields the next place in the queue.
         selects: the queue's selector, if it has one.
     """
@@ -68,11 +74,15 @@ class PartitionLedger:
         "attempted",
         "changed",
         "gated",
+        "gates",
         "held",
+        "new_item",
         "open",
+        "overtaken",
         "pending",
         "target",
         "waiting",
+        "window",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +94,9 @@ class PartitionLedger:
         *,
         generation: int,
         line: ReadyQueue[Item],
+        gated: Line[Item],
+        window: Callable[[int, PendingList], RankWindow] | None,
+        new_item: Callable[..., Item],
         slots: Iterator[int],
         stats: LedgerStats,
         in_place: bool,
@@ -92,7 +105,6 @@ class PartitionLedger:
     ) -> None:
         self._number = number
         self._generation = generation
-        self._line = line
         self._slots = slots
         self._stats = stats
         self._in_place = in_place
@@ -103,6 +115,16 @@ class PartitionLedger:
 
         Stale ones are not among them: they are done, whatever their holders do.
         """
+        self.window = None if window is None else window(number, self.pending)
+        """What keeps messages from the ready queue; None in the order of arrival."""
+        self._line: Entrance[Item] = line if self.window is None else self.window
+        self.gated = gated
+        """The messages whose turn came while the map had no room."""
+        self.gates = False
+        """True if there may be some."""
+        self.overtaken = False
+        """True while messages wait for room, and one of worse rank was handed out."""
+        self.new_item = new_item
         self._buffer = CatchUpBuffer()
         self.target = target
         self.open = start >= target
@@ -112,7 +134,6 @@ class PartitionLedger:
         """By lane, the message that is available, now or after a delay."""
         self.held: dict[bytes | int, Item] = {}
         """By lane, the message in work."""
-        self.gated = GatedQueue()
         self._counts = loaded.counts
         # One past the highest offset ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
@@ -201,7 +222,8 @@ class PartitionLedger:
         if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
-        number, is_open, in_place, gated = self._number, self.open, self._in_place, self.gated
+        number, is_open, in_place, new_item = self._number, self.open, self._in_place, self.new_item
+        renewable = 1 if new_item is Item else 0  # deliveries; a newer value may have another rank
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
         read = replaced = deleted = 0
@@ -227,12 +249,12 @@ class PartitionLedger:
                         replaced += value is not None
                     continue
                 read += 1
-                if old is None or old.deliveries:
+                if old is None or old.deliveries >= renewable:
                     slot = old.slot if old is not None and in_place else next(slots)
                     if old is not None:
                         self.discard(old)
                         replaced += 1
-                    item = Item(number, offset, timestamp, key, value, header, slot)
+                    item = new_item(number, offset, timestamp, key, value, header, slot)
                     pending.append(item)
                     waiting[lane] = item
                 else:
@@ -250,7 +272,7 @@ class PartitionLedger:
                 if offset < delivered:
                     self._recall(item)
                 if ready:
-                    (gated or line).add(item)
+                    line.add(item)
         finally:
             pending.position = position
             self._stats.read += read
@@ -360,7 +382,7 @@ class PartitionLedger:
     def offer(self, item: Item) -> None:
         """Queue a waiting message whose lane is free, if it and the partition are ready."""
         if self.open and item.state is _AVAILABLE:
-            (self.gated or self._line).add(item)
+            self._line.add(item)
 
     def withdraw(self, item: Item) -> None:
         """Take a message out of those that may be handed out."""
@@ -368,24 +390,69 @@ class PartitionLedger:
         self.gated.remove(item)
 
     @property
+    def waits_for_room(self) -> bool:
+        """True if messages wait for room in the map."""
+        return self.gates or (self.window is not None and len(self.window) > 0)
+
+    @property
     def without_room(self) -> int:
-        """The number of messages whose turn came while the commit map had no room."""
-        return len(self.gated)
+        """The number of messages that wait for room in the map."""
+        return len(self.gated) + (0 if self.window is None else len(self.window))
+
+    @property
+    def best_without_room(self) -> Rank | None:
+        """The lowest rank of the messages that wait for room; None if none does, or there are no ranks."""
+        best = None if self.window is None else self.window.best
+        if self.gates and (head := self.gated.head) is not None:
+            rank = rank_of(head)
+            return rank if best is None or rank < best else best  # type: ignore[operator]  # all are of one type
+        return best
 
     def admit(self, item: Item, capacity: MapCapacity) -> bool:
         """Return whether a message may be handed out now. Otherwise, it waits for room.
 
         The lowest message may always: its ack makes the map shorter.
         """
-        if item is self.pending.first or (not self.gated and self.has_room(item, capacity)):
+        window = self.window
+        if window is not None and item.offset < window.exact_end and not self._count_deliveries:
+            return True
+        if item is self.pending.first or self.has_room(item, capacity):
             return True
         self.gated.add(item)
+        self.gates = True
         return False
 
-    def next_gated(self, capacity: MapCapacity) -> Item | None:
-        """Pop the next message that waited for room, if there is room now, or it needs none."""
-        gated = self.gated
-        return gated.next(self.pending.first, has_room=self.has_room(gated.head, capacity)) if gated else None
+    def let_through(self, line: ReadyQueue[Item], capacity: MapCapacity, *, idle: bool = False) -> bool:
+        """Move messages to the ready queue that no longer wait for room: the next one, and the lowest.
+
+        Args:
+            idle: whether nothing else can be handed out.
+
+        Returns:
+            Whether there were any.
+        """
+        window, moved = self.window, False
+        if window is not None:
+            moved = window.release(anew=idle)
+            if idle and not moved and (head := window.head) is not None and self.has_room(head, capacity):
+                moved = True
+                window.take_best()
+                line.add(head)
+        if self.gates:
+            moved = self._let_gated_through(line, capacity) or moved
+        return moved
+
+    def _let_gated_through(self, line: ReadyQueue[Item], capacity: MapCapacity) -> bool:
+        gated, lowest = self.gated, self.pending.first
+        before = len(gated)
+        if lowest is not None and lowest in gated:
+            gated.remove(lowest)
+            line.add(lowest)
+        if (head := gated.head) is not None and self.has_room(head, capacity):
+            gated.remove(head)
+            line.add(head)
+        self.gates = len(gated) > 0
+        return len(gated) < before
 
     def has_room(self, item: Item, capacity: MapCapacity) -> bool:
         """Return whether the commit map has room for the acks of everything in work and this one."""
@@ -396,6 +463,13 @@ class PartitionLedger:
         # No run but the last ends above the highest message ever handed out.
         base, end = pending.base, max(self._reach, item.offset + 1)
         most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
+        window = self.window
+        if (
+            window is not None
+            and window.has_room(item.offset)
+            and (not counts or capacity.counts_fit(len(self.attempted) + 1, end - base, most))
+        ):
+            return True
         if capacity.fits(pairs, end - base, len(self.attempted) + 1 if counts else 0, most):
             return True
         if base == self._overflowed:

@@ -15,9 +15,10 @@ from typing import NoReturn
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import Rank
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = ["Deletion", "Item", "PendingList"]
+__all__ = ["Deletion", "Item", "PendingList", "RankedItem"]
 
 _AVAILABLE = State.AVAILABLE
 
@@ -98,7 +99,7 @@ class Item:
 
     def again(self) -> Item:
         """Return a new handle to the same message."""
-        twin = Item(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
+        twin = type(self)(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
         twin.lane = self.lane
         twin.deliveries = self.delivered
         twin.redelivered = self.redelivered or not self.reserved
@@ -121,6 +122,22 @@ class Item:
 
     def __repr__(self) -> str:
         return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
+
+
+class RankedItem(Item):
+    """A message in a queue that goes by rank (R20)."""
+
+    __slots__ = ("rank",)
+
+    rank: Rank
+    """That of its headers; messages of the lowest rank come first."""
+
+    def again(self) -> Item:
+        """See `Item.again`."""
+        twin = super().again()
+        assert isinstance(twin, RankedItem)
+        twin.rank = self.rank
+        return twin
 
 
 class Deletion(Item):

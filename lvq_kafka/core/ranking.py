@@ -58,10 +58,12 @@ class Ranking:
     Args:
         header: the header that holds the rank.
         rank: returns the rank for the value of that header, None if there is none; or None if it cannot be read.
+        has_levels: whether there are only a few different ranks.
     """
 
-    def __init__(self, header: str, rank: Callable[[bytes | None], Rank | None]) -> None:
+    def __init__(self, header: str, rank: Callable[[bytes | None], Rank | None], *, has_levels: bool = False) -> None:
         self.header = header
+        self.has_levels = has_levels
         self.malformed = 0
         """The number of messages whose rank could not be read."""
         self.example: bytes | None = None
@@ -75,7 +77,7 @@ class Ranking:
     def of(cls, order: QueueOrder, *, priorities: int | None, sort_header: str | None) -> Ranking | None:
         """Return the ranking of a queue's messages; None if they come in the order of arrival."""
         if order == "priority":
-            return cls(PRIORITY_HEADER, _levels(priorities or _LEVELS).get)
+            return cls(PRIORITY_HEADER, _levels(priorities or _LEVELS).get, has_levels=True)
         return cls(sort_header or SORT_HEADER, _text_rank) if order == "sorted" else None
 
     def rank(self, headers: _Headers) -> Rank:

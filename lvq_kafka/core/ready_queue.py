@@ -1,24 +1,38 @@
 """The ready queue: the order in which messages are handed out.
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
-the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next, so another order, such as
-priority among keys, is another class with these three methods. Message groups bound to one consumer would need two more
-facts from the ledger, who acquires and what was settled: see `Ledger.reserve` and `Ledger._remove`.
+the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next. `lvq_kafka.core.ranked_queue` has
+those that go by rank.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["TRIED_OFTEN", "BySlot", "InTurns", "ReadyQueue", "Returning", "Slotted"]
+__all__ = [
+    "TRIED_OFTEN",
+    "ByPrecedence",
+    "BySlot",
+    "Entrance",
+    "InTurns",
+    "Line",
+    "ReadyQueue",
+    "Returning",
+    "Slotted",
+    "no_rank",
+]
 
 TRIED_OFTEN = 2
 """The number of deliveries after which a message that comes back takes turns with others.
 
 With fewer, it comes back in its old place.
 """
+
+_SPARE = 64  # obsolete entries of a heap, beside as many as there are messages
 
 
 class Slotted(Protocol):
@@ -35,23 +49,40 @@ class Returning(Slotted, Protocol):
 
 
 T = TypeVar("T", bound=Slotted)
+T_contra = TypeVar("T_contra", bound=Slotted, contravariant=True)
 R = TypeVar("R", bound=Returning)
 
 
-class ReadyQueue(Protocol[T]):
-    """The messages that may be handed out, in hand-out order."""
+class Entrance(Protocol[T_contra]):
+    """Where messages enter a ready queue, and leave it without being handed out."""
 
-    def add(self, item: T) -> None:
+    def add(self, item: T_contra) -> None:
         """Add a message that may be handed out, for the first time or again.
 
         It replaces the one in the same slot.
         """
 
-    def remove(self, item: T) -> None:
+    def remove(self, item: T_contra) -> None:
         """Remove a message that may no longer be handed out, if it is there."""
+
+
+class ReadyQueue(Entrance[T], Protocol[T]):
+    """The messages that may be handed out, in hand-out order."""
 
     def pop(self) -> T | None:
         """Remove and return the next message, or return None if there is none."""
+
+
+class Line(ReadyQueue[T], Protocol[T]):
+    """A ready queue that shows its head."""
+
+    @property
+    def head(self) -> T | None:
+        """The next message; None if there is none."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, item: T) -> bool: ...
 
 
 class BySlot(Generic[T]):
@@ -66,6 +97,12 @@ class BySlot(Generic[T]):
         self._last = -1
         self._returned: dict[int, T] = {}
         self._returned_order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._returned)
+
+    def __contains__(self, item: T) -> bool:
+        return self._line.get(item.slot) is item or self._returned.get(item.slot) is item
 
     def add(self, item: T) -> None:
         """See `ReadyQueue.add`."""
@@ -97,6 +134,12 @@ class BySlot(Generic[T]):
             return self._returned.pop(slot)
         return self._line.pop(slot)
 
+    @property
+    def head(self) -> T | None:
+        """See `Line.head`."""
+        slot = self._lowest()
+        return None if slot is None else self._returned.get(slot) or self._line[slot]
+
     def _lowest(self) -> int | None:
         line, returned, order = self._line, self._returned, self._returned_order
         while order and order[0] not in returned:
@@ -105,37 +148,119 @@ class BySlot(Generic[T]):
         return first if not order or (first is not None and first < order[0]) else order[0]
 
 
-class InTurns(BySlot[R]):
-    """Lowest slot first, but messages that often came back let others go in between.
+class ByPrecedence(Generic[T]):
+    """Lowest precedence first, in logarithmic time.
 
-    They may fail always. So they get at most every second turn while there is anything else, and take turns among
-    themselves: they block neither others nor each other, and do not wait for long either.
+    Args:
+        precedence: returns what orders a message when it is added. No two may be equal.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._often: OrderedDict[int, R] = OrderedDict()  # in order of return
+    def __init__(self, precedence: Callable[[T], Any]) -> None:
+        self._precedence = precedence
+        self.items: dict[Any, T] = {}
+        """The messages by precedence, in no order."""
+        self._entries: dict[int, Any] = {}  # the precedence, by slot
+        self._order: list[Any] = []  # a heap of precedences, some of them obsolete
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __contains__(self, item: T) -> bool:
+        return item.slot in self._entries and self.items[self._entries[item.slot]] is item
+
+    def add(self, item: T) -> None:
+        """See `ReadyQueue.add`."""
+        self.remove(item)
+        entry = self._entries[item.slot] = self._precedence(item)
+        self.items[entry] = item
+        heappush(self._order, entry)
+
+    def remove(self, item: T) -> None:
+        """See `ReadyQueue.remove`."""
+        entry = self._entries.pop(item.slot, None)
+        if entry is None:
+            return
+        del self.items[entry]
+        if len(self._order) > 2 * len(self.items) + _SPARE:
+            self._order = list(self.items)
+            heapify(self._order)
+
+    def pop(self) -> T | None:
+        """See `ReadyQueue.pop`."""
+        while self._order:
+            item = self.items.pop(heappop(self._order), None)
+            if item is not None:
+                del self._entries[item.slot]
+                return item
+        return None
+
+    @property
+    def head(self) -> T | None:
+        """See `Line.head`."""
+        while self._order:
+            item = self.items.get(self._order[0])
+            if item is not None:
+                return item
+            heappop(self._order)
+        return None
+
+
+def no_rank(item: object) -> int:
+    """Return the rank of any message in a queue in the order of arrival."""
+    return 0
+
+
+class InTurns(Generic[R]):
+    """The order of another queue, but messages that often came back let others go in between.
+
+    They may fail always. So they get at most every second turn while there is anything else, and those of a rank take
+    turns among themselves: they block neither others nor each other, and do not wait for long either.
+
+    Args:
+        others: orders all other messages by rank, and those of a rank by slot. It is empty.
+        rank: returns a message's rank.
+    """
+
+    def __init__(self, others: Line[R], rank: Callable[[R], Any] = no_rank) -> None:
+        turns = count()
+        self._others = others
+        self._rank = rank
+        self._often: ByPrecedence[R] = ByPrecedence(lambda item: (rank(item), next(turns)))
         self._often_was_last = False
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._often)
+
+    def __contains__(self, item: R) -> bool:
+        return item in self._others or item in self._often
 
     def add(self, item: R) -> None:
         """See `ReadyQueue.add`."""
         if item.deliveries >= TRIED_OFTEN:
-            self._often[item.slot] = item
+            self._often.add(item)
         else:
-            super().add(item)
+            self._others.add(item)
 
     def remove(self, item: R) -> None:
         """See `ReadyQueue.remove`."""
-        super().remove(item)
-        self._often.pop(item.slot, None)
+        self._others.remove(item)
+        self._often.remove(item)
 
     def pop(self) -> R | None:
         """See `ReadyQueue.pop`."""
-        if not self._often:
-            return super().pop()
-        slot, lowest = next(iter(self._often)), self._lowest()
-        if lowest is None or (slot < lowest and not self._often_was_last):
-            self._often_was_last = True
-            return self._often.pop(slot)
-        self._often_was_last = False
-        return super().pop()
+        if not self._often.items:
+            return self._others.pop()
+        self._often_was_last = self._often_is_next()
+        return self._often.pop() if self._often_was_last else self._others.pop()
+
+    @property
+    def head(self) -> R | None:
+        """See `Line.head`."""
+        return self._often.head if self._often_is_next() else self._others.head
+
+    def _often_is_next(self) -> bool:
+        often, other = self._often.head, self._others.head
+        if often is None or other is None:
+            return often is not None
+        rank = self._rank
+        return not self._often_was_last and (rank(often), often.slot) < (rank(other), other.slot)

@@ -91,7 +91,7 @@ class TimedPartition:
         scheduling = self._times.scheduling
         assert scheduling is not None
         batch = self._part.selected(batch, [key])
-        kind = Item if batch.values[0] is not None else Deletion
+        kind = self._part.new_item if batch.values[0] is not None else Deletion
         item = kind(
             self._number, batch.offsets[0], batch.timestamps[0], key, batch.values[0] or b"", batch.headers[0], slot=-1
         )

@@ -47,6 +47,7 @@ LAYERS = (
     ("core", "errors"),  # these two know each other
     (
         *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "own_terms"),
+        "rank_warnings",
         *("places", "reading_to_end", "retrying"),
     ),
     ("codecs", "group_placement", "receipts", "selectors"),

@@ -7,12 +7,7 @@ from bisect import bisect_left
 import pytest
 
 from lvq_kafka.core.commit_map import CommitMap, size_bound
-from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
-from lvq_kafka.core.pending import Item
-
-
-def item(slot: int) -> Item:
-    return Item(0, slot, 0, b"key", b"value", None, slot)
+from lvq_kafka.core.map_capacity import MapCapacity
 
 
 @pytest.mark.parametrize("limit", [64, 100, 256, 1000, 4095])
@@ -38,25 +33,6 @@ def test_counts_take_room_from_runs() -> None:
     assert not capacity.fits(most, 10_000, 1)
     assert capacity.fits(most // 2, 10_000, 1)
     assert not capacity.fits(0, 10_000, 256)
-
-
-def test_a_gate_lets_those_that_come_back_go_first() -> None:
-    gated, items = GatedQueue(), [item(slot) for slot in range(4)]
-    for one in (items[2], items[3], items[0]):
-        gated.add(one)
-    assert list(gated) == [0, 2, 3]
-    gated.remove(items[2])
-    gated.remove(items[1])  # not waiting
-    assert list(gated.values()) == [items[0], items[3]]
-
-
-def test_a_gate_holds_what_is_in_a_slot_now() -> None:
-    gated, first, twin = GatedQueue(), item(1), item(1)
-    gated.add(first)
-    gated.add(item(2))
-    gated.add(twin)
-    assert list(gated) == [1, 2]
-    assert gated[1] is twin
 
 
 @pytest.mark.parametrize("counted", [1, 7, 60, 300])

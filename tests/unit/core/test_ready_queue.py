@@ -78,7 +78,7 @@ def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> No
 
 
 def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
-    line: InTurns[Slot] = InTurns()
+    line: InTurns[Slot] = InTurns(BySlot())
     for number in range(10):
         line.add(Slot(number))
     taken = []
@@ -92,7 +92,7 @@ def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
 
 
 def test_those_that_fail_always_take_turns() -> None:
-    line: InTurns[Slot] = InTurns()
+    line: InTurns[Slot] = InTurns(BySlot())
     for number in range(6):
         line.add(Slot(number))
     tried = [0] * 6
@@ -107,7 +107,7 @@ def test_those_that_fail_always_take_turns() -> None:
 
 @given(failing=st.sets(st.integers(0, 30)), turns=st.lists(st.sampled_from(["take", "new", "back"]), max_size=200))
 def test_whatever_fails_everything_else_is_taken(failing: set[int], turns: list[str]) -> None:
-    line: InTurns[Slot] = InTurns()
+    line: InTurns[Slot] = InTurns(BySlot())
     slots, away, done, tried = 0, list[Slot](), set[int](), dict[int, int]()
 
     def take() -> None:

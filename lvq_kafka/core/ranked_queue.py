@@ -1,0 +1,103 @@
+"""Ready queues by rank: the lowest rank first, and messages of a rank in the order of arrival (R20)."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Generic, Protocol, TypeVar
+
+from lvq_kafka.core.pending import Item, RankedItem
+from lvq_kafka.core.ranking import Rank, Ranking
+from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, Line, Slotted
+
+__all__ = ["ByLevel", "precedence", "rank_of", "ranked_items", "ranked_line"]
+
+precedence: Callable[[Item], tuple[Rank, int]] = attrgetter("rank", "slot")
+"""Returns what orders a `RankedItem`: its rank, then its slot."""
+
+rank_of: Callable[[Item], Rank] = attrgetter("rank")
+"""Returns the rank of a `RankedItem`."""
+
+
+class Ranked(Slotted, Protocol):
+    """Something with a rank."""
+
+    rank: Rank
+
+
+T = TypeVar("T", bound=Ranked)
+
+
+class ByLevel(Generic[T]):
+    """Lowest rank first, then lowest slot, for few different ranks.
+
+    As fast as `BySlot`, since each rank that is used has a line of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Rank, BySlot[T]] = {}
+        self._used: list[Rank] = []  # ascending ranks of lines that may hold something
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def __contains__(self, item: T) -> bool:
+        return item.rank in self._lines and item in self._lines[item.rank]
+
+    def add(self, item: T) -> None:
+        """See `ReadyQueue.add`."""
+        rank = item.rank
+        if rank not in self._used:
+            insort(self._used, rank)
+        if rank not in self._lines:
+            self._lines[rank] = BySlot()
+        self._lines[rank].add(item)
+
+    def remove(self, item: T) -> None:
+        """See `ReadyQueue.remove`."""
+        if item.rank in self._lines:
+            self._lines[item.rank].remove(item)
+
+    def pop(self) -> T | None:
+        """See `ReadyQueue.pop`."""
+        while self._used:
+            item = self._lines[self._used[0]].pop()
+            if item is not None:
+                return item
+            del self._used[0]
+        return None
+
+    @property
+    def head(self) -> T | None:
+        """See `Line.head`."""
+        while self._used:
+            item = self._lines[self._used[0]].head
+            if item is not None:
+                return item
+            del self._used[0]
+        return None
+
+
+def ranked_line(ranking: Ranking) -> Line[Item]:
+    """Return an empty ready queue in the order of ranks. It takes `RankedItem`s only."""
+    return ByLevel() if ranking.has_levels else ByPrecedence(precedence)  # type: ignore[return-value]
+
+
+def ranked_items(ranking: Ranking) -> Callable[..., Item]:
+    """Return a function that makes a `RankedItem` of the arguments of `Item`."""
+
+    def ranked(
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+        slot: int,
+    ) -> Item:
+        item = RankedItem(partition, offset, timestamp, key, value, headers, slot)
+        item.rank = ranking.rank(headers)
+        return item
+
+    return ranked

@@ -1,0 +1,36 @@
+"""Log lines on the ranks of messages, for readers and consumers."""
+
+from __future__ import annotations
+
+from logging import Logger
+
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.ranking import Ranking
+
+__all__ = ["RankWarnings"]
+
+
+class RankWarnings:
+    """Logs the first unreadable rank.
+
+    Args:
+        logger: the logger.
+        topic: the topic.
+    """
+
+    def __init__(self, logger: Logger, topic: str) -> None:
+        self._logger = logger
+        self._topic = topic
+        self._reported = False
+
+    def check(self, ranking: Ranking) -> None:
+        """Look at what was read."""
+        if ranking.malformed and not self._reported:
+            self._reported = True
+            self._logger.warning(
+                "a header %s in %s is %s, not a priority from 0 to 9: the message counts as having none, and so do "
+                "others like it; stats.malformed counts them",
+                ranking.header,
+                self._topic,
+                quoted(ranking.example),
+            )

@@ -1,0 +1,237 @@
+"""The window within which a queue goes by rank (R20): exact whatever is acked, and never more than the map can say."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lvq_kafka.core.commit_map import CommitMap, span_after
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.map_capacity import FAR, MapCapacity
+from lvq_kafka.core.pending import RankedItem
+from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.records import RecordBatch
+
+FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
+
+
+def by_priority(limit: int = 4095, *, counted: bool = False) -> Ledger:
+    ranking = Ranking.of("priority", priorities=None, sort_header=None)
+    return Ledger(ranking=ranking, limit=limit, count_deliveries=counted)
+
+
+def fill(ledger: Ledger, priorities: list[int], *, partition: int = 0, loaded: CommitMap | None = None) -> None:
+    """Assign a partition with so many messages."""
+    count, loaded = len(priorities), loaded or CommitMap(0)
+    ledger.assign(partition, loaded, count)
+    offsets = [offset for offset in range(count) if offset >= loaded.base]
+    headers = [[(PRIORITY_HEADER, b"%d" % priorities[offset])] for offset in offsets]
+    keys: list[bytes | None] = [b"%d" % offset for offset in offsets]
+    size = len(offsets)
+    ledger.add(RecordBatch([partition] * size, offsets, [0] * size, keys, [b"v"] * size, list(headers)))
+    ledger.advance({partition: count})
+
+
+def take(ledger: Ledger) -> tuple[int, int]:
+    """Take and ack the next message; return its priority and offset."""
+    item = ledger.acquire()
+    assert isinstance(item, RankedItem)
+    ledger.ack(item)
+    assert isinstance(item.rank, int)
+    return -item.rank, item.offset
+
+
+def text(ledger: Ledger) -> int:
+    return len(replace(ledger.assignment.claim(0), **FRAME).encode(1 << 30))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize(("limit", "count"), [(64, 300), (400, 3000), (1000, 12_000)])
+@given(seed=st.integers(0, 1000), stays=st.sampled_from([0.0, 0.0, 0.02]), levels=st.sampled_from([2, 10]))
+@settings(max_examples=8, deadline=None)
+def test_within_the_window_the_best_comes_first_and_everything_fits(
+    limit: int, count: int, counted: bool, seed: int, stays: float, levels: int
+) -> None:
+    rng, ledger = random.Random(seed), by_priority(limit, counted=counted)
+    fill(ledger, [rng.randrange(levels) for _ in range(count)])
+    part, window = ledger._partitions[0], ledger.window
+    assert window is not None
+    delayed, taken = set[int](), set[int]()
+    held: list[Item] = []
+    while (item := ledger.acquire()) is not None:
+        taken.add(item.offset)
+        if window > 1 and not (counted and delayed):
+            nearer = [other for other in part.waiting.values() if other.offset < min(part.base, item.offset) + window]
+            better = [other.offset for other in nearer if other.rank < item.rank and other.offset not in delayed]
+            assert not better, "one of better rank was within the window"
+        held.append(item)
+        if len(held) > 20:
+            rng.shuffle(held)
+            for one in held[5:]:
+                if rng.random() < stays:
+                    delayed.add(one.offset)
+                    ledger.release(one, 1.0)
+                else:
+                    ledger.ack(one)
+            del held[5:]
+            assert text(ledger) <= limit
+    for one in held:
+        ledger.ack(one)
+    ledger.wake(2.0)
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+        taken.add(item.offset)
+    assert taken == set(range(count))
+    assert part.base == count
+    assert text(ledger) <= limit
+
+
+def test_an_urgent_message_far_beyond_the_window_comes_at_once() -> None:
+    ledger = by_priority()
+    fill(ledger, [4] * 50_000 + [9])
+    assert take(ledger) == (9, 50_000)
+    assert take(ledger) == (4, 0)
+    assert ledger.stats.out_of_order == 0
+
+
+def test_as_many_urgent_messages_beyond_the_window_come_as_have_room() -> None:
+    ledger = by_priority(1000)
+    room = ledger.capacity.rank_room(counted=False)
+    window, ahead = room.window, room.ahead
+    assert ahead > 10
+    fill(ledger, [4] * 2 * window + [9, 4] * 2 * ahead)
+    assert [take(ledger)[0] for _ in range(ahead + 1)] == [9] * ahead + [4]
+    assert ledger.stats.out_of_order == 1
+    assert ledger.assignment.overtaken == [0]
+    left = [take(ledger) for _ in range(window + 4 * ahead)]
+    assert 9 in {priority for priority, _ in left}, "once the window reaches the first ones"
+
+
+def test_what_lies_beyond_the_window_counts_as_waiting_for_room() -> None:
+    ledger = by_priority(1000)
+    window = ledger.window
+    assert window is not None
+    fill(ledger, [4] * (window + 100))
+    assert ledger.assignment.gated == 100
+    take(ledger)
+    assert ledger.stats.out_of_order == 0, "of the same rank, the first comes first"
+    assert ledger.assignment.overtaken == []
+
+
+def test_few_messages_that_stay_behind_do_not_hold_the_window_back() -> None:
+    ledger = by_priority(1000)
+    window = ledger.window
+    assert window is not None
+    count = 4 * window
+    fill(ledger, [9] * 5 + [4] * count)
+    for _ in range(5):
+        item = ledger.acquire()
+        assert item is not None
+        ledger.release(item, 9.0)
+    assert [take(ledger)[1] for _ in range(count)] == list(range(5, count + 5))
+    assert ledger.acquire() is None
+
+
+def test_an_urgent_message_that_always_fails_beyond_the_window_blocks_nobody() -> None:
+    ledger = by_priority(1000)
+    window = ledger.window
+    assert window is not None
+    count = 3 * window
+    fill(ledger, [4] * count + [9])
+    others = 0
+    for _ in range(3 * count):
+        item = ledger.acquire()
+        assert item is not None
+        if item.offset == count:
+            ledger.release(item)
+        else:
+            ledger.ack(item)
+            others += 1
+        if others == count:
+            break
+    assert others == count
+
+
+def test_after_a_restart_the_window_knows_what_was_acked_beyond_it() -> None:
+    ledger = by_priority(1000)
+    window, ahead = ledger.capacity.rank_room(counted=False).window, ledger.capacity.rank_room(counted=False).ahead
+    priorities = [4] * 3 * window + [9, 4] * 2 * ahead
+    fill(ledger, priorities)
+    for _ in range(ahead):
+        take(ledger)
+    claim = ledger.assignment.claim(0)
+    successor = by_priority(1000)
+    fill(successor, priorities, loaded=claim)
+    assert take(successor) == (4, 0), "there is no more room for any of priority 9"
+    assert successor.stats.out_of_order == 1
+
+
+def test_where_the_limit_sinks_or_rises_the_window_follows() -> None:
+    ledger = by_priority(2000)
+    rng = random.Random(3)
+    count = 14_000
+    priorities = [rng.randrange(10) for _ in range(count)]
+    fill(ledger, priorities)
+    for _ in range(1500):
+        take(ledger)
+    ledger.capacity.limit = 500
+    stored = text(ledger)
+    for _ in range(1500):
+        take(ledger)
+    assert text(ledger) <= max(500, stored)
+    ledger.capacity.limit = 4095
+    assert take(ledger)[0] == max(priority for priority in (-item.rank for item in ledger._partitions[0].waiting.values()))  # type: ignore[attr-defined]  # noqa: E501
+    left = 0
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+        left += 1
+    assert left == count - 3001 + 0
+
+
+def test_ranks_decide_over_all_partitions() -> None:
+    ledger = by_priority(1000)
+    fill(ledger, [4] * 8000)
+    fill(ledger, [0, 9, 5], partition=1)
+    assert [take(ledger) for _ in range(3)] == [(9, 1), (5, 2), (4, 0)]
+
+
+@given(
+    runs=st.lists(st.integers(1, 1 << 16), max_size=60),
+    bits=st.integers(0, 4000),
+    seed=st.integers(0, 1000),
+    ahead=st.lists(st.integers(1, 1 << 15), max_size=60),
+)
+def test_what_has_room_above_a_number_of_messages_does_fit(
+    runs: list[int], bits: int, seed: int, ahead: list[int]
+) -> None:
+    rng = random.Random(seed)
+    below, beyond = runs[: len(runs) // 2 * 2], ahead[: len(ahead) // 2 * 2]
+    pairs = (len(below) + len(beyond)) // 2
+    dense = "".join(rng.choice("01") for _ in range(bits))
+    lengths: list[int] = []
+    at = [(length, number % 2) for number, length in enumerate(below)]
+    at += [(1, int(bit)) for bit in dense]
+    at += [(length, number % 2) for number, length in enumerate(beyond)]
+    last = -1
+    for length, done in [(1, 0), *at]:
+        if done == last:
+            lengths[-1] += length
+        else:
+            lengths.append(length)
+        last = done
+    if last == 0:
+        lengths.pop()
+    claim = CommitMap(1 << 40, tuple(lengths), delivered=(1 << 63) - 1, **FRAME)
+    size = len(claim.encode(1 << 30))
+    assert span_after(size - 40, pairs, FAR) <= bits, "there is no room for all of it"
+
+
+def test_the_published_window() -> None:
+    capacity = MapCapacity(4095)
+    plain, counted = capacity.rank_room(counted=False), capacity.rank_room(counted=True)
+    assert (plain.window, plain.ahead) == (17_848, 125)
+    assert (counted.window, counted.ahead) == (8720, 61)
