@@ -50,9 +50,9 @@ def text(ledger: Ledger) -> int:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-@pytest.mark.parametrize(("limit", "count"), [(64, 300), (400, 3000), (1000, 12_000)])
+@pytest.mark.parametrize(("limit", "count"), [(64, 100), (400, 2500)])
 @given(seed=st.integers(0, 1000), stays=st.sampled_from([0.0, 0.0, 0.02]), levels=st.sampled_from([2, 10]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_within_the_window_the_best_comes_first_and_everything_fits(
     limit: int, count: int, counted: bool, seed: int, stays: float, levels: int
 ) -> None:
@@ -91,9 +91,9 @@ def test_within_the_window_the_best_comes_first_and_everything_fits(
 
 
 def test_an_urgent_message_far_beyond_the_window_comes_at_once() -> None:
-    ledger = by_priority()
-    fill(ledger, [4] * 50_000 + [9])
-    assert take(ledger) == (9, 50_000)
+    ledger = by_priority(1000)
+    fill(ledger, [4] * 10_000 + [9])
+    assert take(ledger) == (9, 10_000)
     assert take(ledger) == (4, 0)
     assert ledger.stats.out_of_order == 0
 
@@ -171,25 +171,26 @@ def test_after_a_restart_the_window_knows_what_was_acked_beyond_it() -> None:
 
 
 def test_where_the_limit_sinks_or_rises_the_window_follows() -> None:
-    ledger = by_priority(2000)
+    ledger = by_priority(800)
     rng = random.Random(3)
-    count = 14_000
+    count = 4000
     priorities = [rng.randrange(10) for _ in range(count)]
     fill(ledger, priorities)
-    for _ in range(1500):
+    for _ in range(400):
         take(ledger)
-    ledger.capacity.limit = 500
+    ledger.capacity.limit = 300
     stored = text(ledger)
-    for _ in range(1500):
+    for _ in range(400):
         take(ledger)
-    assert text(ledger) <= max(500, stored)
+    assert text(ledger) <= max(300, stored)
     ledger.capacity.limit = 4095
-    assert take(ledger)[0] == max(priority for priority in (-item.rank for item in ledger._partitions[0].waiting.values()))  # type: ignore[attr-defined]  # noqa: E501
+    best = max(priorities[item.offset] for item in ledger._partitions[0].waiting.values())
+    assert take(ledger)[0] == best
     left = 0
     while (item := ledger.acquire()) is not None:
         ledger.ack(item)
         left += 1
-    assert left == count - 3001 + 0
+    assert left == count - 801
 
 
 def test_ranks_decide_over_all_partitions() -> None:
