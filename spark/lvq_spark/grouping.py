@@ -5,15 +5,14 @@ It agrees with `lvq_kafka.Groups.group`, by which everything in Python goes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column
 
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.validation import instance
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.expiry import unreadable
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 __all__ = ["group", "group_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -49,17 +49,20 @@ class DueTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class CommonTerms:
     """The options that hold for all messages which do not say otherwise in their own headers."""
 
     schedule: DueTime = DueTime(None, None)
     group: str | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    sort: str | None = None
+    """The text of the queue's sort header."""
     no_group: bool = False
     group_header: str = GROUP_HEADER
     """The header of the queue's groups."""
 
 
-_NOTHING = Shared()
+_NOTHING = CommonTerms()
 
 header_option = click.option(
     "-H",
@@ -156,8 +159,8 @@ def send(
         given: Iterable[Line | None] = [Line(None, _value(value, form), [])]
     else:
         given = lines_of(source, form)
-    common = _common(headers, ttl, priority)
-    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), common=common, sort=sort)
+    common = CommonTerms(schedule, group, _headers_of(headers, ttl, priority), sort)
+    _produce(invocation, choice, form, given, quiet, common)
 
 
 @command(
@@ -209,8 +212,8 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), [])]
-    common = _common(headers, ttl, priority)
-    _produce(invocation, choice, form, given, quiet, Shared(schedule, group), common=common, sort=sort, by_key=True)
+    common = CommonTerms(schedule, group, _headers_of(headers, ttl, priority), sort)
+    _produce(invocation, choice, form, given, quiet, common, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
@@ -232,7 +235,7 @@ def delete(
     if no_group and group is not None:
         raise click.UsageError("--group and --no-group are mutually exclusive.")
     lines = [Line(encode_key(key), None, [], delete=True) for key in keys]
-    _produce(invocation, choice, "bytes", lines, quiet, Shared(group=group, no_group=no_group))
+    _produce(invocation, choice, "bytes", lines, quiet, CommonTerms(group=group, no_group=no_group))
 
 
 def _either(one: bool, source: Any) -> None:
@@ -245,7 +248,7 @@ def _value(text: str, form: Format) -> Any:
     return parse_value(data, form)
 
 
-def _common(headers: list[tuple[str, str]], ttl: float | None, priority: int | None) -> _Pairs:
+def _headers_of(headers: list[tuple[str, str]], ttl: float | None, priority: int | None) -> _Pairs:
     """Return the headers given for all messages; a line's own come after them, and so count."""
     pairs: _Pairs = [(name, encode_key(text)) for name, text in headers]
     if priority is not None:
@@ -264,10 +267,8 @@ def _produce(
     form: Format,
     lines: Iterable[Line | None],
     quiet: bool,
-    shared: Shared = _NOTHING,
+    common: CommonTerms = _NOTHING,
     *,
-    common: _Pairs | None = None,
-    sort: str | None = None,
     by_key: bool = False,
 ) -> None:
     queue = invocation.open(choice, form)
@@ -278,17 +279,18 @@ def _produce(
             hint="Send messages: lvq send.",
         )
     if queue.definition.groups is not None:
-        shared = replace(shared, group_header=queue.definition.groups.header)
+        common = replace(common, group_header=queue.definition.groups.header)
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)
-    if sort is not None:
-        common = [*(common or ()), (queue.definition.sort_header or SORT_HEADER, encode_key(sort))]
-    if common:
-        lines = _with_headers(lines, common)
+    headers = [*common.headers]
+    if common.sort is not None:
+        headers.append((queue.definition.sort_header or SORT_HEADER, encode_key(common.sort)))
+    if headers:
+        lines = _with_headers(lines, headers)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
         try:
-            for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, shared, queue.cluster.now())):
+            for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, common, queue.cluster.now())):
                 if sent is None:
                     invocation.out.flush()
                     continue
@@ -303,10 +305,10 @@ def _produce(
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 
 
-def _hand_over(producer: Producer[Any], line: Line, shared: Shared, now: float) -> Any:
+def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Any:
     own = {name for name, _ in line.headers}  # as with the other headers, the line's own count
-    not_before = None if NOT_BEFORE_HEADER in own else shared.schedule.due(now)
-    group = None if shared.group_header in own else shared.group
+    not_before = None if NOT_BEFORE_HEADER in own else common.schedule.due(now)
+    group = None if common.group_header in own else common.group
     if not line.delete:
         return producer.send(Message(line.value, line.headers, line.key, not_before=not_before, group=group))
     assert line.key is not None
@@ -314,7 +316,7 @@ def _hand_over(producer: Producer[Any], line: Line, shared: Shared, now: float) 
         raise click.UsageError(
             f"The delete of {printable(key_text(line.key))} cannot be scheduled: leave out --not-before and --delay."
         )
-    headers = [(shared.group_header, None)] if shared.no_group else line.headers
+    headers = [(common.group_header, None)] if common.no_group else line.headers
     return producer.delete(line.key, headers, group=group)
 
 
