@@ -74,16 +74,26 @@ def settled(spark: SparkSession, spec: SnapshotSpec) -> Mapping[bytes, bytes]:
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
+@pytest.fixture(scope="module")
+def placed_by_key(spark: SparkSession) -> Mapping[bytes, bytes]:
+    return settled(spark, SPEC)
+
+
+@pytest.fixture(scope="module")
+def placed_by_group(spark: SparkSession) -> Mapping[bytes, bytes]:
+    return settled(spark, replace(SPEC, groups=BY_GROUP))
+
+
 class TestMergePartitionsSpark(R14Contract):
-    @pytest.fixture(scope="class")
-    def current(self, spark: SparkSession) -> Mapping[bytes, bytes]:
-        return settled(spark, SPEC)
+    @pytest.fixture
+    def current(self, placed_by_key: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        return placed_by_key
 
 
 class TestMergePartitionsSparkByGroup(R14ByGroupContract):
-    @pytest.fixture(scope="class")
-    def current(self, spark: SparkSession) -> Mapping[bytes, bytes]:
-        return settled(spark, replace(SPEC, groups=BY_GROUP))
+    @pytest.fixture
+    def current(self, placed_by_group: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        return placed_by_group
 
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:

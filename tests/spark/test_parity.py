@@ -467,7 +467,7 @@ def _home(key: bytes) -> int:
     return home_partition(key, PARTITIONS)
 
 
-@pytest.fixture(scope="class", params=["python", "connector"])
+@pytest.fixture(scope="module", params=["python", "connector"])
 def engine(request: Any) -> Any:
     return request.param
 
@@ -489,13 +489,23 @@ def r14_snapshot(
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
+@pytest.fixture(scope="module")
+def placed_by_key(spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
+    return r14_snapshot(spark, lvq_broker, engine, None)
+
+
+@pytest.fixture(scope="module")
+def placed_by_group(spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
+    return r14_snapshot(spark, lvq_broker, engine, r14.BY_GROUP)
+
+
 class TestEngines(r14.R14Contract):
-    @pytest.fixture(scope="class")
-    def current(self, spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
-        return r14_snapshot(spark, lvq_broker, engine, None)
+    @pytest.fixture
+    def current(self, placed_by_key: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        return placed_by_key
 
 
 class TestEnginesByGroup(r14.R14ByGroupContract):
-    @pytest.fixture(scope="class")
-    def current(self, spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
-        return r14_snapshot(spark, lvq_broker, engine, r14.BY_GROUP)
+    @pytest.fixture
+    def current(self, placed_by_group: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        return placed_by_group
