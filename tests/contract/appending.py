@@ -28,6 +28,13 @@ class AppendingContract:
         for key, position in zip(keys, put(cluster, topic, *[(key, "v") for key in keys]), strict=True):
             assert position.partition == home_partition(key.encode(), 5)
 
+    def test_a_record_goes_to_the_partition_that_is_named(self, cluster: Cluster, topic: str) -> None:
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
+        writer = cluster.writer()
+        receipts = [writer.append(topic, b"k", b"v", None, partition) for partition in (2, 0, 1, -1)]
+        assert [receipt.result(10).partition for receipt in receipts] == [2, 0, 1, home_partition(b"k", 3)]
+        writer.close()
+
     def test_records_of_one_key_keep_the_order_of_their_appends(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=3, config=COMPACTED)
         put(cluster, topic, *[(f"k{n % 4}", str(n)) for n in range(200)])

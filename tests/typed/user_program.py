@@ -67,6 +67,9 @@ def produce(queue: LastValueQueue[Price]) -> None:
         producer.send(Message(Price("IBM", 119.5), headers={"ticker": "IBM"}))
         producer.put("IBM", Price("IBM", 120.0), not_before=datetime.now(UTC))
         producer.put("IBM", Price("IBM", 120.0), not_before="tomorrow")  # type: ignore[arg-type]
+        producer.put("IBM", Price("IBM", 120.0), group="NYSE")
+        producer.put("IBM", Price("IBM", 120.0), group=5)  # type: ignore[arg-type]
+        producer.delete("IBM", group=b"NYSE")
         producer.delete("IBM").result(10)
         producer.put("IBM", b"119")  # type: ignore[arg-type]
 
