@@ -207,7 +207,7 @@ class TopicsContract:
         assert asked.keys() == {
             *(name for name in vars(Cluster) if not name.startswith("_") and name not in ("close", "now")),
             *(
-                f"{part.__name__.lower()}.{name}"
+                f"{part.__name__.removeprefix('Consumer').lower()}.{name}"
                 for part in (Topics, Logs, ConsumerGroups)
                 for name in vars(part)
                 if name[0] != "_"
