@@ -193,7 +193,10 @@ class _Moving:
             )
 
     def _note_ranks(self, items: Sequence[Item]) -> None:
-        """Log that messages have a rank here which means nothing in the other queue. They keep its header."""
+        """Log that messages have a rank here which does not count in the other queue.
+
+        They keep its header.
+        """
         header = self._source.rank_header
         if header is None or header == self._target.rank_header:
             return

@@ -19,7 +19,7 @@ with needing("spark", "lvq_spark"):
     from lvq_spark.grouping import group_of
     from lvq_spark.pinning import SnapshotSpec, pin
     from lvq_spark.publishing import Published, publish
-    from lvq_spark.ranking import with_rank
+    from lvq_spark.ranks import with_rank
     from lvq_spark.schema import SCHEMA
     from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
     from lvq_spark.session import local_session

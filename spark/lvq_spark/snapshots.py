@@ -16,7 +16,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.connector_engine import has_connector, read_with_connector
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
-from lvq_spark.ranking import RANKS, check_ranked, rank
+from lvq_spark.ranks import RANKS, check_ranked, rank
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import ON_REQUEST, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow

@@ -102,7 +102,7 @@ def schedule_options(function: F) -> F:
 priority_option = click.option(
     "--priority", type=click.IntRange(0, HIGHEST_PRIORITY), help="Its priority, in a queue with --order priority."
 )
-sort_option = click.option("--sort", metavar="TEXT", help="What it is sorted by, in a queue with --order sorted.")
+sort_option = click.option("--sort", metavar="TEXT", help="Its sort key, in a queue with --order sorted.")
 from_option = click.option(
     "--from-jsonl",
     "source",

@@ -13,7 +13,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.offset_options import Offsets, resolve, times
 from lvq_spark.pinning import SnapshotSpec, check_queue, pin
-from lvq_spark.ranking import check_ranked
+from lvq_spark.ranks import check_ranked
 from lvq_spark.source.pruning import homes
 from lvq_spark.source.source_options import SourceOptions
 

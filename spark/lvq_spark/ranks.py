@@ -5,7 +5,9 @@ It agrees with `lvq_kafka.core.ranking.Ranking`, by which consumers go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
 from lvq_kafka.core.validation import instance
@@ -14,9 +16,6 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.expiry import unreadable
 from lvq_spark.schema import PRIORITY, SORT_KEY
 from lvq_spark.session import require_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["RANKS", "check_ranked", "rank", "with_rank"]
 
