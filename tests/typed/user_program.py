@@ -70,6 +70,9 @@ def produce(queue: LastValueQueue[Price]) -> None:
         producer.put("IBM", Price("IBM", 120.0), group="NYSE")
         producer.put("IBM", Price("IBM", 120.0), group=5)  # type: ignore[arg-type]
         producer.delete("IBM", group=b"NYSE")
+        producer.put("IBM", Price("IBM", 120.0), priority=9)
+        producer.put("IBM", Price("IBM", 120.0), priority="high")  # type: ignore[arg-type]
+        producer.send(Message(Price("IBM", 120.0), key="IBM", sort="a"))
         producer.delete("IBM").result(10)
         producer.put("IBM", b"119")  # type: ignore[arg-type]
 

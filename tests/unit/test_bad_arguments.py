@@ -62,6 +62,10 @@ class Opened:
         assert acked is not None
         self.delivery: Delivery[str] = delivery
         self.settlement: Settlement = acked.ack()
+        ranked = LastValueQueue.declare("ranked", key_header="k", order="priority", value=TEXT, cluster=cluster)
+        by_text = LastValueQueue.declare("sorted", key_header="k", order="sorted", value=TEXT, cluster=cluster)
+        self.ranking: Producer[str] = stack.enter_context(ranked.producer())
+        self.sorting: Producer[str] = stack.enter_context(by_text.producer())
         self.transacting = stack.enter_context(self.queue.producer(transactional_id="t"))
 
     def transaction(self) -> Transaction[str]:
@@ -199,6 +203,19 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("LastValueQueue.declare", "on_mismatch", [None, "ignore"], lambda o, x: o.declare(on_mismatch=x)),
     ("LastValueQueue.declare", "max_delay", ["5", math.nan, 0, -1, math.inf], lambda o, x: o.declare(max_delay=x)),
     ("Producer", "max_delay", ["5", 0], lambda o, x: Producer(o.cluster, "q", key_header="k", max_delay=x)),
+    *(
+        (what, option, bad, lambda o, x, option=option, order=order: o.declare(order=order, **{option: x}))
+        for what, option, bad, order in (
+            ("LastValueQueue.declare", "priorities", [5.0, "5", True, 1, 11, math.nan], "priority"),
+            ("LastValueQueue.declare", "sort_header", [5, "", "\ud800", "lvq-ttl"], "sorted"),
+        )
+    ),
+    ("LastValueQueue.declare", "order", [None, 5, "lifo"], lambda o, x: o.declare(order=x)),
+    ("Producer", "order", [None, "lifo"], lambda o, x: Producer(o.cluster, "q", key_header="k", order=x)),
+    ("Producer.put", "priority", ["5", 5.0, True, -1, 10], lambda o, x: o.ranking.put("a", "1", priority=x)),
+    ("Message", "priority", ["5", 5.0, 10], lambda o, x: o.ranking.send(Message("1", key="a", priority=x))),
+    ("Producer.put", "sort", [5, b"a", "\ud800"], lambda o, x: o.sorting.put("a", "1", sort=x)),
+    ("Message", "sort", [5, b"a"], lambda o, x: o.sorting.send(Message("1", key="a", sort=x))),
     ("LastValueQueue.stats", "on_foreign_commits", [None, "x"], lambda o, x: o.queue.stats(on_foreign_commits=x)),
     ("LastValueQueue.purge", "keys", ["IBM", 5], lambda o, x: o.queue.purge(keys=x)),
     ("LastValueQueue.expire", "older_than", [None, "5", math.nan, -1, math.inf], lambda o, x: o.queue.expire(x)),
