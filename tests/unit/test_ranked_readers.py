@@ -176,12 +176,14 @@ class TestSorted:
         with queue.browser(follow=False) as browser:
             assert shown(browser) == ["a=4", "b=1", "c=3", "|"]
 
+    @pytest.mark.parametrize("spread", [1, 2, 20, 100])
     def test_r20_long_dumps_are_sorted_in_parts(
-        self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+        self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, spread: int
     ) -> None:
         monkeypatch.setattr(listing, "_PART", 7)
+        monkeypatch.setattr(listing, "_SAMPLE", 20)
         queue = declare(memory_cluster, order="sorted")
-        ranks = [str(number * 37 % 20) for number in range(100)]
+        ranks = [str(number * 37 % spread) for number in range(100)]
         put(queue, *((str(number), rank) for number, rank in enumerate(ranks)))
         with queue.browser(follow=False) as browser:
             dump = [int(event.key) for event in browser if isinstance(event, Entry)]
