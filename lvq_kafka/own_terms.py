@@ -10,7 +10,7 @@ from lvq_kafka.core.headers import RESERVED, check_sort_header, reserved_header
 from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
 from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
 from lvq_kafka.core.terms import TTL_HEADER, Ttl, ttl_text
 from lvq_kafka.core.validation import moment
 from lvq_kafka.errors import ConfigError
@@ -191,7 +191,7 @@ def _priority_text(priority: object) -> bytes:
         raise ConfigError(
             f"priority={quoted(priority)} is not a whole number from 0 to {HIGHEST_PRIORITY}.",
             options=["priority"],
-            hint=f"{HIGHEST_PRIORITY} comes first. Leave it out for the default, 4.",
+            hint=f"{HIGHEST_PRIORITY} comes first. Leave it out for the default, {DEFAULT_PRIORITY}.",
         )
     return b"%d" % priority
 
@@ -215,10 +215,13 @@ def _sort_text(sort: object) -> bytes:
 
 
 def _is_text(value: bytes | None) -> bool:
+    if value is None:
+        return False
     try:
-        return value is not None and value.decode() is not None
+        value.decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def _epoch_seconds(not_before: float | datetime) -> float:
