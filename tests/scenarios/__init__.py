@@ -10,6 +10,7 @@ S      module                   rule, where systems differ
 =====  =======================  ======================================================================================
 S001   test_conflation.py
 S001   test_standard.py        R35: on a standard queue
+S001   test_ranked_browsing.py  R20: by rank, which is that of the newest value
 S002   test_conflation.py
 S003   test_conflation.py       R6: acquiring chooses, so a consumer that does not acquire counts as unstarted
 S006   test_conflation.py
@@ -32,6 +33,7 @@ S029   test_keys.py             R3: refused (as CPP; BJ, ART accept groups)
 S030   test_keys.py
 S031   test_browsing.py
 S031   test_standard.py        R35: on a standard queue
+S031   test_ranked_browsing.py  R20: the dump by rank, updates by arrival
 S032   test_browsing.py
 S033   test_browsing.py
 S035   test_browsing.py
