@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lvq_kafka.core.columns import Order
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.validation import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
@@ -23,9 +21,7 @@ __all__ = [
     "check_spec",
     "delete_retention",
     "judge",
-    "judge_groups",
-    "judge_limits",
-    "judge_order",
+    "judge_definition",
     "judge_size",
     "judge_ttl",
     "reason_for",
@@ -71,6 +67,7 @@ _REASONS = {
     "limits": "they bind the producers that this library opens on the queue; other clients add to it, and producers "
     "that race exceed them by what they have under way",
     "order": "compaction removes the first record of a key, and with it the key's place",
+    "order=over one partition": "each consumer hands out the best message of its own partitions",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
     "scheduled, and its key goes dark until then",
     "partitions": "an existing topic keeps its partition count, since changing it would move keys",
@@ -339,25 +336,28 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
     ]
 
 
-def judge_order(order: Order) -> list[Finding]:
-    """Return a finding if a compacted topic does not keep this order."""
-    return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
+def judge_definition(definition: QueueDefinition, needs: TopicNeeds, partitions: Callable[[], int]) -> list[Finding]:
+    """Return the findings that no setting of the topic could mend: those of the queue's own options.
 
-
-def judge_groups(definition: QueueDefinition, *, partitions: int) -> list[Finding]:
-    """Return a finding if a group may lie in several partitions, each with a consumer."""
+    Args:
+        definition: the queue.
+        needs: what it needs of the topic.
+        partitions: returns the topic's partition count; called if it matters.
+    """
     groups = definition.groups
-    if groups is None or definition.non_destructive or partitions == 1:
-        return []
-    if groups.placement == "group" or groups.header == definition.key_header:
-        return []
-    return [Finding("groups", "placed by group", f"placed by key in {partitions} partitions", "warning")]
-
-
-def judge_limits(limits: Limits | None) -> list[Finding]:
-    """Return a finding if only some producers keep to the limits."""
-    advisory = limits is not None and limits.policy in ("reject", "block")
-    return [Finding("limits", "binding for all clients", "advisory", "warning")] if advisory else []
+    by_key = groups is not None and groups.placement == "key" and groups.header != definition.key_header
+    spread = 1
+    if (definition.rank_header is not None or by_key) and not definition.non_destructive:
+        spread = partitions()
+    order, limits = definition.order, definition.limits
+    found = [Finding("order", "tail", order, "warning")] if order == "in-place" else []
+    if definition.rank_header is not None and spread > 1:
+        found.append(Finding("order", "over one partition", f"{order} over {spread} partitions", "warning"))
+    if by_key and spread > 1:
+        found.append(Finding("groups", "placed by group", f"placed by key in {spread} partitions", "warning"))
+    if limits is not None and limits.policy in ("reject", "block"):
+        found.append(Finding("limits", "binding for all clients", "advisory", "warning"))
+    return [*found, *judge_ttl(needs)]
 
 
 def judge_ttl(needs: TopicNeeds) -> list[Finding]:

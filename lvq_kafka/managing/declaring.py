@@ -14,10 +14,7 @@ from lvq_kafka.core.policy import (
     TopicSpec,
     check_policy,
     check_spec,
-    judge_groups,
-    judge_limits,
-    judge_order,
-    judge_ttl,
+    judge_definition,
 )
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
@@ -67,14 +64,7 @@ def declare(
         _check_rights(cluster, registry, definition, spec, needs)
     created_topic = ensure_topic(cluster, definition.topic, spec, needs)
     findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch, needs)
-    partitions = 1 if definition.groups is None else cluster.topics.describe(definition.topic).partitions
-    own = (
-        *judge_order(definition.place_order),
-        *judge_ttl(needs),
-        *judge_groups(definition, partitions=partitions),
-        *judge_limits(definition.limits),
-    )
-    for finding in own:
+    for finding in judge_definition(definition, needs, lambda: cluster.topics.describe(definition.topic).partitions):
         logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):

@@ -115,3 +115,23 @@ def test_a_dead_letter_keeps_its_rank(memory_cluster: MemoryCluster, queue: Queu
             assert delivery is not None
             delivery.reject("broken").result(30)
     assert ranks(memory_cluster, "dead") == {b"a": b"1", b"b": b"0", b"c": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "partitions", "actual"),
+    [
+        ({"order": "priority"}, 3, ["priority over 3 partitions"]),
+        ({"order": "sorted", "conflate": False}, 2, ["sorted over 2 partitions"]),
+        ({"order": "priority"}, 1, []),
+        ({"order": "priority", "non_destructive": True}, 3, []),
+        ({"order": "tail"}, 3, []),
+    ],
+)
+def test_r20_an_order_over_several_partitions_is_a_finding(
+    memory_cluster: MemoryCluster, options: dict[str, Any], partitions: int, actual: list[str]
+) -> None:
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=partitions), **options)
+    assert queue.declaration is not None
+    findings = [finding for finding in queue.declaration.findings if finding.setting == "order"]
+    assert [finding.actual for finding in findings] == actual
+    assert all("each consumer hands out the best message of its own partitions" in str(found) for found in findings)

@@ -18,7 +18,7 @@ from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_groups, judge_limits, judge_order, judge_ttl
+from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.core.standby import STANDBY_REMEDY, standby_report
@@ -122,13 +122,7 @@ def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Q
     else:
         found.findings = judge(config, replication_factor=found.topic.replication_factor, needs=needs)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
-    definition = queue.definition
-    found.findings += (
-        *judge_order(definition.place_order),
-        *judge_ttl(needs),
-        *judge_groups(definition, partitions=found.topic.partitions),
-        *judge_limits(definition.limits),
-    )
+    found.findings += judge_definition(queue.definition, needs, lambda: found.topic.partitions)
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
         found.problems += [str(damage.error) for damage in found.damage]
