@@ -68,7 +68,7 @@ class Acquiring(Generic[V]):
             at_least_one(most=most)
         timeout = waiting(timeout)
         if session is None and self._sessions is not None:
-            session = self._sessions.of_thread
+            session = self._sessions.of_thread()
         pins = None if session is None else session.pins
         return self._get(most, settler, pins, None) or self._wait(
             most, timeout, partial(self._get, most, settler, pins), pins
@@ -86,7 +86,7 @@ class Acquiring(Generic[V]):
         if self._share.spent():
             await self._share.renew()
         if session is None and self._sessions is not None:
-            session = self._sessions.of_tasks
+            session = self._sessions.of_tasks()
         pins = None if session is None else session.pins
         return self._get(most, settler, pins, None) or await self._wait_async(
             most, timeout, partial(self._get, most, settler, pins), pins
@@ -111,7 +111,7 @@ class Acquiring(Generic[V]):
         """
         most = self._prefetch if most is None else most
         if session is None and self._sessions is not None:
-            session = self._sessions.of_thread
+            session = self._sessions.of_thread()
         pins = None if session is None else session.pins
         if most == 1 and stop is None:  # nothing is prefetched: half the work
             attempt, read, skips = partial(self._acquire_now, 1, pins), self._read, self._skips
@@ -139,7 +139,7 @@ class Acquiring(Generic[V]):
         """Async version of `iterate`."""
         most, share = self._prefetch, Share()
         if session is None and self._sessions is not None:
-            session = self._sessions.of_tasks
+            session = self._sessions.of_tasks()
         pins = None if session is None else session.pins
         ahead: deque[Item] = deque()
         attempt = partial(self._acquire_now, most, pins, ahead=True)

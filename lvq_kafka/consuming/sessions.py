@@ -25,25 +25,29 @@ class OpenSession:
             self._shared.end_session(self.pins)
 
 
+class _OfThread(threading.local):
+    """The session of each thread, until that ends."""
+
+    session: OpenSession | None = None
+
+
 class OwnSessions:
     """The sessions of callers that use none: one of each thread, until it ends, and one of all asyncio tasks."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._of_threads = threading.local()
+        self._here = _OfThread()
         self._of_tasks: OpenSession | None = None
 
-    @property
     def of_thread(self) -> OpenSession:
-        """The session of the calling thread."""
-        session: OpenSession | None = getattr(self._of_threads, "session", None)
+        """Return the session of the calling thread."""
+        session = self._here.session
         if session is None:
-            session = self._of_threads.session = OpenSession(self._shared)
+            session = self._here.session = OpenSession(self._shared)
         return session
 
-    @property
     def of_tasks(self) -> OpenSession:
-        """The session of asyncio tasks."""
+        """Return the session of asyncio tasks."""
         if self._of_tasks is None:
             self._of_tasks = OpenSession(self._shared)
         return self._of_tasks

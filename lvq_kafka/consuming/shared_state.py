@@ -144,13 +144,13 @@ class SharedState:
     def open_session(self) -> SessionPins:
         """See `ConsumerCore.open_session`."""
         with self._lock:
-            self._prepares = True  # since it may have ended
             return self.core.open_session()
 
     def end_session(self, session: SessionPins) -> None:
         """See `ConsumerCore.end_session`. Its callers do not wait any longer."""
         with self as core:
             core.end_session(session)
+            self._prepares = True  # somebody may still use it
             self._waiters.wake_session(session)
 
     def drop_session(self, session: SessionPins) -> None:

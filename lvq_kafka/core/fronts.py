@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
-from lvq_kafka.core.ready_queue import TRIED_OFTEN, R
+from lvq_kafka.core.ready_queue import R
 
 __all__ = ["Fronts", "SessionPins"]
 
@@ -16,42 +16,23 @@ class Fronts(Generic[R]):
     These are the first messages of groups, and messages without a group.
     """
 
-    __slots__ = ("gated", "often", "ready")
+    __slots__ = ("gated", "heap", "number", "often")
 
     def __init__(self) -> None:
-        self.ready: PrecedenceHeap[R] = PrecedenceHeap()
-        self.often: dict[Any, tuple[int, R]] = {}
-        """By precedence, what often came back, each with the number of its turn."""
+        self.number = 0
+        """The number of them, without those that are gated."""
+        self.heap: list[Any] = []
+        """The precedences of those that did not come back often, and of some that are no longer among them."""
+        self.often: dict[Any, int] = {}
+        """By precedence, the turns of those that often came back, in order."""
         self.gated: dict[int, PrecedenceHeap[R]] = {}
         """By partition, what waits for room in the commit map."""
 
     def __bool__(self) -> bool:
-        return bool(self.ready or self.often) or any(self.gated.values())
+        return self.number > 0 or any(self.gated.values())
 
     def __len__(self) -> int:
-        return len(self.ready) + len(self.often) + sum(map(len, self.gated.values()))
-
-    def add(self, precedence: Any, item: R, turn: int) -> None:
-        """Add a message.
-
-        Args:
-            turn: the number of its turn, higher than any before.
-        """
-        if item.deliveries >= TRIED_OFTEN:
-            self.often[precedence] = turn, item
-        else:
-            self.ready.add(precedence, item)
-
-    def remove(self, precedence: Any, partition: int) -> None:
-        """Remove a message, if it is there."""
-        if self.ready.remove(precedence) is None and self.often.pop(precedence, None) is None:
-            gated = self.gated.get(partition)
-            if gated is not None:
-                gated.remove(precedence)
-
-    def gate(self, precedence: Any, item: R, partition: int) -> None:
-        """Have a message wait for room in its partition's commit map."""
-        self.gated.setdefault(partition, PrecedenceHeap()).add(precedence, item)
+        return self.number + sum(map(len, self.gated.values()))
 
 
 class SessionPins:

@@ -74,20 +74,23 @@ class GroupedPartition(PartitionLedger):
 
     def remove(self, item: Item, after: State) -> None:
         """See `PartitionLedger.remove`."""
-        super().remove(item, after)
-        self._grouped.settled(item)
+        PartitionLedger.remove(self, item, after)  # as `super`, in less time
+        if item.group is not None:
+            self._grouped.settled(item, item.group)
 
     def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
         """See `PartitionLedger.give_back`."""
         twin = super().give_back(item, after, delayed)
         if twin is not None and delayed and self.open:
             self._grouped.keep_place(twin)
-        self._grouped.settled(item)
+        if item.group is not None:
+            self._grouped.settled(item, item.group)
         return twin
 
     def end_locks(self) -> list[Item]:
         """See `PartitionLedger.end_locks`."""
         lost = super().end_locks()
         for item in lost:
-            self._grouped.settled(item)
+            if item.group is not None:
+                self._grouped.settled(item, item.group)
         return lost

@@ -11,6 +11,7 @@ other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -21,24 +22,36 @@ from lvq_kafka.core.pending import Item
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
 from lvq_kafka.core.ready_queue import TRIED_OFTEN
 
-__all__ = ["GroupedQueue", "by_slot"]
+__all__ = ["GroupedQueue", "WaitingGroup", "by_slot"]
 
 by_slot: Callable[[Item], Any] = attrgetter("slot")
 """Returns the precedence of a message in the order of arrival."""
 
+_SPARE = 64  # obsolete entries of a heap, beside as many as others
 
-class _WaitingGroup:
-    """A group that has waiting messages, or a pin, or both."""
 
-    __slots__ = ("first", "name", "received", "rest", "session", "unsettled")
+class WaitingGroup:
+    """A group that has waiting messages, or a pin, or both.
 
-    def __init__(self, name: bytes) -> None:
+    Messages are known by their precedence.
+    """
+
+    __slots__ = ("first", "fronts", "listed", "name", "obsolete", "received", "rest", "session", "unsettled")
+
+    def __init__(self, name: bytes, fronts: Fronts[Item]) -> None:
         self.name = name
-        self.first: Item | None = None
+        self.first: Any = None
         """The next of its waiting messages, ready or not."""
-        self.rest: PrecedenceHeap[Item] | None = None
-        """All others; most groups never need it."""
+        self.rest: list[Any] = []
+        """A heap of all others, and of some that are no longer here."""
+        self.obsolete = 0
+        """At most as many of the rest are no longer here."""
+        self.fronts = fronts
+        """Where its first message is offered."""
+        self.listed: Any = None
+        """Its first message, if that is on offer."""
         self.session: SessionPins | None = None
+        """Whose it is; None if it is free."""
         self.unsettled = 0
         """The number of messages in work."""
         self.received = False
@@ -67,20 +80,21 @@ class GroupedQueue:
         self._sticky = groups.mode == "sticky"
         self._precedence = precedence
         self._free: Fronts[Item] = Fronts()
-        self._groups: dict[bytes, _WaitingGroup] = {}
-        self._where: dict[int, _WaitingGroup | None] = {}  # by slot, the group of each message that is here
-        self._unready: set[int] = set()  # slots of messages that only keep their places
-        self._in_work: dict[Item, _WaitingGroup] = {}
-        self._owners: set[SessionPins] = set()  # sessions that groups are pinned to
+        self._groups: dict[bytes, WaitingGroup] = {}
+        self._items: dict[Any, Item] = {}
+        self._unready: set[Any] = set()  # messages that only keep their places
         self._turns = count()
         self._sole = SessionPins()  # of callers that name none
+        self._owners = {self._sole}  # sessions that groups are pinned to, or may be
 
     # ---------------------------------------------------------------- sessions
 
     def open(self) -> SessionPins:
         """Return a new session."""
         self.sessions += 1
-        return SessionPins()
+        session = SessionPins()
+        self._owners.add(session)
+        return session
 
     def end(self, session: SessionPins) -> None:
         """End a session: it gets nothing more. What it holds stays with it, and so do the groups of that."""
@@ -90,13 +104,15 @@ class GroupedQueue:
         self.sessions -= 1
         for group in list(session.groups):
             if not group.unsettled:
-                self._unpin(group)
+                self._unpin(group, session)
+        if not session.groups:
+            self._owners.discard(session)
 
     def unpin_all(self) -> None:
         """End all pins. Nothing may be waiting or in work."""
-        for group in list(self._groups.values()):
-            if group.session is not None:
-                self._unpin(group)
+        for session in list(self._owners):
+            for group in list(session.groups):
+                self._unpin(group, session)
 
     def serves(self, session: SessionPins | None) -> bool:
         """Return whether something is there that the session may get."""
@@ -111,7 +127,7 @@ class GroupedQueue:
 
     def __len__(self) -> int:
         """The number of messages that may be handed out as far as their groups are concerned, now or later."""
-        return len(self._where)
+        return len(self._items)
 
     def gated_in(self, partition: int) -> int:
         """Return the number of messages, first of their groups or without one, that wait for room in a commit map."""
@@ -120,94 +136,136 @@ class GroupedQueue:
 
     def add(self, item: Item) -> None:
         """See `ReadyQueue.add`."""
-        if self._unready:
-            self._unready.discard(item.slot)
-        self._place(item)
+        precedence = self._precedence(item)
+        if precedence in self._items:
+            self._remove(precedence)
+        name = self._group_of(item.headers)
+        self._items[precedence] = item
+        if name is None:
+            item.group = None
+            self._offer(precedence, item, self._free)
+        else:
+            self._join(name, precedence, item)
 
     def keep_place(self, item: Item) -> None:
         """Have a message's group wait for it until it is added: it cannot be handed out yet."""
-        self._unready.add(item.slot)
-        self._place(item)
-
-    def _place(self, item: Item) -> None:
-        slot = item.slot
-        if slot in self._where:  # with another value, handle or group than now
-            ready = slot not in self._unready
-            self.remove(item)
-            if not ready:
-                self._unready.add(slot)
+        precedence = self._precedence(item)
+        if precedence in self._items:
+            self._remove(precedence)
         name = self._group_of(item.headers)
-        if name is None:
-            self._where[slot] = None
-            if slot not in self._unready:
-                self._free.add(self._precedence(item), item, next(self._turns))
-            return
-        group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = _WaitingGroup(name)
-        self._where[slot] = group
-        first = group.first
-        if first is None:
-            group.first = item
-            self.waiting += 1
-            self._list(group)
-            return
-        precedence, others = self._precedence(item), self._precedence(first)
-        if group.rest is None:
-            group.rest = PrecedenceHeap()
-        if precedence > others:
-            group.rest.add(precedence, item)
-            return
-        self._unlist(group)
-        group.rest.add(others, first)
-        group.first = item
-        self._list(group)
+        if name is not None:
+            self._items[precedence] = item
+            self._unready.add(precedence)
+            self._join(name, precedence, item)
 
     def remove(self, item: Item) -> None:
         """See `ReadyQueue.remove`."""
-        slot = item.slot
-        if slot not in self._where:
-            return
-        group = self._where.pop(slot)
+        precedence = self._precedence(item)
+        if precedence in self._items:
+            self._remove(precedence)
+
+    def _join(self, name: bytes, precedence: Any, item: Item) -> None:
+        """Add a message to its group."""
+        group = self._groups.get(name)
         if group is None:
-            self._free.remove(self._precedence(item), item.partition)
+            group = self._groups[name] = WaitingGroup(name, self._free)
+        item.group = group
+        if group.first is None:
+            group.first = precedence
+            self.waiting += 1
+            self._list(group)
+        elif precedence > group.first:
+            heappush(group.rest, precedence)
         else:
-            self._leave(group, item)
+            self._unlist(group)
+            heappush(group.rest, group.first)
+            group.first = precedence
+            self._list(group)
+
+    def _remove(self, precedence: Any) -> None:
+        item = self._items[precedence]
+        group = item.group
+        if group is None:
+            self._withdraw(precedence, item, self._free)
+        elif group.first == precedence:
+            self._unlist(group)
+        del self._items[precedence]
+        self._unready.discard(precedence)
+        if group is None:
+            return
+        if group.first == precedence:
+            self._advance(group)
             if group.first is None and group.session is None:
                 del self._groups[group.name]
-        self._unready.discard(slot)
+            return
+        group.obsolete += 1
+        if group.obsolete > _SPARE and 2 * group.obsolete > len(group.rest):
+            here = {one for one in group.rest if self._is_in(group, one)}
+            group.rest[:] = sorted(here - {group.first})
+            group.obsolete = 0
 
-    def _leave(self, group: _WaitingGroup, item: Item) -> None:
-        """Take a waiting message out of its group."""
-        first = group.first
-        if first is not None and first.slot == item.slot:
-            self._unlist(group)
-            self._advance(group)
-            self._list(group)
-        elif group.rest is not None:
-            group.rest.remove(self._precedence(item))
+    def _advance(self, group: WaitingGroup) -> None:
+        """Make the next message of a group its first, and offer it if it is ready."""
+        rest = group.rest
+        while rest:
+            first = heappop(rest)
+            if self._is_in(group, first):
+                group.first = first
+                self._list(group)
+                return
+        group.first = None
+        self.waiting -= 1
 
-    def _advance(self, group: _WaitingGroup) -> None:
-        """Make the next message of a group its first."""
-        if group.rest:
-            group.first = group.rest.pop()
-        else:
-            group.first = None
-            self.waiting -= 1
+    def _is_in(self, group: WaitingGroup, precedence: Any) -> bool:
+        item = self._items.get(precedence)
+        return item is not None and item.group is group
 
-    def _list(self, group: _WaitingGroup) -> None:
+    # ---------------------------------------------------------------- what is on offer
+
+    def _list(self, group: WaitingGroup) -> None:
         """Offer the first message of a group to those who may have it, if it is ready."""
         first = group.first
-        if first is not None and (not self._unready or first.slot not in self._unready):
-            self._fronts_of(group).add(self._precedence(first), first, next(self._turns))
+        if first is not None and not (self._unready and first in self._unready):
+            group.listed = first
+            fronts = group.fronts
+            if self._items[first].deliveries < TRIED_OFTEN:  # as `_offer`, without a call
+                fronts.number += 1
+                heappush(fronts.heap, first)
+            else:
+                self._offer(first, self._items[first], fronts)
 
-    def _unlist(self, group: _WaitingGroup) -> None:
-        first = group.first
+    def _unlist(self, group: WaitingGroup) -> None:
+        """Stop offering the first message of a group."""
+        first = group.listed
         if first is not None:
-            self._fronts_of(group).remove(self._precedence(first), first.partition)
+            group.listed = None
+            self._withdraw(first, self._items[first], group.fronts)
 
-    def _fronts_of(self, group: _WaitingGroup | None) -> Fronts[Item]:
-        return self._free if group is None or group.session is None else group.session.fronts
+    def _offer(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
+        fronts.number += 1
+        if item.deliveries >= TRIED_OFTEN:
+            fronts.often[precedence] = next(self._turns)
+        else:
+            heappush(fronts.heap, precedence)
+
+    def _withdraw(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
+        gated = fronts.gated.get(item.partition) if fronts.gated else None
+        if gated is not None and gated.remove(precedence) is not None:
+            return
+        fronts.number -= 1
+        if fronts.often and fronts.often.pop(precedence, None) is not None:
+            return
+        heap = fronts.heap  # its entry stays until it reaches the top, or until most are such
+        if len(heap) > 2 * fronts.number + _SPARE:
+            heap[:] = {one for one in heap if one != precedence and self._is_front(one, fronts)}
+            heapify(heap)
+
+    def _is_front(self, precedence: Any, fronts: Fronts[Item]) -> bool:
+        item = self._items.get(precedence)
+        if item is None or not self._is_in_heap(precedence, item, fronts):
+            return False
+        group = item.group
+        return fronts is self._free if group is None else group.fronts is fronts and group.listed == precedence
 
     # ---------------------------------------------------------------- handing out
 
@@ -217,11 +275,95 @@ class GroupedQueue:
         Args:
             session: who takes it; the sole one by default.
         """
-        session = session or self._sole
+        if session is None:
+            session = self._sole
         item = self._pop_front(session)
         if item is not None:
             self._hand_out(item, session)
         return item
+
+    def _pop_front(self, session: SessionPins) -> Item | None:
+        """Return the next of the messages that a session may get. It is no longer on offer, but still in its group."""
+        free, mine = self._free, session.fronts
+        own = self._lowest(mine) if mine.heap else None
+        anyones = self._lowest(free) if free.heap else None
+        is_own = anyones is None or (own is not None and own < anyones)
+        if (free.often or mine.often) and (item := self._pop_often(session, own if is_own else anyones)) is not None:
+            return item
+        session.often_was_last = False
+        fronts = mine if is_own else free
+        if not fronts.heap:
+            return None
+        fronts.number -= 1
+        item = self._items[heappop(fronts.heap)]
+        if item.group is not None:
+            item.group.listed = None
+        return item
+
+    def _lowest(self, fronts: Fronts[Item]) -> Any:
+        """Return the lowest precedence of what is on offer there and did not come back often, or None."""
+        items, heap = self._items, fronts.heap
+        while heap:
+            lowest = heap[0]
+            item = items.get(lowest)
+            if (
+                item is not None
+                and ((group := item.group) is None or (group.listed == lowest and group.fronts is fronts))
+                and (not (fronts.often or fronts.gated) or self._is_in_heap(lowest, item, fronts))
+            ):
+                return lowest
+            heappop(heap)
+        return None
+
+    def _is_in_heap(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> bool:
+        gated = fronts.gated.get(item.partition)
+        return precedence not in fronts.often and (gated is None or precedence not in gated)
+
+    def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
+        """Pop a message that often came back, if it is its turn. See `lvq_kafka.core.ready_queue.InTurns`."""
+        lines = [fronts for fronts in (self._free, session.fronts) if fronts.often]
+        fronts = min(lines, key=lambda fronts: next(iter(fronts.often.values())))
+        precedence = next(iter(fronts.often))
+        if lowest is not None and (precedence > lowest or session.often_was_last):
+            return None
+        session.often_was_last = True
+        fronts.number -= 1
+        del fronts.often[precedence]
+        item = self._items[precedence]
+        if item.group is not None:
+            item.group.listed = None
+        return item
+
+    def _hand_out(self, item: Item, session: SessionPins) -> None:
+        """Take a message out of the queue that is no longer on offer, and pin its group to the session."""
+        precedence = self._precedence(item)
+        del self._items[precedence]
+        group = item.group
+        if group is None:
+            return
+        if group.session is None:
+            self._pin(group, session)
+        group.unsettled += 1
+        if group.first == precedence:
+            if group.rest:
+                self._advance(group)
+            else:
+                group.first = None
+                self.waiting -= 1
+        else:
+            group.obsolete += 1
+
+    def _pin(self, group: WaitingGroup, session: SessionPins) -> None:
+        is_listed = group.listed is not None
+        if is_listed:
+            self._unlist(group)
+        group.session, group.fronts = session, session.fronts
+        session.groups.add(group)
+        self.pinned += 1
+        if is_listed:
+            self._list(group)
+
+    # ---------------------------------------------------------------- handing out what there is room for
 
     def pop_with_room(
         self, session: SessionPins | None, admits: Callable[[Item], bool], lowest: Callable[[int], Item | None]
@@ -239,15 +381,15 @@ class GroupedQueue:
         often_was_last = session.often_was_last
         self._ungate(session, admits)
         while (item := self._pop_front(session)) is not None and not admits(item):
-            self._fronts_of(self._where[item.slot]).gate(self._precedence(item), item, item.partition)
+            self._gate(item)
         precedence, stand_in = self._stand_in(session, lowest)
         if stand_in is not None and (item is None or precedence < self._precedence(item)):
             is_often = stand_in.deliveries >= TRIED_OFTEN
             if item is None or not (is_often and often_was_last):
                 if item is not None:
-                    self._fronts_of(self._where[item.slot]).add(self._precedence(item), item, next(self._turns))
+                    self._offer_again(item)
                 session.often_was_last = is_often
-                item = self._withdraw_front(stand_in)
+                item = self._pop_stand_in(stand_in)
         if item is not None:
             self._hand_out(item, session)
         return item
@@ -262,13 +404,20 @@ class GroupedQueue:
             if gated and gated.lowest < precedence
         ]
 
+    def _gate(self, item: Item) -> None:
+        """Have a message wait for room that is no longer on offer."""
+        fronts, precedence = self._free, self._precedence(item)
+        if item.group is not None:
+            fronts, item.group.listed = item.group.fronts, precedence
+        fronts.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
+
     def _ungate(self, session: SessionPins, admits: Callable[[Item], bool]) -> None:
         """Have messages compete again that have found room."""
         for fronts in (session.fronts, self._free):
             for partition, gated in list(fronts.gated.items()):
                 while gated and admits(gated.first):
                     item = gated.pop()
-                    fronts.add(self._precedence(item), item, next(self._turns))
+                    self._offer(self._precedence(item), item, fronts)
                 if not gated:
                     del fronts.gated[partition]
 
@@ -282,93 +431,47 @@ class GroupedQueue:
                     found.append((gated.lowest, item))
         return min(found, key=itemgetter(0)) if found else (None, None)
 
-    def _withdraw_front(self, item: Item) -> Item:
-        """Stop offering a message. If it is first of its group, it stays first."""
-        self._fronts_of(self._where[item.slot]).remove(self._precedence(item), item.partition)
-        return item
-
-    def _pop_front(self, session: SessionPins) -> Item | None:
-        """Pop the next of the messages that a session may get. It stays first of its group."""
-        free, mine = self._free, session.fronts
-        anyones, own = free.ready.lowest, mine.ready.lowest
-        is_own = anyones is None or (own is not None and own < anyones)
-        if free.often or mine.often:
-            item = self._pop_often(session, own if is_own else anyones)
-            if item is not None:
-                return item
-        session.often_was_last = False
-        if is_own:
-            return None if own is None else mine.ready.pop()
-        return free.ready.pop()
-
-    def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
-        """Pop a message that often came back, if it is its turn. See `lvq_kafka.core.ready_queue.InTurns`."""
-        lines = [fronts for fronts in (self._free, session.fronts) if fronts.often]
-        fronts = min(lines, key=lambda fronts: next(iter(fronts.often.values()))[0])
-        precedence = next(iter(fronts.often))
-        if lowest is not None and (precedence > lowest or session.often_was_last):
-            return None
-        session.often_was_last = True
-        _, item = fronts.often.pop(precedence)
-        return item
-
     def _may_have(self, session: SessionPins, item: Item) -> bool:
-        slot = item.slot
-        if slot not in self._where or slot in self._unready:
+        precedence = self._precedence(item)
+        if self._items.get(precedence) is not item or precedence in self._unready:
             return False
-        group = self._where[slot]
-        return group is None or group.session is None or group.session is session
+        return item.group is None or item.group.session is None or item.group.session is session
 
-    def _hand_out(self, item: Item, session: SessionPins) -> None:
-        """Take a message out of the queue that is no longer offered, and pin its group to the session."""
-        group = self._where.pop(item.slot)
+    def _offer_again(self, item: Item) -> None:
+        if item.group is not None:
+            self._list(item.group)
+        else:
+            self._offer(self._precedence(item), item, self._free)
+
+    def _pop_stand_in(self, item: Item) -> Item:
+        """Stop offering a message, if it is on offer."""
+        precedence, group = self._precedence(item), item.group
         if group is None:
-            return
-        is_first = group.first is item
-        if is_first:
-            self._advance(group)
-        if group.session is None:
-            if not is_first:
-                self._unlist(group)
-            self._pin(group, session)
-            self._list(group)
-        elif is_first:
-            self._list(group)
-        if not is_first and group.rest is not None:
-            group.rest.remove(self._precedence(item))
-        group.unsettled += 1
-        self._in_work[item] = group
-
-    def _pin(self, group: _WaitingGroup, session: SessionPins) -> None:
-        group.session = session
-        self._owners.add(session)
-        session.groups.add(group)
-        self.pinned += 1
+            self._withdraw(precedence, item, self._free)
+        elif group.listed == precedence:
+            self._unlist(group)
+        return item
 
     # ---------------------------------------------------------------- in work
 
-    def settled(self, item: Item) -> None:
-        """Note that a message is no longer in work. That may end the pin of its group."""
-        group = self._in_work.pop(item, None)
-        if group is None:
-            return
+    def settled(self, item: Item, group: WaitingGroup) -> None:
+        """Note that a message of a group is no longer in work. That may end the group's pin."""
         group.unsettled -= 1
         if not item.reserved:
             group.received = True
-        session = group.session
-        assert session is not None
-        if not group.unsettled and (not self._sticky or session.ended or not group.received):
-            self._unpin(group)
+        if not group.unsettled:
+            session = group.session
+            assert session is not None
+            if not self._sticky or session.ended or not group.received:
+                self._unpin(group, session)
 
-    def _unpin(self, group: _WaitingGroup) -> None:
-        session = group.session
-        assert session is not None
+    def _unpin(self, group: WaitingGroup, session: SessionPins) -> None:
         self._unlist(group)
         self.pinned -= 1
         session.groups.discard(group)
-        if not session.groups:
+        if session.ended and not session.groups:
             self._owners.discard(session)
-        group.session, group.received = None, False
+        group.session, group.fronts, group.received = None, self._free, False
         if group.first is None:
             del self._groups[group.name]
         else:

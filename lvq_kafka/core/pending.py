@@ -10,7 +10,7 @@ a message that is held for long.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
@@ -35,6 +35,7 @@ class Item:
         "due",
         "expires",
         "generation",
+        "group",
         "headers",
         "key",
         "lane",
@@ -84,6 +85,11 @@ class Item:
         """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
         self.expires: int
         """The last moment at which it counts, in ms since the epoch. Only in a queue with a TTL."""
+        self.group: Any
+        """The group in which it waits or is in work, as `lvq_kafka.core.grouped_queue` has it; None if in none.
+
+        Only in a queue with groups, once it was ready.
+        """
         self.before: Item | None
         self.after: Item | None
 

@@ -25,6 +25,9 @@ class PrecedenceHeap(Generic[T]):
         self._heap: list[Any] = []
         self._items: dict[Any, T] = {}
 
+    def __contains__(self, precedence: object) -> bool:
+        return precedence in self._items
+
     def __len__(self) -> int:
         return len(self._items)
 
