@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Any
@@ -76,12 +76,13 @@ class CountedReservations:
     def left_by(self, waiting: Container[SessionPins | None], session: SessionPins | None, now: float) -> list[Item]:
         """Return the counted messages that were reserved for callers of other sessions which have not come.
 
-        Release these, so that this session can have them.
+        Release these, so that this session can have them. Messages of groups stay if their session has others of the
+        group, or received some before.
 
         Args:
             waiting: the sessions that have callers who wait.
         """
-        return [
+        left = [
             one.item
             for one in self._line
             if one.session is not session
@@ -89,6 +90,12 @@ class CountedReservations:
             and one.count.done
             and now - one.since > _PROMPT
             and one.item.state in _HELD
+        ]
+        numbers = Counter(item.group for item in left if item.group is not None)
+        return [
+            item
+            for item in left
+            if item.group is None or (not item.group.received and numbers[item.group] == item.group.unsettled)
         ]
 
     def pop_done(self) -> int:

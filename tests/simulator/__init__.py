@@ -38,6 +38,10 @@ that ships, driven in the engine's order (`member`). Every check names its invar
 - **I20 schedule**: nothing is handed out before it is due, by its consumer's clock and the newest append time read.
   No scheduled message is done before it has counted for some consumer, nor truncated (I1, I11, I12). The value below it
   counts until then, and may be handed out (I4); all of it is consumed in the end (I10).
+- **I21 groups**: the messages of a group are in work for one session of a consumer at a time. A sticky group is the
+  session's that received its first message, until that ends.
+- **I22 order in groups**: no message is handed out while one of its group waits below it, delayed or not. Not where
+  messages wait for room, of which the lowest needs none.
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
 """

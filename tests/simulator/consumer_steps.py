@@ -101,11 +101,17 @@ class ConsumerSteps(ClusterSteps):
 
     def hand_out(self, who: int, how: int) -> bool:
         """Hand out messages. If a lease has lapsed, renew it first with a commit."""
-        if self._first(who, lambda member: member.hand_out(1 + how // 16)):
+        if self._first(who, lambda member: self._hand_out(member, how)):
             return True
         if not any(member.core.hand_out.is_suspended(self._now) for member in self.members if not member.stopped):
             return False
         return self.answer(who, how) or self.deliver(who, how) or self.commit(who, how)
+
+    def _hand_out(self, member: Member, how: int) -> bool:
+        if len(member.sessions) > 1 and how % 16 == 15:
+            member.end_session(how // 16)
+            self.counts["sessions ended"] += 1
+        return member.hand_out(1 + how // 16, how)
 
     def settle(self, who: int, how: int) -> bool:
         """Let a holder work, or settle a message."""

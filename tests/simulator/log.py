@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import deque
 from operator import attrgetter
 
+from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 
@@ -67,9 +68,11 @@ class Log:
     Args:
         ttl: seconds for which values without a TTL of their own count.
         max_delay: the longest time, in seconds, by which a message may be scheduled.
+        groups: the number of message groups.
     """
 
-    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0) -> None:
+    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0, groups: int = 0) -> None:
+        self._groups = groups
         self._ttl = ttl * 1000
         self._max_delay = max_delay * 1000
         self.start = 0
@@ -95,6 +98,8 @@ class Log:
         """Append a record. Its own TTL and its delay are in ms."""
         headers = [] if ttl is None else [(TTL_HEADER, b"%d" % ttl)]
         headers += [] if delay is None else [(NOT_BEFORE_HEADER, b"%d" % (timestamp + delay))]
+        group = self.end // 2 % (self._groups + 1)
+        headers += [(GROUP_HEADER, b"g%d" % group)] if group else []
         expires = timestamp + (self._ttl if ttl is None else ttl)
         due = timestamp + min(delay or 0, self._max_delay)
         entry = Entry(self.end, key, value, transaction, timestamp, headers, expires, due)

@@ -16,6 +16,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.fold import Order
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item
@@ -23,6 +24,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.terms import Terms, Ttl
 from tests.simulator.group import Connection, Group, Request
+from tests.simulator.grouping import Grouping
 from tests.simulator.letters import Letters, Removing
 from tests.simulator.log import Entry, Log, Transaction
 from tests.simulator.proof import Life, Proof, Violation
@@ -50,6 +52,8 @@ class Options:
     """How long messages live: by default, and without a minimum or a maximum."""
     max_delay: float | None = None
     """The longest time, in seconds, by which a message may be scheduled; None if none may."""
+    groups: Groups | None = None
+    """How messages are grouped."""
     expiry_topic: bool = False
     """Whether what has expired is stored elsewhere before it is done."""
     ends_known: bool = True
@@ -97,10 +101,15 @@ class Process:
             terms=Terms.of(options.ttl),
             not_before=NotBefore.of(options.max_delay),
             keep_expired=options.expiry_topic,
+            groups=options.groups,
             now=clock(),
         )
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit
+        self.sessions = [self.core.open_session() for _ in range(1 if options.groups is None else 2)]
+        self.session = self.sessions[0]
+        """The session that takes what is handed out."""
+        self.grouping = Grouping(options.groups)
         self.letters = Letters()
         self.dead_letters = DeadLetters(
             self.letters.cluster, "dead" if options.dead_letters else None, Removing(self.core, clock).shared
@@ -318,6 +327,8 @@ class Process:
             self._said.pop(partition, None)
         self.working = {item: generation for item, generation in self.working.items() if item.partition in self.lives}
         self.kept = {item: generation for item, generation in self.kept.items() if item.partition in self.lives}
+        if not self.lives:
+            self.grouping.forget()
         if self.fetched is not None and self.fetched[0] in partitions:
             self.fetched = None
         self.going = []
@@ -345,6 +356,9 @@ class Process:
                 if generation.due[item.offset] > max(self.time, item.timestamp):
                     raise Violation("I20", f"{item} is handed out at {self.time}, and is not due")
                 self._proof.handed_out(generation, item, owner=owner)
+                self.grouping.handed_out(item, self.session, self.working)
+                if self._options.order == "tail" and not self.ledger.bounded:
+                    self.grouping.in_order(item, generation, self.time)
                 self.working[item] = generation
         for item in () if self.ledger.times is None else self.ledger.times.kept:
             if item not in self.kept and self.ledger.keeps_expired(item):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from tests.simulator.group import Group, Offsets
 from tests.simulator.log import Entry, Lane, Log
 
@@ -46,8 +47,8 @@ class Life:
     """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
-        "acked", "due", "expires", "given", "holding", "last", "loaded", "newest", "out", "partition", "position",
-        "returned", "scheduled", "target",
+        "acked", "due", "expires", "given", "headers", "holding", "last", "loaded", "newest", "out", "partition",
+        "position", "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -65,6 +66,8 @@ class Life:
         """By offset, the last moment at which a message counts, in ms."""
         self.due: dict[int, float] = {}
         """By offset, the first moment at which a message counts, in ms."""
+        self.headers: dict[int, list[tuple[str, bytes]]] = {}
+        """By offset."""
         self.holding: dict[Lane, int] = {}
         self.last: dict[Lane, int] = {}
         """By lane, the last message handed out."""
@@ -79,6 +82,7 @@ class Life:
         for entry in entries:
             self.expires[entry.offset] = entry.expires
             self.due[entry.offset] = entry.due
+            self.headers[entry.offset] = entry.headers
             if entry.due > max(time, entry.timestamp) and not says_done(self.loaded, entry.offset):
                 self.scheduled[entry.offset] = entry
             else:
@@ -111,6 +115,10 @@ class Life:
             self.acked.append(offset)
             if self.out.get(lane) == offset:
                 del self.out[lane]
+
+    def was_scheduled(self, offset: int) -> bool:
+        """Return whether a message counted only some time after it was stored, if at all."""
+        return any(name == NOT_BEFORE_HEADER for name, _ in self.headers[offset])
 
     def delivered(self, offset: int) -> int:
         """Return the number of deliveries of a message that this assignment can know."""

@@ -90,7 +90,8 @@ class Scene:
         self._now = 0.0
         ttl = setting.options.ttl
         usual = math.inf if ttl is None or ttl.default is None else ttl.default
-        self._logs = [Log(usual, setting.options.max_delay or 0.0) for _ in range(setting.partitions)]
+        number = 0 if setting.options.groups is None else 3
+        self._logs = [Log(usual, setting.options.max_delay or 0.0, number) for _ in range(setting.partitions)]
         for log in self._logs:
             for number in range(setting.existing):
                 log.append(b"%d" % (number % setting.keys), b"old")

@@ -8,6 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol, TypeVar
 
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.terms import Ttl
 from tests.simulator.consumer_steps import LOCK_TIME
@@ -79,6 +80,7 @@ def any_setting(choose: Choose) -> Setting:
             ttl=choose([None, None, Ttl(), Ttl(default=4)]),
             max_delay=choose([None, None, 4.0]),
             expiry_topic=letters,
+            groups=choose([None, None, Groups(), Groups(mode="shared")]),
         ),
     )
 

@@ -32,17 +32,18 @@ class Working(Process):
         self._bounded: dict[int, bool] = {}
         """By assignment, whether all that is in work was taken only because its ack has room."""
 
-    def hand_out(self, most: int = 1) -> bool:
-        """Hand the next messages to holders. With durable counts, the deliveries are counted first."""
+    def hand_out(self, most: int = 1, which: int = 0) -> bool:
+        """Hand the next messages to holders of a session. With durable counts, the deliveries are counted first."""
         if self.closing:
             return False
+        self.session = self.sessions[which % len(self.sessions)]
         self._pass_time()
         if self.ahead:
             self._next_turn(self.ahead.popleft())
             return True
         before = len(self.working)
         self._watch_bounds()
-        taken, exhausted = self.core.hand_out.acquire(most, self._clock(), ahead=self._options.ahead)
+        taken, exhausted = self.core.hand_out.acquire(most, self._clock(), self.session, ahead=self._options.ahead)
         self._observe()
         if self._options.ahead:
             self.ahead.extend(taken)
@@ -57,15 +58,34 @@ class Working(Process):
             self._nothing_starves()
         return bool(taken or exhausted) or len(self.working) > before
 
+    def end_session(self, which: int) -> None:
+        """End a session, and open another one. What it holds stays with its holders."""
+        at = which % len(self.sessions)
+        self.core.end_session(self.sessions[at])
+        self.grouping.ended(self.sessions[at])
+        self.sessions[at] = self.core.open_session()
+        self._observe()
+
     def _nothing_starves(self) -> None:
         """Check I17: if nothing was handed out, nothing was available."""
         hand_out = self.core.hand_out
         if self.core.lease.lapsed(self._clock()) or hand_out.is_full or self.ledger.bounded or hand_out.counting:
             return
         for number, part in self.ledger._partitions.items():
-            free = [item for lane, item in part.waiting.items() if lane not in part.held]
+            free = [item for lane, item in part.waiting.items() if lane not in part.held and not self._is_grouped(item)]
             if part.open and any(item.state is State.AVAILABLE for item in free):
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
+
+    def _is_grouped(self, item: Item) -> bool:
+        """Return whether a message waits for the holder of its group, or for others of its group."""
+        name = self.grouping.name(item)
+        if name is None:
+            return False
+        parts = self.ledger._partitions.values()
+        others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]
+        return self.grouping.is_elsewhere(name, self.session, self.working) or any(
+            self.grouping.name(one) == name for one in others
+        )
 
     def _next_turn(self, item: Item) -> None:
         """Hand over a message that was taken ahead, or release it."""
@@ -82,6 +102,7 @@ class Working(Process):
         if self.working[item].expires[item.offset] < self.time:
             raise Violation("I18", f"{item} comes to a holder at {self.time}, and has expired")
         self.held[item] = None
+        self.grouping.delivered(item)
         self.working[item].given[item.offset] += 1
         counted = self._options.limits.durable_counts and self._owns(item.partition)
         self._proof.delivered(item, counted=counted)

@@ -155,8 +155,9 @@ class World(ConsumerSteps):
         member.load()
         for partition in list(member.lives):
             member.fetch(partition, 1000, at_once=True)
-        while member.hand_out():
-            pass
+        for which in range(len(member.sessions)):
+            while member.hand_out(which=which):
+                pass
         for item in list(member.held):
             member.ack(item)
         while member.letter(stored=True):
