@@ -16,6 +16,7 @@ from lvq_kafka.core.limits import Depth, Limits
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.standard import StandardScreen
 from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.value_store import NewestRecords
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower
@@ -47,8 +48,9 @@ class Occupancy:
     def __init__(self, cluster: Cluster, definition: QueueDefinition, limits: Limits, *, consumed: bool) -> None:
         self._definition = definition
         self._group = ConsumedFilter(cluster, definition, definition.group, "refuse") if consumed else None
-        self._admission = Admission(limits, _never if self._group is None else self._group.done_at)
+        self._admission = Admission(limits)
         self._changes = ConflatedKeys()
+        self._sizes: dict[int, int] = {}  # one object for each, in place of one for each message
         self._topic_id = ""
         self._news = 0  # the `ConsumedFilter.news` that was counted
         self._as_of = 0.0
@@ -144,24 +146,36 @@ class Occupancy:
     def _update(self) -> None:
         """Count what the follower has read since the last time."""
         shared, catch_up = self._shared, self._shared.catch_up
-        catch_up.check()
-        shared.pass_all_time()
+        if not catch_up.open:
+            catch_up.check()
+        if shared.timed:
+            shared.pass_all_time()
         values, admission = catch_up.values, self._admission
         if catch_up.topic_id != self._topic_id:  # also at first
             admission.forget()
             self._topic_id = catch_up.topic_id
             self._changes.precede(values.table.keys())
-        consumed = []
-        while (key := self._changes.pop()) is not None:
-            record = values.table.record(key)
-            if record is None or record.value is None:
-                admission.remove(key)
-            elif not admission.show(key, record.partition, record.offset, int(record.value)):
-                consumed.append(key)
-        self._forget(consumed)
+        if self._changes:
+            self._count(values.table)
         admission.read(values.progress.positions)
 
-    def _forget(self, consumed: Collection[bytes]) -> None:
+    def _count(self, table: NewestRecords) -> None:
+        admission, group, sizes, changes = self._admission, self._group, self._sizes, self._changes
+        consumed = []
+        while (key := changes.pop()) is not None:
+            record = table.record(key)
+            if record is None or record.value is None:
+                admission.remove(key)
+            elif group is not None and group.done(record):
+                consumed.append(key)
+            else:
+                size = int(record.value)
+                admission.show(key, sizes.setdefault(size, size))
+        self._remove(consumed)
+
+    def _remove(self, consumed: Collection[bytes]) -> None:
+        for key in consumed:
+            self._admission.remove(key)
         if consumed and not self._definition.conflate:
             self._shared.catch_up.values.forget_returned(consumed)
 
@@ -223,7 +237,7 @@ class Occupancy:
         self._as_of, self._trouble = begun, None
         if self._news != group.news:
             self._news = group.news
-            self._remove_consumed()
+            self._remove_consumed(group)
 
     def _read_again(self, group: ConsumedFilter) -> None:
         """Count again what is no longer consumed, as after a reset. The lock is held."""
@@ -231,13 +245,15 @@ class Occupancy:
         self._changes.precede(self._shared.catch_up.values.table.keys())
         self._shared.rewind(group.bases)
 
-    def _remove_consumed(self) -> None:
+    def _remove_consumed(self, group: ConsumedFilter) -> None:
         """Remove what was consumed, in parts, so that no sender waits for the lock for long."""
         with self.lock:
             shown = self._admission.shown
         for at in range(0, len(shown), _SOME):
             with self.lock:
-                self._forget(self._admission.remove_consumed(shown[at : at + _SOME]))
+                record_of = self._shared.catch_up.values.table.record
+                records = [(key, record_of(key)) for key in shown[at : at + _SOME]]
+                self._remove([key for key, record in records if record is not None and group.done(record)])
         with self.lock:
             self._shared.notifier.changed.notify_all()
 
@@ -250,10 +266,6 @@ def _needed_headers(definition: QueueDefinition) -> set[str]:
     """Return the names of the headers by which a follower decides what counts."""
     needed = {TTL_HEADER, NOT_BEFORE_HEADER}
     return needed if definition.key_header is None else needed | {definition.key_header}
-
-
-def _never(partition: int, offset: int) -> bool:
-    return False
 
 
 def _keep_asking(occupancy: ref[Occupancy], stop: Event) -> None:

@@ -7,14 +7,13 @@ alone never exceeds a limit, and several exceed it by what the others have under
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from heapq import heappop, heappush
+from math import inf
 
 from lvq_kafka.core.limits import Depth, Limits
 
 __all__ = ["Admission", "Send"]
-
-Done = Callable[[int, int], bool]
 
 
 class Send:
@@ -35,19 +34,20 @@ class Send:
 class Admission:
     """The contents of a queue, this producer's own sends included, and its room.
 
-    The caller passes on what a follower reads (`show`, `remove`, then `read`), news of what the group has consumed
-    (`remove_consumed`), and what becomes of each `send`. Not thread-safe.
+    The caller passes on what its follower has read and the group has not consumed (`show`, `remove`, then `read`), and
+    what becomes of each `send`. Not thread-safe.
 
     Args:
         limits: those of the queue, with the policy ``"reject"`` or ``"block"``.
-        done: returns whether the group has consumed the message at a partition and offset.
     """
 
-    def __init__(self, limits: Limits, done: Done) -> None:
-        self._limits = limits
-        self._done = done
+    def __init__(self, limits: Limits) -> None:
+        self._blocks = limits.policy == "block"
+        self._resume = limits.resume or 1.0
+        self._most_messages = inf if limits.messages is None else limits.messages
+        self._most_bytes = inf if limits.bytes is None else limits.bytes
         self._messages = self._bytes = 0
-        self._shown: dict[bytes, tuple[int, int, int]] = {}  # partition, offset, size of what waits or is in work
+        self._shown: dict[bytes, int] = {}  # the sizes of what waits or is in work
         self._sends: dict[bytes, list[Send]] = {}  # in the order of sending
         self._stored: dict[int, list[tuple[int, int, Send]]] = {}  # by partition, a heap of offset, number, send
         self._positions: dict[int, int] = {}
@@ -61,28 +61,26 @@ class Admission:
 
     # ---------------------------------------------------------------- what the follower and the group say
 
-    def show(self, key: bytes, partition: int, offset: int, size: int) -> bool:
-        """Note the newest message of a key, as the follower has it.
+    @property
+    def shown(self) -> list[bytes]:
+        """The keys that were shown, and not removed."""
+        return list(self._shown)
 
-        Return whether it counts, since it is not consumed.
-        """
-        if self._done(partition, offset):
-            self.remove(key)
-            return False
+    def show(self, key: bytes, size: int) -> None:
+        """Note the size of a key's newest message, which waits or is in work."""
         before = self._size(key)
-        self._shown[key] = partition, offset, size
+        self._shown[key] = size
         self._count(before, self._size(key))
-        return True
 
     def remove(self, key: bytes) -> None:
-        """Note that a key has no message, as the follower has it: deleted, expired, or consumed."""
+        """Note that a key has no message any longer: it was deleted or consumed, or has expired."""
         if key in self._shown:
             before = self._size(key)
             del self._shown[key]
             self._count(before, self._size(key))
 
     def read(self, positions: Mapping[int, int]) -> None:
-        """Note how far the follower has read, by partition; it has shown all below.
+        """Note how far the follower has read, by partition; all below was shown or removed.
 
         Own sends below count no longer as such. Those of an aborted transaction were never shown.
         """
@@ -94,25 +92,9 @@ class Admission:
             if not stored:
                 del self._stored[partition]
 
-    @property
-    def shown(self) -> list[bytes]:
-        """The keys of what waits or is in work, as the follower and the group have it."""
-        return list(self._shown)
-
-    def remove_consumed(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Remove those of these keys whose message was consumed, and return them.
-
-        Show again those that no longer are, as after a reset.
-        """
-        shown, done = self._shown, self._done
-        gone = [key for key in keys if (there := shown.get(key)) is not None and done(there[0], there[1])]
-        for key in gone:
-            self.remove(key)
-        return gone
-
     def forget(self) -> None:
         """Forget what was shown, and where sends are stored: the topic is another one."""
-        for key in list(self._shown):
+        for key in self.shown:
             self.remove(key)
         for stored in self._stored.values():
             for _, _, send in stored:
@@ -129,28 +111,31 @@ class Admission:
     def admits(self, key: bytes, size: int | None) -> bool:
         """Return whether the queue has room for a message.
 
-        A delete (None) needs none, nor does an update.
-
-        Once full, a queue with the policy ``"block"`` has none until its depth is down to the part ``resume``.
+        A delete (None) needs none, nor does an update. Once full, a queue with the policy ``"block"`` has none until
+        its depth is down to the part ``resume``.
         """
         if size is None or self.counts(key):
             return True
-        limits = self._limits
-        if limits.policy == "reject":
-            return not limits.exceeded_by(Depth(self._messages + 1, self._bytes + size))
-        self._held_back = not self.within(limits.resume or 1.0) if self._held_back else self._reached()
+        if not self._blocks:
+            return self._messages < self._most_messages and self._bytes + size <= self._most_bytes
+        # As in Broker-J, the last message may cross the limit of bytes.
+        reached = self._messages >= self._most_messages or self._bytes >= self._most_bytes
+        self._held_back = not self.within(self._resume) if self._held_back else reached
         return not self._held_back
 
     def within(self, part: float) -> bool:
         """Return whether the depth is at most this part of the limits."""
-        messages, size = self._limits.messages, self._limits.bytes
-        return (messages is None or self._messages <= part * messages) and (size is None or self._bytes <= part * size)
+        return self._messages <= part * self._most_messages and self._bytes <= part * self._most_bytes
 
     def send(self, key: bytes, size: int | None) -> Send:
         """Count a message that is being sent from now on."""
         before = self._size(key)
         send = Send(key, size)
-        self._sends.setdefault(key, []).append(send)
+        sends = self._sends.get(key)
+        if sends is None:
+            self._sends[key] = [send]
+        else:
+            sends.append(send)
         self._count(before, size)
         return send
 
@@ -177,19 +162,9 @@ class Admission:
 
     def _size(self, key: bytes) -> int | None:
         """Return the size of a key's newest message; None if it has none."""
-        if sends := self._sends.get(key):
-            return sends[-1].size
-        shown = self._shown.get(key)
-        return None if shown is None else shown[2]
+        sends = self._sends.get(key)
+        return self._shown.get(key) if sends is None else sends[-1].size
 
     def _count(self, before: int | None, after: int | None) -> None:
         self._messages += (after is not None) - (before is not None)
         self._bytes += (after or 0) - (before or 0)
-
-    def _reached(self) -> bool:
-        """Return whether a limit is reached.
-
-        The message before may have crossed that of bytes, as in Broker-J.
-        """
-        messages, size = self._limits.messages, self._limits.bytes
-        return (messages is not None and self._messages >= messages) or (size is not None and self._bytes >= size)

@@ -119,11 +119,6 @@ class ConsumedFilter:
             self._known = asked, ends
         return ends
 
-    def done_at(self, partition: int, offset: int) -> bool:
-        """Return whether the record at this offset was consumed."""
-        known = self._maps.get(partition)
-        return known is not None and known.done(offset)
-
     def done(self, record: Record) -> bool:
         """Return whether this record was consumed."""
         known = self._maps.get(record.partition)

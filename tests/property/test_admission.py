@@ -43,8 +43,9 @@ class Producer:
     def __init__(self, world: World, limits: Limits) -> None:
         self.world = world
         self.known: set[tuple[int, int]] = set()
-        self.admission = Admission(limits, lambda partition, offset: (partition, offset) in self.known)
+        self.admission = Admission(limits)
         self.positions = [0] * PARTITIONS
+        self.places: dict[bytes, tuple[int, int]] = {}
         self.under_way: deque[Send] = deque()
         self.unanswered: deque[tuple[Send, int, int]] = deque()
         self.own_places: set[tuple[int, int]] = set()
@@ -93,16 +94,19 @@ class Producer:
         newest = {key: (at, size) for at, (key, size) in enumerate(log[:end])}
         for key in changed:
             at, size = newest[key]
-            if size is None:
+            self.places[key] = partition, at
+            if size is None or (partition, at) in self.known:
                 self.admission.remove(key)
             else:
-                self.admission.show(key, partition, at, size)
+                self.admission.show(key, size)
         self.positions[partition] = end
         self.admission.read(dict(enumerate(self.positions)))
 
     def learn(self) -> None:
         self.known = set(self.world.done)
-        self.admission.remove_consumed(self.admission.shown)
+        for key in self.admission.shown:
+            if self.places[key] in self.known:
+                self.admission.remove(key)
 
     def refresh(self) -> None:
         for partition in range(PARTITIONS):
@@ -110,8 +114,9 @@ class Producer:
         self.learn()
 
     def own(self) -> Iterator[Send]:
-        yield from self.under_way
+        """Yield its sends that have no answer yet, in order."""
         yield from (send for send, _, _ in self.unanswered)
+        yield from self.under_way
 
     def unread(self) -> set[bytes]:
         """Return the keys of stored messages that its follower has not read, and that are not its own."""
@@ -232,7 +237,7 @@ def send_one(one: Producer, world: World, limits: Limits, key: bytes, size: int 
 
 
 def test_a_limit_of_messages_admits_as_many_and_updates_of_them() -> None:
-    admission = Admission(Limits(policy="reject", messages=3), lambda partition, offset: False)
+    admission = Admission(Limits(policy="reject", messages=3))
     for key in (b"a", b"b", b"c", b"c"):  # S122
         assert admission.admits(key, 1)
         admission.send(key, 1)
@@ -242,7 +247,7 @@ def test_a_limit_of_messages_admits_as_many_and_updates_of_them() -> None:
 
 
 def test_an_own_delete_makes_room_at_once() -> None:
-    admission = Admission(Limits(policy="reject", messages=1), lambda partition, offset: False)
+    admission = Admission(Limits(policy="reject", messages=1))
     admission.send(b"a", 1)
     delete = admission.send(b"a", None)
     assert admission.admits(b"b", 1)
@@ -255,36 +260,29 @@ def test_a_queue_that_blocks_is_full_until_it_has_shrunk_to_the_part_to_resume_a
     limits: dict[str, int], most: int
 ) -> None:
     """S129: with room for 3.5 messages, the one that crosses the limit is the last."""
-    gone: set[int] = set()
-    admission = Admission(
-        Limits(policy="block", resume=0.5 if most == 4 and "messages" in limits else 4 / 7, **limits),
-        lambda partition, offset: offset in gone,
-    )
-    for offset, key in enumerate(KEYS[:most]):
+    part = 0.5 if "messages" in limits else 4 / 7
+    admission = Admission(Limits(policy="block", resume=part, **limits))
+    for key in KEYS[:most]:
         assert admission.admits(key, 2)
-        admission.show(key, 0, offset, 2)
-    admits = []
-    for offset in range(2):
-        admits.append(admission.admits(b"e", 2))
-        gone.add(offset)
-        admission.remove_consumed(admission.shown)
-    assert admits == [False, False]
-    assert admission.depth.messages == 2
+        admission.show(key, 2)
+    for key in KEYS[:2]:
+        assert not admission.admits(b"e", 2)
+        admission.remove(key)
     assert admission.admits(b"e", 2)
 
 
 def test_a_topic_that_is_another_one_has_nothing_in_it_but_what_is_under_way() -> None:
-    admission = Admission(Limits(policy="reject", messages=2), lambda partition, offset: False)
+    admission = Admission(Limits(policy="reject", messages=2))
     stored = admission.send(b"a", 1)
     admission.stored(stored, 0, 5)
-    admission.show(b"b", 0, 4, 1)
+    admission.show(b"b", 1)
     admission.send(b"c", 1)
     admission.forget()
     assert admission.depth == Depth(1, 1)
 
 
 def test_what_was_stored_where_the_follower_has_read_counts_no_longer_as_sent() -> None:
-    admission = Admission(Limits(policy="reject", messages=2), lambda partition, offset: True)
+    admission = Admission(Limits(policy="reject", messages=2))
     send = admission.send(b"a", 1)
     admission.read({0: 8})
     admission.stored(send, 0, 7)

@@ -74,7 +74,7 @@ def test_s129_a_producer_is_blocked_until_the_queue_has_shrunk(declare: Declare)
     assert q.queue.stats().depth == 3
 
 
-def test_producers_that_race_exceed_a_limit_by_what_the_others_have_under_way(declare: Declare) -> None:
+def test_s122_producers_that_race_exceed_a_limit_by_what_the_others_have_under_way(declare: Declare) -> None:
     limit, racing, each = 50, 4, 40
     q = declare(limits=Limits(messages=limit, policy="reject"))
     start = threading.Barrier(racing)
@@ -100,7 +100,7 @@ def test_producers_that_race_exceed_a_limit_by_what_the_others_have_under_way(de
         producer.put("new", "1")
 
 
-def test_a_producer_alone_never_exceeds_a_limit(declare: Declare) -> None:
+def test_s122_a_producer_alone_never_exceeds_a_limit(declare: Declare) -> None:
     q = declare(limits=Limits(messages=20, policy="reject"))
     with q.queue.producer() as producer, ExitStack() as refused:
         refused.enter_context(pytest.raises(QueueFull))
