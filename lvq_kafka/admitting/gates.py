@@ -46,24 +46,38 @@ def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, ma
         return None
     max_block = waiting(max_block, "max_block")
     if limits.policy == "ring":
-        return None if limits.bytes is None else SizeGate(definition.name, limits.bytes)
+        return _ring_gate(cluster, definition, limits, consumed=consumed)
     occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
     occupancy.open()
     return AdmissionGate(definition, limits, occupancy, max_block)
 
 
-class SizeGate:
-    """Refuses messages that alone are larger than what the queue may hold."""
+def _ring_gate(cluster: Cluster, definition: QueueDefinition, limits: Limits, *, consumed: bool) -> Gate | None:
+    if limits.bytes is None:
+        return None
+    if not consumed:  # then readers decide, and know no partitions
+        return SizeGate(f"the queue {definition.name}", limits.bytes)
+    share = limits.share(cluster.topics.describe(definition.topic).partitions)
+    return SizeGate(f"a partition of the queue {definition.name}", share.bytes or 0)
 
-    def __init__(self, queue: str, most: int) -> None:
-        self._queue = queue
+
+class SizeGate:
+    """Refuses messages that alone are larger than what the queue may hold.
+
+    Args:
+        where: what may hold no more, for errors.
+        most: how many bytes it may hold.
+    """
+
+    def __init__(self, where: str, most: int) -> None:
+        self._where = where
         self._most = most
 
     def guard(self, append: Append) -> Append:
         """Return an append that checks the size first."""
 
         def checked(topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Receipt:
-            check_size(self._queue, self._most, key, size_of(key, value, headers))
+            check_size(self._where, self._most, key, size_of(key, value, headers))
             return append(topic, key, value, headers)
 
         return checked
@@ -115,7 +129,7 @@ class AdmissionGate:
             return self._append(topic, key, value, headers)
         size = None if value is None else size_of(key, value, headers)
         if size is not None and self._limits.bytes is not None:
-            check_size(self._queue, self._limits.bytes, key, size)
+            check_size(f"the queue {self._queue}", self._limits.bytes, key, size)
         name = key if self._conflates and key is not None else OwnKey(key or b"")
         occupancy = self._occupancy
         with occupancy.lock:
@@ -212,7 +226,7 @@ def held(depth: Depth, limits: Limits) -> str:
     return " and ".join(f"{number:,} of {most:,} {what}" for number, most, what in pairs if most is not None)
 
 
-def check_size(queue: str, most: int, key: bytes | None, size: int) -> None:
+def check_size(where: str, most: int, key: bytes | None, size: int) -> None:
     """Check that a message fits into an empty queue.
 
     Raises:
@@ -220,7 +234,7 @@ def check_size(queue: str, most: int, key: bytes | None, size: int) -> None:
     """
     if size > most:
         raise MessageTooLarge(
-            f"The message for key {quoted(key_text(key or b''))} has {size:,} bytes, and the queue {queue} may hold "
+            f"The message for key {quoted(key_text(key or b''))} has {size:,} bytes, and {where} may hold "
             f"{most:,} in all.",
             key=key,
             code="MSG_SIZE_TOO_LARGE",

@@ -32,7 +32,7 @@ _POLICIES: Mapping[str, Mapping[str, str]] = {
     "qpid.policy_type": {"reject": "reject", "ring": "ring", "ring_strict": "ring", "flow_to_disk": _ON_DISK},
     "address-full-policy": {"FAIL": "reject", "BLOCK": "block", "DROP": _UNHEARD, "PAGE": _ON_DISK},
 }
-# What an option asks for if no other says more: the policy of the broker that has it, by default or always.
+# The policy that an option asks for if no other names one: that of the broker that has it, by default or always.
 _IMPLIED: Mapping[str, OverflowPolicy] = {
     "max-messages": "none",
     "max-bytes": "none",
@@ -65,7 +65,7 @@ class _Said(NamedTuple):
 
 
 def pop_limits(given: dict[str, object]) -> Limits | None:
-    """Remove the options that limit a queue, and return the `Limits` that they ask for, if any.
+    """Remove the options that limit a queue; return the `Limits` they ask for, if any.
 
     Raises:
         ConfigError: one is malformed, or asks for what no queue here does; or two disagree.
@@ -117,7 +117,10 @@ def _agreed(said: list[_Said]) -> _Said | None:
 
 
 def _number(option: str, value: object) -> int | None:
-    """Return the number that an option limits a queue to; None if it is negative, which stands for no limit."""
+    """Return the number to which an option limits a queue.
+
+    None if it is negative, which stands for no limit.
+    """
     found = _NUMBER.fullmatch(str(value).strip())
     if found is None or (found[2] and option not in _BYTES):
         raise ConfigError(
