@@ -23,6 +23,7 @@ from lvq_kafka import (
     Delivery,
     Groups,
     LastValueQueue,
+    Limits,
     LVQError,
     Message,
     Position,
@@ -73,6 +74,10 @@ class Opened:
 
     def declare(self, **options: Any) -> object:
         return LastValueQueue.declare("new", key_header="k", cluster=self.cluster, **options)
+
+    def limited(self) -> LastValueQueue[bytes]:
+        limits = Limits(messages=5, policy="block")
+        return LastValueQueue.declare("limited", key_header="k", limits=limits, cluster=self.cluster)
 
     def buffered(self) -> Receipt:
         """Return the receipt of an undecided message."""
@@ -216,6 +221,17 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("Message", "priority", ["5", 5.0, 10], lambda o, x: o.ranking.send(Message("1", key="a", priority=x))),
     ("Producer.put", "sort", [5, b"a", "\ud800"], lambda o, x: o.sorting.put("a", "1", sort=x)),
     ("Message", "sort", [5, b"a"], lambda o, x: o.sorting.send(Message("1", key="a", sort=x))),
+    ("LastValueQueue.declare", "limits", ["5", 5, {"messages": 5}], lambda o, x: o.declare(limits=x)),
+    *(
+        ("Limits", option, bad, lambda o, x, option=option: Limits(**{"messages": 5, "policy": "block", option: x}))
+        for option, bad in {
+            "messages": ["5", 0, -1, 1.5, math.nan, True],
+            "bytes": ["5", 0, -1, 1.5, math.nan, True],
+            "policy": [None, "disk", 5],
+            "resume": ["0.5", 0, -1, 1.5, math.nan],
+        }.items()
+    ),
+    ("LastValueQueue.producer", "max_block", ["3", math.nan], lambda o, x: o.limited().producer(max_block=x)),
     ("LastValueQueue.stats", "on_foreign_commits", [None, "x"], lambda o, x: o.queue.stats(on_foreign_commits=x)),
     ("LastValueQueue.purge", "keys", ["IBM", 5], lambda o, x: o.queue.purge(keys=x)),
     ("LastValueQueue.expire", "older_than", [None, "5", math.nan, -1, math.inf], lambda o, x: o.queue.expire(x)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import queue as standard_queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Depth, LastValueQueue, Limits, Message, Producer, Ttl
+from lvq_kafka import TEXT, Depth, LastValueQueue, Limits, Message, Producer, ProducerOptions, TopicSpec, Ttl
 from lvq_kafka.admitting import occupancy
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import (
@@ -179,6 +181,20 @@ def test_s125_a_ring_has_no_room_for_a_message_larger_than_itself(memory_cluster
         with pytest.raises(MessageTooLarge, match="21 bytes"):
             producer.put("a", "1" * 18)
         producer.delete("a").result(10)
+
+
+def test_s125_a_partition_of_a_ring_has_no_room_for_a_message_larger_than_its_share(
+    memory_cluster: MemoryCluster,
+) -> None:
+    limits = Limits(bytes=20, policy="ring")
+    shared = declare(memory_cluster, limits=limits, spec=TopicSpec(partitions=2))
+    with shared.producer() as producer:
+        producer.put("a", "1" * 7).result(10)
+        with pytest.raises(MessageTooLarge, match="11 bytes, and a partition of the queue q may hold 10 in all"):
+            producer.put("a", "1" * 8)
+    unshared = declare(memory_cluster, name="u", limits=limits, spec=TopicSpec(partitions=2), non_destructive=True)
+    with unshared.producer() as producer:
+        producer.put("a", "1" * 17).result(10)
 
 
 def test_expired_messages_make_room(memory_cluster: MemoryCluster) -> None:
@@ -391,6 +407,24 @@ def test_the_async_twins_send_at_once_where_nothing_limits(memory_cluster: Memor
             return [(await receipt).offset for receipt in receipts]
 
     assert asyncio.run(main()) == [0, 1]
+
+
+# -------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("method", [LastValueQueue.producer, LastValueQueue.producer_async])
+def test_a_queue_takes_the_options_that_are_documented(method: object) -> None:
+    assert "Unpack[ProducerOptions]" in str(inspect.signature(method))  # type: ignore[arg-type]
+    _, _, attributes = inspect.cleandoc(ProducerOptions.__doc__ or "").partition("Attributes:\n")
+    assert re.findall(r"^    (\w+): ", attributes, re.MULTILINE) == list(ProducerOptions.__annotations__)
+    assert not ProducerOptions.__required_keys__
+    assert ProducerOptions.__annotations__.keys() <= inspect.signature(Producer).parameters.keys()
+
+
+@pytest.mark.parametrize(("twin", "method"), [("put_async", "put"), ("send_async", "send")])
+def test_an_async_twin_takes_what_its_method_takes(twin: str, method: str) -> None:
+    taken = [inspect.signature(getattr(Producer, name)).parameters for name in (twin, method)]
+    assert taken[0] == taken[1]
 
 
 # -------------------------------------------------------------------- what is unknown is said
