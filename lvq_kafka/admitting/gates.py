@@ -46,17 +46,13 @@ def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, ma
         return None
     max_block = waiting(max_block, "max_block")
     if limits.policy == "ring":
-        return _ring_gate(cluster, definition, limits, consumed=consumed)
+        return None if limits.bytes is None else _ring_gate(cluster, definition, limits)
     occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
     occupancy.open()
     return AdmissionGate(definition, limits, occupancy, max_block)
 
 
-def _ring_gate(cluster: Cluster, definition: QueueDefinition, limits: Limits, *, consumed: bool) -> Gate | None:
-    if limits.bytes is None:
-        return None
-    if not consumed:  # then readers decide, and know no partitions
-        return SizeGate(f"the queue {definition.name}", limits.bytes)
+def _ring_gate(cluster: Cluster, definition: QueueDefinition, limits: Limits) -> Gate:
     share = limits.share(cluster.topics.describe(definition.topic).partitions)
     return SizeGate(f"a partition of the queue {definition.name}", share.bytes or 0)
 

@@ -22,13 +22,15 @@ class Send:
     Args:
         key: its key.
         size: its size in bytes; None for a delete.
+        topics: how many topics there were before the one that it is sent to.
     """
 
-    __slots__ = ("key", "size")
+    __slots__ = ("key", "size", "topics")
 
-    def __init__(self, key: bytes, size: int | None) -> None:
+    def __init__(self, key: bytes, size: int | None, topics: int) -> None:
         self.key = key
         self.size = size
+        self.topics = topics
 
 
 class Admission:
@@ -51,7 +53,7 @@ class Admission:
         self._sends: dict[bytes, list[Send]] = {}  # in the order of sending
         self._stored: dict[int, list[tuple[int, int, Send]]] = {}  # by partition, a heap of offset, number, send
         self._positions: dict[int, int] = {}
-        self._number = 0
+        self._number = self._topics = 0
         self._held_back = False
 
     @property
@@ -101,6 +103,7 @@ class Admission:
                 self._drop(send)
         self._stored.clear()
         self._positions.clear()
+        self._topics += 1
 
     # ---------------------------------------------------------------- own sends
 
@@ -130,7 +133,7 @@ class Admission:
     def send(self, key: bytes, size: int | None) -> Send:
         """Count a message that is being sent from now on."""
         before = self._size(key)
-        send = Send(key, size)
+        send = Send(key, size, self._topics)
         sends = self._sends.get(key)
         if sends is None:
             self._sends[key] = [send]
@@ -141,8 +144,8 @@ class Admission:
 
     def stored(self, send: Send, partition: int, offset: int) -> None:
         """Note where a send is stored: it counts as such until the follower has read it."""
-        if offset < self._positions.get(partition, 0):
-            self._drop(send)
+        if send.topics < self._topics or offset < self._positions.get(partition, 0):
+            self._drop(send)  # perhaps in a topic that is gone; if not, the follower shows it
         else:
             self._number += 1
             heappush(self._stored.setdefault(partition, []), (offset, self._number, send))

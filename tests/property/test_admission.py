@@ -276,9 +276,11 @@ def test_a_topic_that_is_another_one_has_nothing_in_it_but_what_is_under_way() -
     stored = admission.send(b"a", 1)
     admission.stored(stored, 0, 5)
     admission.show(b"b", 1)
-    admission.send(b"c", 1)
+    under_way = admission.send(b"c", 1)
     admission.forget()
     assert admission.depth == Depth(1, 1)
+    admission.stored(under_way, 0, 1_000_000)
+    assert admission.depth == Depth(), "it is stored in the topic that is gone"
 
 
 def test_what_was_stored_where_the_follower_has_read_counts_no_longer_as_sent() -> None:

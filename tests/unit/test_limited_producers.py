@@ -192,9 +192,6 @@ def test_s125_a_partition_of_a_ring_has_no_room_for_a_message_larger_than_its_sh
         producer.put("a", "1" * 7).result(10)
         with pytest.raises(MessageTooLarge, match="11 bytes, and a partition of the queue q may hold 10 in all"):
             producer.put("a", "1" * 8)
-    unshared = declare(memory_cluster, name="u", limits=limits, spec=TopicSpec(partitions=2), non_destructive=True)
-    with unshared.producer() as producer:
-        producer.put("a", "1" * 17).result(10)
 
 
 def test_expired_messages_make_room(memory_cluster: MemoryCluster) -> None:

@@ -103,7 +103,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option(
     "--overflow",
     type=click.Choice(get_args(OverflowPolicy)),
-    help="Beyond the limits, report it, drop the lowest waiting messages, or have producers refuse or wait.  "
+    help="Beyond the limits, report it, evict the lowest waiting messages, or have producers refuse or wait.  "
     "[default: none]",
 )
 @click.option(
