@@ -29,7 +29,7 @@ S022   test_standard.py        R35: on a standard queue
 S023   test_keys.py             R2: one key (as CPP, ART Core; two in BJ)
 S025   test_keys.py             R3: refused
 S026   test_keys.py             R3: the switch alone is refused, no default header (ART has one)
-S029   test_keys.py             R3: refused (as CPP; BJ, ART accept groups)
+S029   test_keys.py             R3: refused (as CPP), but for groups, which go together with keys (R36; as BJ, ART)
 S030   test_keys.py
 S031   test_browsing.py
 S031   test_standard.py        R35: on a standard queue

@@ -71,10 +71,10 @@ def test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_no
 
 @pytest.mark.parametrize(
     ("option", "asks_for"),
-    [("qpid.priorities", "priority"), ("qpid.group_header_key", "groups"), ("qpid.paging", "paging")],
+    [("qpid.priorities", "priority"), ("qpid.paging", "paging")],
 )
 def test_s029_options_that_clash_with_a_key_are_refused_and_both_are_named(option: str, asks_for: str) -> None:
-    """R3: as Qpid; Broker-J and Artemis accept groups."""
+    """R3: as Qpid. Groups are not among them (R36), as in Broker-J and Artemis."""
     with pytest.raises(ConfigError, match=asks_for) as caught:
         QueueDefinition.from_options("q", {"qpid.last_value_queue_key": "ticker", option: "10"})
     assert caught.value.options == (option, "qpid.last_value_queue_key")
