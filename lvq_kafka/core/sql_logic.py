@@ -196,7 +196,16 @@ def compared_with(symbol: str, name: str, read: Callable[[bytes], T | None] | No
         one = data if data is None or read is None else read(data)
         return None if one is None else holds(one, value)
 
-    return judge
+    def judge_number(fields: Fields, record: Record) -> bool | None:
+        data = fields.get(name)
+        if data is None:
+            return None
+        if data.isdigit() and len(data) <= _SHORT:  # as in `number_of`, without the call
+            return holds(int(data), value)
+        one = number_of(data)
+        return None if one is None else holds(one, value)
+
+    return judge_number if read is number_of else judge
 
 
 def within(term: Term[Number], low: Term[Number], high: Term[Number]) -> Clause:

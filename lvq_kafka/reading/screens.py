@@ -80,8 +80,8 @@ class ValueScreen:
         """Return the batch, with `UNSELECTED` in place of values that do not match."""
         keys, values, by_headers = keys_of(batch, self._definition), batch.values, self._selection.by_headers
         if by_headers is not None:
-            for row, (key, value, headers) in enumerate(zip(keys, values, batch.headers)):
-                if not (key is None or value is None or by_headers(headers or ())):
+            for row in [row for row, headers in enumerate(batch.headers) if not by_headers(headers or ())]:
+                if keys[row] is not None and values[row] is not None:
                     values[row] = UNSELECTED
             return batch
         matches = self._selection.matches

@@ -160,6 +160,8 @@ class Compiled(NamedTuple):
     clause: Clause
     of_record: bool
     """Whether it needs more of a record than its headers."""
+    reads: frozenset[str]
+    """The names of the headers that it reads."""
 
 
 def compile_selector(text: str, topic: str, option: str) -> Compiled:
@@ -170,7 +172,7 @@ def compile_selector(text: str, topic: str, option: str) -> Compiled:
     """
     try:
         operand = _operand(text, topic)
-        return Compiled(operands.clause_of(operand), operand.of_record)
+        return Compiled(operands.clause_of(operand), operand.of_record, operand.reads)
     except UnexpectedInput as error:
         raise _error(text, option, _fault(text, error)) from None
     except Misplaced as error:

@@ -45,6 +45,7 @@ KEY_NAME = "lvq_key"
 """The identifier of the record key."""
 
 _DEEPEST = 100  # operators within operators; each is a call within a call when a record is judged
+_PRIORITY, _GROUP = "lvq-priority", "lvq-group"  # headers
 _DEFAULT_PRIORITY = 4  # as in JMS
 _OCTAL = re.compile("0[0-7]+")
 
@@ -76,6 +77,8 @@ class Operand:
     """The value, of a part that is only that."""
     of_record: bool = False
     """Whether it needs more of a record than its headers."""
+    reads: frozenset[str] = frozenset()
+    """The names of the headers that it reads."""
 
 
 # ---------------------------------------------------------------- atoms
@@ -121,7 +124,8 @@ def _too_large(at: int) -> Misplaced:
 
 def header(name: str, at: int) -> Operand:
     """Return the operand for the last header of a name."""
-    return Operand("header", lambda fields, record: fields.get(name), at, name=name, header_name=name)
+    reads = frozenset((name,))
+    return Operand("header", lambda fields, record: fields.get(name), at, name=name, header_name=name, reads=reads)
 
 
 def identifier(name: str, at: int, topic: str) -> Operand:
@@ -130,13 +134,14 @@ def identifier(name: str, at: int, topic: str) -> Operand:
     JMS or this library defines it, or it is that of a header.
     """
     if name == "JMSPriority":
-        return Operand("number", _priority, at, name=name)
+        return Operand("number", _priority, at, name=name, reads=frozenset((_PRIORITY,)))
     if name == "JMSTimestamp":
         return Operand("number", _timestamp, at, name=name, of_record=True)
     term = _defined(name, topic)
     if term is None:
         return header(name, at)
-    return Operand("header", term, at, name=name, of_record=name in ("JMSMessageID", KEY_NAME))
+    reads = frozenset((_GROUP, name)) if name == "JMSXGroupID" else frozenset[str]()
+    return Operand("header", term, at, name=name, of_record=name in ("JMSMessageID", KEY_NAME), reads=reads)
 
 
 def _defined(name: str, topic: str) -> Term[bytes] | None:
@@ -145,14 +150,14 @@ def _defined(name: str, topic: str) -> Term[bytes] | None:
     if name == "JMSDeliveryMode":
         return constant(b"PERSISTENT")
     if name == "JMSXGroupID":
-        return lambda fields, record: fields.get("lvq-group", fields.get(name))
+        return lambda fields, record: fields.get(_GROUP, fields.get(name))
     if name == KEY_NAME:
         return lambda fields, record: record.key
     return None
 
 
 def _priority(fields: Fields, record: Record) -> Number | None:
-    data = fields.get("lvq-priority")
+    data = fields.get(_PRIORITY)
     return _DEFAULT_PRIORITY if data is None else number_of(data)
 
 
@@ -294,4 +299,6 @@ def _over(kind: Kind, term: Term[Any], operands: Sequence[Operand]) -> Operand:
     if depth > _DEEPEST:
         hint = "Join conditions with AND, OR and IN instead."
         raise Misplaced(f"operators are nested more than {_DEEPEST} deep", operands[-1].at, hint=hint)
-    return Operand(kind, term, operands[0].at, depth, of_record=any(operand.of_record for operand in operands))
+    of_record = any(operand.of_record for operand in operands)
+    reads = frozenset[str]().union(*(operand.reads for operand in operands))
+    return Operand(kind, term, operands[0].at, depth, of_record=of_record, reads=reads)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.core.conditions import ByHeaders
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.selector_text import check_selector
+from lvq_kafka.core.sql_logic import Fields
 from lvq_kafka.extras import needing
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ __all__ = ["Selector"]
 
 _NO_RECORD = Record(-1, -1, -1, None, None, ())
 """Stands for the record where a clause reads headers only."""
+_NO_FIELDS: Fields = {}
 
 
 class Selector:
@@ -42,15 +45,12 @@ class Selector:
         self.topic = topic
         compiled = _compiled(text, topic, option)
         self._clause = compiled.clause
-        self.by_headers = None if compiled.of_record else self._matches_headers
+        self.by_headers = None if compiled.of_record else _by_headers(compiled)
         """See `Condition.by_headers`."""
 
     def matches(self, record: Record) -> bool:
         """Return whether the condition is true for a record. Where it is unknown, it is not."""
         return self._clause(dict(record.headers), record) is True
-
-    def _matches_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> bool:
-        return self._clause(dict(headers), _NO_RECORD) is True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Selector, (self.text, self.topic)
@@ -63,6 +63,25 @@ class Selector:
 
     def __repr__(self) -> str:
         return f"Selector({quoted(self.text)})"
+
+
+def _by_headers(compiled: Compiled) -> ByHeaders:
+    """Return the condition on headers alone.
+
+    Most selectors read a single header. They look for that one, which takes half the time of a dictionary.
+    """
+    clause = compiled.clause
+    if len(compiled.reads) != 1:
+        return lambda headers: clause(dict(headers), _NO_RECORD) is True
+    (name,) = compiled.reads
+
+    def matches(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+        for cell in reversed(headers):  # the last one counts
+            if cell[0] == name:
+                return clause({name: cell[1]}, _NO_RECORD) is True
+        return clause(_NO_FIELDS, _NO_RECORD) is True
+
+    return matches
 
 
 @lru_cache(maxsize=64)

@@ -331,3 +331,36 @@ def test_a_missing_parser_names_the_extra() -> None:
     ran = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
     assert ran.stdout.startswith("selectors The option selector needs the package lark")
     assert ran.stdout.endswith("pip install 'lvq-kafka[selectors]'\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "holds"),
+    [
+        ("price > 5", [("price", b"1"), ("price", b"9")], True),
+        ("price > 5", [("price", b"9"), ("price", b"1")], False),
+        ("price > 5", [("price", b"9"), ("other", b"1")], True),
+        ("price > 5", [("price", None)], False),
+        ("price > 5", [], False),
+        ("price > 5", [("price", b"")], False),
+        ("price > 5", [("price", b"7.5")], True),
+        ("price > 5", [("price", b"9" * 19)], False),
+        ("price > 5", [("price", b"0" * 18 + b"9")], True),
+        ("price IS NULL", [], True),
+        ("price IS NULL", [("price", None)], True),
+        ("NOT price = 'a' OR price = 'b'", [("price", b"b")], True),
+        ("price BETWEEN 1 AND 3", [("price", b"2")], True),
+        ("price > cost", [("price", b"2"), ("cost", b"1")], True),
+        ("JMSPriority > 5", [], False),
+        ("JMSPriority > 5", [("lvq-priority", b"9")], True),
+        ("JMSXGroupID = 'a'", [("JMSXGroupID", b"a")], True),
+        ("JMSXGroupID = 'a'", [("lvq-group", b"b"), ("JMSXGroupID", b"a")], False),
+        ("1 = 1", [("price", b"1")], True),
+    ],
+)
+def test_r26_headers_alone_are_judged_as_the_whole_record_is(
+    text: str, headers: list[tuple[str, bytes | None]], holds: bool
+) -> None:
+    selector = Selector(text, "t")
+    assert selector.by_headers is not None
+    assert selector.by_headers(headers) is holds
+    assert selector.matches(Record(0, 0, 0, b"k", b"v", tuple(headers))) is holds
