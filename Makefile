@@ -12,7 +12,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark lock java clean
+.PHONY: help demo test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -89,6 +89,9 @@ bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bo
 
 bench-spark: $(READY) java ## Compare Spark's usual recipes for the latest value of each key with ours
 	@$(BIN)/python -m tests.benchmarks spark
+
+compare: $(READY) java ## Send the same messages to Artemis and Broker-J, and compare the order in which they come out
+	@$(BIN)/python -m tests.comparison
 
 lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

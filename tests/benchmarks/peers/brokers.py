@@ -1,4 +1,4 @@
-"""Apache ActiveMQ Artemis and Apache Qpid Broker-J, each with one durable last value queue, on a local port.
+"""Apache ActiveMQ Artemis and Apache Qpid Broker-J, each with one durable queue, on a local port.
 
 Both run as released: the heap of their start scripts, default journal settings (Artemis: its file journal, synced to
 disk, with the JVM's own file access; Broker-J: the Derby store). We configure only the queue, an open AMQP 1.0 port,
@@ -12,9 +12,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from xml.sax.saxutils import quoteattr
 
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.embedded.ports import free_ports
@@ -25,6 +28,10 @@ QUEUE = "lvq"
 KEY = "key"  # the message property that holds the key
 PEERS = ("artemis", "broker-j")
 START_SECONDS = 60.0
+LAST_VALUE_QUEUE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"artemis": {"last-value-key": KEY}, "broker-j": {"type": "lvq", "lvqKey": KEY}}
+)
+"""By broker, the attributes of the queue in its own words."""
 
 _READY = {"artemis": "AMQ221007", "broker-j": "BRK-1004"}  # in their logs
 _BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
@@ -34,7 +41,7 @@ _BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:c
   </acceptors>
   <address-settings><address-setting match="#"><max-size-bytes>-1</max-size-bytes></address-setting></address-settings>
   <addresses>
-    <address name="{queue}"><anycast><queue name="{queue}" last-value-key="{key}"/></anycast></address>
+    <address name="{queue}"><anycast><queue name="{queue}" {attributes}/></anycast></address>
   </addresses>
 </core></configuration>
 """
@@ -46,8 +53,13 @@ _LOGBACK = """<configuration>
 
 
 @contextmanager
-def running(peer: str) -> Iterator[str]:
-    """Run a broker in its own directory, and yield ``host:port``. Any exit stops and removes it."""
+def running(peer: str, attributes: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Run a broker in its own directory, and yield ``host:port``. Any exit stops and removes it.
+
+    Args:
+        attributes: those of the queue, in the broker's own words; by default, it is a last value queue.
+    """
+    attributes = LAST_VALUE_QUEUE[peer] if attributes is None else attributes
     class_path = os.pathsep.join(map(str, jars.ensure(peer)))
     home = Path(tempfile.mkdtemp(prefix=f"bench-{peer}-"))
     [port] = free_ports(1)
@@ -55,7 +67,7 @@ def running(peer: str) -> Iterator[str]:
     log.touch()
     process = SupervisedProcess(log=log, directory=home, remove=True, grace=5.0, promote=None)
     try:
-        command = _artemis(home, port) if peer == "artemis" else _broker_j(home, port)
+        command = _artemis(home, port, attributes) if peer == "artemis" else _broker_j(home, port, attributes)
         process.run([str(find_java().executable), "-cp", class_path, *command])
         _wait(process, log, _READY[peer])
         yield f"127.0.0.1:{port}"
@@ -64,19 +76,20 @@ def running(peer: str) -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _artemis(home: Path, port: int) -> Sequence[str]:
+def _artemis(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[str]:
     (home / "etc").mkdir()
-    (home / "etc/broker.xml").write_text(_BROKER_XML.format(port=port, queue=QUEUE, key=KEY))
+    words = " ".join(f"{name}={quoteattr(str(value))}" for name, value in attributes.items())
+    (home / "etc/broker.xml").write_text(_BROKER_XML.format(port=port, queue=QUEUE, attributes=words))
     options = ["-XX:+UseParallelGC", "-Xms512m", "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     options.append("-Dorg.slf4j.simpleLogger.log.org.apache.activemq.artemis.core.server=info")
     return [*options, "org.apache.activemq.artemis.core.server.embedded.Main", str(home)]
 
 
-def _broker_j(home: Path, port: int) -> Sequence[str]:
+def _broker_j(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[str]:
     host = {
         "type": "DERBY",
         "storePath": str(home / "messages"),
-        "queues": [{"name": QUEUE, "type": "lvq", "lvqKey": KEY, "durable": True}],
+        "queues": [{"name": QUEUE, "durable": True, **attributes}],
     }
     node = {
         "name": "default",
