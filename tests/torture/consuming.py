@@ -8,6 +8,7 @@ import time
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.settlement import Settlement
 from tests.torture.journal import Kind
 from tests.torture.settling import Settling
@@ -16,14 +17,40 @@ from tests.torture.worker import Worker, run
 __all__ = ["Consuming", "Iterating"]
 
 _IN_WORK = 40
+_SESSIONS = 3
+_CLOSES = 0.02  # of the turns of a session
 
 
-class Consuming:
-    """A consumer that holds many messages at a time."""
+class _Sessions:
+    """The sessions of a consumer, of which now and then one is closed, and another one opened."""
 
     def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
         self._worker = worker
         self._consumer = consumer
+        self._opened = 0
+        self._open = [self._new() for _ in range(_SESSIONS)]
+
+    def pick(self) -> tuple[int, Session[str]]:
+        """Return one of the sessions, with its number."""
+        chance = self._worker.random
+        place = chance.randrange(_SESSIONS)
+        if chance.random() < _CLOSES:
+            self._open[place][1].close()
+            self._open[place] = self._new()
+        return self._open[place]
+
+    def _new(self) -> tuple[int, Session[str]]:
+        self._opened += 1
+        return self._opened, self._consumer.session()
+
+
+class Consuming:
+    """A consumer that holds many messages at a time, in several sessions where messages have groups."""
+
+    def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
+        self._worker = worker
+        self._consumer = consumer
+        self._sessions = _Sessions(worker, consumer) if worker.grouped else None
         self._settling = Settling(worker)
         self._due: list[tuple[float, int, Delivery[str]]] = []
         self._unasked: list[tuple[float, int, Settlement]] = []
@@ -49,8 +76,9 @@ class Consuming:
             return
         asked = time.monotonic()
         most = min(room, self._worker.random.choice((1, 5, 20)))
-        deliveries = self._consumer.acquire_many(most, timeout)
-        for number, delivery in zip(self._worker.note_taken(deliveries, asked), deliveries):
+        session, source = (0, self._consumer) if self._sessions is None else self._sessions.pick()
+        deliveries = source.acquire_many(most, timeout)
+        for number, delivery in zip(self._worker.note_taken(deliveries, asked, session), deliveries):
             chance = self._worker.random.random()
             if chance < 0.01:
                 continue  # forgotten: its lock times out

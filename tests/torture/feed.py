@@ -9,12 +9,13 @@ from functools import partial
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
 
-__all__ = ["Feed", "Place", "Sent"]
+__all__ = ["Feed", "Place", "Sent", "group_of"]
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -27,7 +28,13 @@ _TICK = 0.05
 _OWN_TTL = 0.4  # of the messages, where any expire
 _SCHEDULED = 0.25  # of the messages, where any may be
 _BELOW = 0.5  # of the scheduled messages, those with a value below them
+_GROUPS = 40
 _SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
+
+
+def group_of(key: str) -> str:
+    """Return the group of a key's messages, where there are any."""
+    return f"group-{int(key.removeprefix('key-')) % _GROUPS}"
 
 
 class Feed:
@@ -43,6 +50,7 @@ class Feed:
         seed: int,
         ttl: Ttl | None = None,
         max_delay: float | None = None,
+        groups: Groups | None = None,
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -51,6 +59,7 @@ class Feed:
         self._rate = rate / threads
         self._ttl = ttl
         self._max_delay = max_delay
+        self._groups = groups
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -82,7 +91,13 @@ class Feed:
     def _run(self, chance: random.Random, keys: list[str]) -> None:
         try:
             with Producer(
-                self._cluster, self._topic, key_header=None, value=TEXT, ttl=self._ttl, max_delay=self._max_delay
+                self._cluster,
+                self._topic,
+                key_header=None,
+                value=TEXT,
+                ttl=self._ttl,
+                max_delay=self._max_delay,
+                groups=self._groups,
             ) as producer:
                 for key in keys:
                     self._put(producer, key, chance)
@@ -112,7 +127,8 @@ class Feed:
         due = self._due(chance)
         for when in (None, due) if due is not None and chance.random() < _BELOW else (due,):
             value = self._value()
-            receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=when)
+            group = None if self._groups is None else group_of(key)
+            receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=when, group=group)
             self._watch(time.monotonic(), receipt, key, value)
 
     def _own_ttl(self, chance: random.Random) -> float | None:

@@ -53,6 +53,8 @@ class Hold:
     """The append time that the delivery reported."""
     expires: int | None = None
     """The expiry that the delivery reported; None if it never expires."""
+    session: int = 0
+    """The session of its consumer that it was handed out to, where messages have groups."""
     ahead: bool = False
     """Whether its holder takes messages ahead of their turns."""
     let_go: float = inf

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tests.torture.dead_letters import DeadLetter, DeadLetters
-from tests.torture.feed import Place, Sent
+from tests.torture.feed import Place, Sent, group_of
 from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
@@ -20,6 +20,8 @@ from tests.torture.viewing import check_sights
 __all__ = ["Output", "Verdict", "judge"]
 
 _HEARTBEAT = 1.5  # seconds of a session that may have passed when a process or the broker is stopped
+_MOVES = ("moved", "membership lost", "left")  # reasons for which a hold ends with its partition
+_GIVING_UP = 5.0  # seconds that this may take: the last commit is stored before
 _NEWS = 30.0  # seconds after which a running process must know what it lost
 
 
@@ -63,6 +65,8 @@ class Verdict:
     """Deliveries of messages that were scheduled."""
     beneath: int = 0
     """Deliveries of values that counted while a newer one of their key was scheduled."""
+    grouped: int = 0
+    """Deliveries while another message of their group was held, where messages have groups."""
     sights: int = 0
     """Looks at a view that was open throughout the run."""
     overlaps: int = 0
@@ -137,6 +141,24 @@ class _Judge:
                     else:
                         promise = "G9" if before.offset == hold.offset else "G13"
                         self.find(f"{promise}: {hold} was handed out while {before} was held until {before.let_go:.3f}")
+                held.append(hold)
+
+    def grouped(self) -> None:
+        """Check that no message of a group is handed out to one session while another of the process has one.
+
+        Sessions are those of one process: what others hold are other partitions.
+        """
+        by_group: dict[tuple[str, str], list[Hold]] = defaultdict(list)
+        for hold in self.holds:
+            if hold.key.startswith("key-"):
+                held = by_group[hold.life.name, group_of(hold.key)]
+                held[:] = [before for before in held if before.let_go > hold.acquired]
+                self.verdict.grouped += bool(held)
+                for before in held:
+                    # Locks end a little before the log says that the partition is given up.
+                    is_moving = before.why in _MOVES and before.void - hold.acquired < _GIVING_UP
+                    if before.session != hold.session and not is_moving:
+                        self.find(f"R36: {hold} was handed out while another session held {before} of its group")
                 held.append(hold)
 
     def _unheard(self, before: Hold, hold: Hold) -> bool:
@@ -303,6 +325,7 @@ def judge(
     max_deliveries: int = 1,
     sent_at: Mapping[Place, float] | None = None,
     times: Times | None = None,
+    grouped: bool = False,
 ) -> Verdict:
     """Judge a run.
 
@@ -317,6 +340,7 @@ def judge(
         max_deliveries: the limit of all consumers that have one.
         sent_at: the earliest time at which each message was sent; by default the beginning.
         times: the times of all messages, if they count for a limited time only.
+        grouped: whether messages have groups.
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
@@ -329,6 +353,8 @@ def judge(
     one.repetitions()
     one.serial()
     one.no_step_back()
+    if grouped:
+        one.grouped()
     one.contents(stored)
     one.stored_as_said(stored, newest)
     expired = one.in_time(times, tenures, stored, output, dead.buried) if times else frozenset[Place]()

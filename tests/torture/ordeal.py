@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
@@ -51,6 +52,7 @@ _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", 
 _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
 _EXPIRING = replace(_PLAIN, ttl=Ttl(default=20.0), expiry_topic=_EXPIRED)
 _SCHEDULED = replace(_EXPIRING, max_delay=4.0)
+_GROUPED = replace(_PLAIN, groups=Groups())
 _GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
@@ -74,6 +76,8 @@ class Ordeal:
     """Whether messages have a TTL."""
     scheduled: bool = False
     """Whether messages have a TTL, and may be scheduled ahead."""
+    grouped: bool = False
+    """Whether messages have groups."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -87,12 +91,14 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        times = ", scheduled" if self.scheduled else ", expiring" if self.expiring else ""
-        return f"{'transactions' if self.transactional else 'plain'}{times}, {self.protocol} protocol, {nodes}"
+        option = next((f", {name}" for name in ("scheduled", "expiring", "grouped") if getattr(self, name)), "")
+        return f"{'transactions' if self.transactional else 'plain'}{option}, {self.protocol} protocol, {nodes}"
 
     @property
     def definition(self) -> QueueDefinition:
         """Return the queue's definition."""
+        if self.grouped:
+            return _GROUPED
         return _SCHEDULED if self.scheduled else _EXPIRING if self.expiring else _PLAIN
 
 
@@ -187,6 +193,7 @@ class _Run:
             seed=ordeal.seed,
             ttl=ordeal.definition.ttl,
             max_delay=ordeal.definition.max_delay,
+            groups=ordeal.definition.groups,
         )
         observers = self._observers()
         chaos = Chaos(
@@ -311,6 +318,7 @@ class _Run:
             letters=contents.letters(self._cluster, _DEAD),
             max_deliveries=MAX_DELIVERIES,
             sent_at=feed.sent_at,
+            grouped=ordeal.grouped,
             times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]

@@ -31,6 +31,8 @@ def summary(report: Report) -> str:
     lines += _table("errors that a new consumer helped against", report.problems)
     lines += _table("how processes consumed", report.habits)
     lines += _table("dead letters", verdict.letters)
+    if report.ordeal.grouped:
+        lines.append(f"  {verdict.grouped:>9,}  deliveries while the session held another message of the group")
     if report.ordeal.scheduled:
         lines.append(
             f"  {verdict.scheduled:>9,}  deliveries of scheduled messages, and {verdict.beneath:,} of values below one"

@@ -69,6 +69,7 @@ class Worker:
         self.leaving = threading.Event()
         self.cluster = _Clocked(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
+        self._definition = QueueDefinition.from_json(orders.definition.encode(), name=QUEUE)
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
         threading.Thread(target=_die_with_parent, daemon=True).start()
@@ -78,8 +79,12 @@ class Worker:
 
     def consumer(self) -> Consumer[str]:
         """Return a new consumer of the queue."""
-        definition = QueueDefinition.from_json(self.orders.definition.encode(), name=QUEUE)
-        return Consumer(self.cluster, definition, TEXT, max_in_work=100, **self.orders.options)
+        return Consumer(self.cluster, self._definition, TEXT, max_in_work=100, **self.orders.options)
+
+    @property
+    def grouped(self) -> bool:
+        """Return whether messages have groups."""
+        return self._definition.groups is not None
 
     @property
     def iterates(self) -> bool:
@@ -100,7 +105,7 @@ class Worker:
         """Return the reason of a rejection; see `tests.torture.history.Hold.signature`."""
         return f"{self.orders.name}, {number}"
 
-    def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float) -> list[int]:
+    def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float, session: int = 0) -> list[int]:
         """Record the acquired messages, and when they were asked for. Return the numbers given to them."""
         at = time.monotonic()
         clock = self.cluster.pop_reading()
@@ -119,6 +124,7 @@ class Worker:
                 value=delivery.value,
                 count=delivery.delivery_count,
                 redelivered=delivery.redelivered,
+                session=session,
                 ahead=self.iterates,
                 clock=clock,
                 appended=_ms(delivery.timestamp),

@@ -529,3 +529,43 @@ class TestTransactions:
         output = self.output(2, offset=2) + self.output(1, offset=1)
         messages = {1: ("k", "v1"), 2: ("k", "v2")}
         assert any(finding.startswith("G12") for finding in verdict(one, messages=messages, output=output).findings)
+
+
+GROUPED = {1: ("key-0001", "v1"), 2: ("key-0041", "v2"), 3: ("key-0002", "v3")}
+"""The first two belong to one group."""
+
+
+def test_r36_finds_a_group_in_two_sessions_of_a_process() -> None:
+    one = Witness("one")
+    first = one.take(1, 1, "key-0001", session=1)
+    second = one.take(2, 2, "key-0041", session=2)
+    one.ack(3, first, durable=4)
+    one.ack(3, second, durable=4)
+    one.ack(6, one.take(5, 3, "key-0002", session=2), durable=7)
+    found = verdict(one, messages=GROUPED, grouped=True)
+    assert len(found.findings) == 1
+    assert found.findings[0].startswith("R36: 0/2 (key-0041=v2)")
+    assert verdict(one, messages=GROUPED).findings == []
+
+
+def test_r36_one_session_may_hold_several_messages_of_a_group_and_another_one_gets_it_afterwards() -> None:
+    one, other = Witness("one"), Witness("other")
+    first = one.take(1, 1, "key-0001", session=1)
+    one.ack(3, one.take(2, 2, "key-0041", session=1), durable=4)
+    one.ack(3, first, durable=4)
+    one.ack(6, one.take(5, 3, "key-0002", session=2), durable=7)
+    found = verdict(one, messages=GROUPED, grouped=True)
+    assert (found.findings, found.grouped) == ([], 1)
+    one.take(10, 4, "key-0001", session=2)
+    messages = {**GROUPED, 4: ("key-0001", "v4"), 5: ("key-0081", "v5")}
+    other.ack(12, other.take(11, 5, "key-0081", session=1), durable=13)
+    findings = verdict(one, other, messages=messages, grouped=True).findings
+    assert not any(finding.startswith("R36") for finding in findings), "another process has other partitions"
+
+
+def test_r36_locks_end_before_it_is_said_that_their_partition_is_given_up() -> None:
+    one = Witness("one")
+    one.take(1, 1, "key-0001", session=1)
+    one.ack(3, one.take(2, 2, "key-0041", session=2), durable=4)
+    one.lose(2.1)
+    assert not any(finding.startswith("R36") for finding in verdict(one, messages=GROUPED, grouped=True).findings)

@@ -44,6 +44,7 @@ class Witness:
         clock: int | None = None,
         appended: int = 1000,
         expires: int = 5000,
+        session: int = 0,
         ahead: bool = False,
     ) -> int:
         """Take a message; by default, the witness counts its deliveries itself."""
@@ -64,6 +65,7 @@ class Witness:
             clock=clock,
             appended=appended,
             expires=expires,
+            session=session,
             ahead=ahead,
         )
         return self._taken
@@ -97,6 +99,7 @@ def verdict(
     unsure: Mapping[int, tuple[str, str | None]] | None = None,
     refused: Mapping[int, tuple[str, str | None]] | None = None,
     times: Times | None = None,
+    grouped: bool = False,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -114,4 +117,5 @@ def verdict(
         letters=letters,
         max_deliveries=MOST,
         times=times,
+        grouped=grouped,
     )
