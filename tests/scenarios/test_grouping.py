@@ -99,7 +99,7 @@ def test_s137_more_groups_than_buckets_do_not_get_in_each_others_way(declare: De
     for value in c2.take_all():
         name, _, turn = value.partition("/")
         others[name].append(turn)
-    assert others == dict.fromkeys(names[150:], ["0", "1"])
+    assert others == {key: ["0", "1"] for key in names[150:]}
     for delivery in held:
         delivery.ack()
     assert c2.has_nothing()

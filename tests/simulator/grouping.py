@@ -44,6 +44,10 @@ class Grouping:
             return True
         return any(one == name and who is not session for other, (one, who) in self._of.items() if other in working)
 
+    def are_apart(self, working: Container[Item]) -> bool:
+        """Return whether several sessions have messages of groups in work."""
+        return len({session for item, (_, session) in self._of.items() if item in working}) > 1
+
     def delivered(self, item: Item) -> None:
         """Note that a holder has received a message."""
         if item in self._of and self._sticky:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +20,10 @@ from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.generations import Generations
+from lvq_kafka.core.grouped_queue import GroupedQueue, WaitingGroup
+from lvq_kafka.core.groups import GroupMode, Groups
 from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
@@ -339,10 +343,10 @@ def test_i9_a_worst_case_that_is_too_short_is_caught(monkeypatch: Patch) -> None
 def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> None:
     reserve = Ledger.reserve
 
-    def mutant(self: Ledger) -> Item | None:
+    def mutant(self: Ledger, session: SessionPins | None = None) -> Item | None:
         before, self.bounded = self.bounded, True
         try:
-            return reserve(self)
+            return reserve(self, session)
         finally:
             self.bounded = before
 
@@ -652,8 +656,8 @@ def test_i14_a_hand_out_before_its_count_is_stored_is_caught(monkeypatch: Patch)
 def test_i14_to_count_what_nobody_got_is_caught(monkeypatch: Patch) -> None:
     reserve = Ledger.reserve
 
-    def mutant(self: Ledger) -> Item | None:
-        item = reserve(self)
+    def mutant(self: Ledger, session: SessionPins | None = None) -> Item | None:
+        item = reserve(self, session)
         if item is not None:
             item.reserved = False
         return item
@@ -881,6 +885,101 @@ def test_i4_a_slow_clock_that_ignores_the_log_for_what_is_due_is_caught(monkeypa
 def test_i10_a_message_that_never_comes_due_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ScheduledItems, "pop_due", lambda self: [])
     assert caught("I10", scheduling)
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def grouping(setting: Setting, mode: GroupMode = "sticky") -> Setting:
+    limits = replace(setting.options.limits, max_in_work=12)
+    options = replace(setting.options, groups=Groups(mode=mode), limits=limits, order="tail", max_delay=None)
+    return replace(setting, queues=1, options=options)
+
+
+def sharing_groups(setting: Setting) -> Setting:
+    return grouping(setting, "shared")
+
+
+def test_i21_a_shared_group_that_is_free_while_some_of_it_is_in_work_is_caught(monkeypatch: Patch) -> None:
+    settled = GroupedQueue.settled
+
+    def mutant(self: GroupedQueue, item: Item, group: WaitingGroup) -> None:
+        unsettled, group.unsettled = group.unsettled, 1
+        if group.session is not None:
+            settled(self, item, group)
+        group.unsettled = unsettled - 1
+
+    monkeypatch.setattr(GroupedQueue, "settled", mutant)
+    assert caught("I21", sharing_groups)
+
+
+def test_i21_a_sticky_group_that_is_free_once_it_is_settled_is_caught(monkeypatch: Patch) -> None:
+    begin = GroupedQueue.__init__
+
+    def mutant(self: GroupedQueue, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._sticky = False
+
+    monkeypatch.setattr(GroupedQueue, "__init__", mutant)
+    assert caught("I21", grouping)
+
+
+def test_i21_a_pinned_group_that_is_on_offer_to_all_is_caught(monkeypatch: Patch) -> None:
+    pin = GroupedQueue._pin
+
+    def mutant(self: GroupedQueue, group: WaitingGroup, session: SessionPins) -> None:
+        pin(self, group, session)
+        group.fronts = self._free
+
+    monkeypatch.setattr(GroupedQueue, "_pin", mutant)
+    assert caught("I21", grouping)
+
+
+def test_i22_a_group_that_does_not_wait_for_a_message_with_a_delay_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(GroupedQueue, "keep_place", lambda self, item: None)
+    assert caught("I22", grouping)
+
+
+def test_i22_a_message_that_comes_back_and_goes_to_the_end_of_its_group_is_caught(monkeypatch: Patch) -> None:
+    again, slots = Item.again, count(1 << 40)
+
+    def mutant(self: Item) -> Item:
+        twin = again(self)
+        twin.slot = next(slots)
+        return twin
+
+    monkeypatch.setattr(Item, "again", mutant)
+    assert caught("I22", grouping)
+
+
+def test_i17_a_message_that_nobody_received_and_pins_its_group_is_caught(monkeypatch: Patch) -> None:
+    settled = GroupedQueue.settled
+
+    def mutant(self: GroupedQueue, item: Item, group: WaitingGroup) -> None:
+        group.received = True
+        settled(self, item, group)
+
+    monkeypatch.setattr(GroupedQueue, "settled", mutant)
+    assert caught("I17", grouping)
+
+
+def test_i17_a_group_that_stays_with_a_session_that_has_ended_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: GroupedQueue, session: SessionPins) -> None:
+        session.ended = True
+
+    monkeypatch.setattr(GroupedQueue, "end", mutant)
+    assert caught("I17", grouping)
+
+
+def test_i17_a_group_that_is_free_again_and_on_offer_to_nobody_is_caught(monkeypatch: Patch) -> None:
+    unpin = GroupedQueue._unpin
+
+    def mutant(self: GroupedQueue, group: WaitingGroup, session: SessionPins) -> None:
+        unpin(self, group, session)
+        self._unlist(group)
+
+    monkeypatch.setattr(GroupedQueue, "_unpin", mutant)
+    assert caught("I17", sharing_groups)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ from tests.unit.consuming.world import (
 )
 from tests.waiting import eventually
 
-
 GROUPED = QueueDefinition(name="q", topic=TOPIC, key_header=None, groups=Groups())
 
 
@@ -125,7 +124,7 @@ def test_workers_are_sessions_and_no_group_is_in_two_of_them(world: World) -> No
             settled_up(world, consumer)
             consumer.close()
     assert not clashes
-    assert seen == dict.fromkeys(names, list(range(10)))
+    assert seen == {key: list(range(10)) for key in names}
 
 
 def test_only_a_caller_who_can_be_served_is_woken(world: World) -> None:
