@@ -124,6 +124,20 @@ class AppendingContract:
         assert writer.pop_failures() == []
         writer.close()
 
+    def test_a_receipt_has_its_position_once_stored_and_asking_is_not_seeing_a_failure(
+        self, cluster: Cluster, topic: str
+    ) -> None:
+        cluster.topics.create(topic, partitions=1, config={**COMPACTED, "max.message.bytes": "1000"})
+        writer = cluster.writer()
+        stored = writer.append(topic, b"k", b"v")
+        assert writer.flush(10) == 0
+        assert stored.position == stored.result(0)
+        refused = writer.append(topic, b"k", bytes(5000))
+        assert writer.flush(10) == 0
+        assert refused.position is None
+        assert [type(failure) for failure in writer.pop_failures()] == [MessageTooLarge]
+        writer.close()
+
     def test_a_closed_writer_takes_nothing(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer = cluster.writer()
