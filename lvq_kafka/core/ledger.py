@@ -32,7 +32,7 @@ from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.ready_queue import BySlot, InTurns, Line, ReadyQueue
+from lvq_kafka.core.ready_queue import BySlot, HeadedQueue, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.standard import judged_keys, no_keys
@@ -184,7 +184,7 @@ class Ledger:
         """The number of offsets within which the order of ranks is exact; None in the order of arrival."""
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
-    def _new_line(self) -> Line[Item]:
+    def _new_line(self) -> HeadedQueue[Item]:
         if self.ranking is None:
             return InTurns(BySlot())
         return InTurns(ranked_line(self.ranking), rank_of)

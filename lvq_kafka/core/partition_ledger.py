@@ -17,7 +17,7 @@ from lvq_kafka.core.pending import Deletion, Item, PendingList
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import rank_of
 from lvq_kafka.core.ranking import Rank
-from lvq_kafka.core.ready_queue import Entrance, Line, ReadyQueue
+from lvq_kafka.core.ready_queue import Entrance, HeadedQueue, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.errors import StateError
@@ -94,7 +94,7 @@ class PartitionLedger:
         *,
         generation: int,
         line: ReadyQueue[Item],
-        gated: Line[Item],
+        gated: HeadedQueue[Item],
         window: Callable[[int, PendingList], RankWindow] | None,
         new_item: Callable[..., Item],
         slots: Iterator[int],
@@ -436,7 +436,7 @@ class PartitionLedger:
             moved = window.release(anew=idle)
             if idle and not moved and (head := window.head) is not None and self.has_room(head, capacity):
                 moved = True
-                window.take_best()
+                window.pop_best()
                 line.add(head)
         if self.gates:
             moved = self._let_gated_through(line, capacity) or moved

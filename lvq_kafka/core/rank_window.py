@@ -112,7 +112,7 @@ class RankWindow:
 
     def remove(self, item: Item) -> None:
         """See `ReadyQueue.remove`."""
-        if self._take(rank_of(item), item.offset) is None:
+        if self._pop_at(rank_of(item), item.offset) is None:
             self._line.remove(item)
 
     def release(self, *, anew: bool = False) -> bool:
@@ -133,7 +133,7 @@ class RankWindow:
         offsets, end, before = self._offsets, self._end, self._count
         while offsets and offsets[0][0] < end:
             offset, rank = offsets.popleft()
-            item = self._take(rank, offset)
+            item = self._pop_at(rank, offset)
             if item is not None:
                 self._line.add(item)
         return self._count < before
@@ -141,14 +141,14 @@ class RankWindow:
     def rush(self) -> Item | None:
         """Pop the best message beyond the window, if one more of these has room beside everything within it."""
         if len(self._ahead) < self._room.ahead and self.exact_end:
-            return self.take_best()
+            return self.pop_best()
         return None
 
-    def take_best(self) -> Item | None:
+    def pop_best(self) -> Item | None:
         """Pop the best message beyond the window."""
         item = self.head
         if item is not None:
-            self._take(rank_of(item), item.offset)
+            self._pop_at(rank_of(item), item.offset)
             self._ahead.add(item.offset)
             heappush(self._ahead_order, item.offset)
             self._judge()
@@ -170,7 +170,7 @@ class RankWindow:
         if len(offsets) + len(self._ranks) > 4 * self._count + _SPARE:
             self._tidy()
 
-    def _take(self, rank: Rank, offset: int) -> Item | None:
+    def _pop_at(self, rank: Rank, offset: int) -> Item | None:
         line = self._beyond.get(rank)
         item = None if line is None else line.pop(offset, None)
         if line is not None and item is not None:

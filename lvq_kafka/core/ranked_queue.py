@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from lvq_kafka.core.pending import Item, RankedItem
 from lvq_kafka.core.ranking import Rank, Ranking
-from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, Line, Slotted
+from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, HeadedQueue, Slotted
 
 __all__ = ["ByLevel", "precedence", "rank_of", "ranked_items", "ranked_line"]
 
@@ -70,7 +70,7 @@ class ByLevel(Generic[T]):
 
     @property
     def head(self) -> T | None:
-        """See `Line.head`."""
+        """See `HeadedQueue.head`."""
         while self._used:
             item = self._lines[self._used[0]].head
             if item is not None:
@@ -79,7 +79,7 @@ class ByLevel(Generic[T]):
         return None
 
 
-def ranked_line(ranking: Ranking) -> Line[Item]:
+def ranked_line(ranking: Ranking) -> HeadedQueue[Item]:
     """Return an empty ready queue in the order of ranks. It takes `RankedItem`s only."""
     return ByLevel() if ranking.has_levels else ByPrecedence(precedence)  # type: ignore[return-value]
 

@@ -18,8 +18,8 @@ __all__ = [
     "ByPrecedence",
     "BySlot",
     "Entrance",
+    "HeadedQueue",
     "InTurns",
-    "Line",
     "ReadyQueue",
     "Returning",
     "Slotted",
@@ -73,7 +73,7 @@ class ReadyQueue(Entrance[T], Protocol[T]):
         """Remove and return the next message, or return None if there is none."""
 
 
-class Line(ReadyQueue[T], Protocol[T]):
+class HeadedQueue(ReadyQueue[T], Protocol[T]):
     """A ready queue that shows its head."""
 
     @property
@@ -136,7 +136,7 @@ class BySlot(Generic[T]):
 
     @property
     def head(self) -> T | None:
-        """See `Line.head`."""
+        """See `HeadedQueue.head`."""
         slot = self._lowest()
         return None if slot is None else self._returned.get(slot) or self._line[slot]
 
@@ -196,7 +196,7 @@ class ByPrecedence(Generic[T]):
 
     @property
     def head(self) -> T | None:
-        """See `Line.head`."""
+        """See `HeadedQueue.head`."""
         while self._order:
             item = self.items.get(self._order[0])
             if item is not None:
@@ -221,7 +221,7 @@ class InTurns(Generic[R]):
         rank: returns a message's rank.
     """
 
-    def __init__(self, others: Line[R], rank: Callable[[R], Any] = no_rank) -> None:
+    def __init__(self, others: HeadedQueue[R], rank: Callable[[R], Any] = no_rank) -> None:
         turns = count()
         self._others = others
         self._rank = rank
@@ -255,7 +255,7 @@ class InTurns(Generic[R]):
 
     @property
     def head(self) -> R | None:
-        """See `Line.head`."""
+        """See `HeadedQueue.head`."""
         return self._often.head if self._often_is_next() else self._others.head
 
     def _often_is_next(self) -> bool:
