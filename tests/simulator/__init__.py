@@ -42,6 +42,8 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   session's that received its first message, until that ends.
 - **I22 order in groups**: no message is handed out while one of its group waits below it, delayed or not. Not where
   messages wait for room, of which the lowest needs none.
+- **I24 ranks**: in a queue that goes by rank, a message is handed out only if none of better rank could be, unless the
+  stats count it.
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
 """

@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.ranking import PRIORITY_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
 
 __all__ = ["MOST_SKEW", "Entry", "Lane", "Log", "Transaction"]
@@ -69,10 +70,12 @@ class Log:
         ttl: seconds for which values without a TTL of their own count.
         max_delay: the longest time, in seconds, by which a message may be scheduled.
         groups: the number of message groups.
+        ranked: whether messages have a priority.
     """
 
-    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0, groups: int = 0) -> None:
+    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0, groups: int = 0, *, ranked: bool = False) -> None:
         self._groups = groups
+        self._ranked = ranked
         self._ttl = ttl * 1000
         self._max_delay = max_delay * 1000
         self.start = 0
@@ -96,7 +99,8 @@ class Log:
         delay: int | None = None,
     ) -> None:
         """Append a record. Its own TTL and its delay are in ms."""
-        headers = [] if ttl is None else [(TTL_HEADER, b"%d" % ttl)]
+        headers = [(PRIORITY_HEADER, b"%d" % (self.end * 7 % 10))] if self._ranked else []
+        headers += [] if ttl is None else [(TTL_HEADER, b"%d" % ttl)]
         headers += [] if delay is None else [(NOT_BEFORE_HEADER, b"%d" % (timestamp + delay))]
         group = self.end // 2 % (self._groups + 1)
         headers += [(GROUP_HEADER, b"g%d" % group)] if group else []

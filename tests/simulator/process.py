@@ -22,6 +22,7 @@ from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.terms import Terms, Ttl
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.grouping import Grouping
@@ -56,6 +57,8 @@ class Options:
     """How messages are grouped."""
     expiry_topic: bool = False
     """Whether what has expired is stored elsewhere before it is done."""
+    ranked: bool = False
+    """Whether messages are handed out by priority."""
     ends_known: bool = True
     """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
 
@@ -102,6 +105,7 @@ class Process:
             not_before=NotBefore.of(options.max_delay),
             keep_expired=options.expiry_topic,
             groups=options.groups,
+            ranking=Ranking.of("priority", priorities=None, sort_header=None) if options.ranked else None,
             now=clock(),
         )
         self.ledger, self.commits = self.core.ledger, self.core.commits

@@ -91,7 +91,10 @@ class Scene:
         ttl = setting.options.ttl
         usual = math.inf if ttl is None or ttl.default is None else ttl.default
         number = 0 if setting.options.groups is None else 3
-        self._logs = [Log(usual, setting.options.max_delay or 0.0, number) for _ in range(setting.partitions)]
+        self._logs = [
+            Log(usual, setting.options.max_delay or 0.0, number, ranked=setting.options.ranked)
+            for _ in range(setting.partitions)
+        ]
         for log in self._logs:
             for number in range(setting.existing):
                 log.append(b"%d" % (number % setting.keys), b"old")

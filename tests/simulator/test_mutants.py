@@ -15,6 +15,7 @@ import pytest
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.core import consumer_core
 from lvq_kafka.core import expiring as expiring_module
+from lvq_kafka.core import ledger as ledger_module
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
@@ -32,8 +33,10 @@ from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import PendingList
+from lvq_kafka.core.pending import PendingList, RankedItem
 from lvq_kafka.core.promises import Promises
+from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
+from lvq_kafka.core.ranking import Rank, Ranking
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
 from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
@@ -352,6 +355,49 @@ def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> Non
 
     monkeypatch.setattr(Ledger, "reserve", mutant)
     assert caught("I17")
+
+
+def by_rank(setting: Setting) -> Setting:
+    options = replace(setting.options, order="tail", ranked=True, text_limit=4095, limits=ConsumerLimits(3))
+    return replace(setting, keys=7, gap=0, broker_limits=(4096,), options=options)
+
+
+def test_i21_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: ByLevel[RankedItem]) -> RankedItem | None:
+        lines = [self._lines[rank] for rank in reversed(self._used)]
+        return next((item for line in lines if (item := line.pop()) is not None), None)
+
+    monkeypatch.setattr(ByLevel, "pop", mutant)
+    assert caught("I24", by_rank)
+
+
+def test_i21_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch) -> None:
+    again = RankedItem.again
+
+    def mutant(self: RankedItem) -> Item:
+        twin = again(self)
+        twin.rank = 0  # type: ignore[attr-defined]
+        return twin
+
+    monkeypatch.setattr(RankedItem, "again", mutant)
+    assert caught("I24", by_rank)
+
+
+def test_i21_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkeypatch: Patch) -> None:
+    ranks: dict[bytes | int, Rank] = {}
+
+    def mutant(ranking: Ranking) -> Callable[..., Item]:
+        make = ranked_items(ranking)
+
+        def item_of(*fields: Any) -> Item:
+            item = make(*fields)
+            item.rank = ranks.setdefault(item.lane, item.rank)  # type: ignore[attr-defined]
+            return item
+
+        return item_of
+
+    monkeypatch.setattr(ledger_module, "ranked_items", mutant)
+    assert caught("I24", by_rank)
 
 
 def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkeypatch: Patch) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import SystemRandom
+from dataclasses import replace
+from random import Random, SystemRandom
 
 import pytest
 from hypothesis import settings
 
 from lvq_kafka.core import packing
 from tests.simulator.machine import ConsumeProtocol
-from tests.simulator.walk import walks
+from tests.simulator.walk import any_setting, walk, walks
+from tests.simulator.world import World
 
 pytestmark = pytest.mark.timeout(600)  # half a minute on an idle machine
 
@@ -59,4 +61,21 @@ def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
 def test_the_invariants_hold_in_random_worlds(steps: int) -> None:
     begin = SystemRandom().randrange(1 << 32)
     counts = walks(range(begin, begin + 20_000 // steps), steps)
+    assert counts["hand_out"] > 500, "nothing much has happened"
+
+
+def test_the_invariants_hold_in_queues_that_go_by_rank() -> None:
+    counts = Counter[str]()
+    begin = SystemRandom().randrange(1 << 32)
+    for seed in range(begin, begin + 60):
+        random = Random(seed)
+        setting = any_setting(random.choice)
+        setting = replace(setting, options=replace(setting.options, order="tail", ranked=True))
+        world = World(setting)
+        try:
+            walk(world, random, 250)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+        counts += world.counts
     assert counts["hand_out"] > 500, "nothing much has happened"

@@ -11,6 +11,8 @@ from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.ranking import Rank
+from lvq_kafka.core.ready_queue import TRIED_OFTEN
 from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
 from tests.simulator.process import Process, Work
 from tests.simulator.proof import Violation
@@ -43,7 +45,9 @@ class Working(Process):
             return True
         before = len(self.working)
         self._watch_bounds()
+        best, overtaken = self._best(), self.ledger.stats.out_of_order
         taken, exhausted = self.core.hand_out.acquire(most, self._clock(), self.session, ahead=self._options.ahead)
+        self._goes_by_rank(best, [*taken, *exhausted], overtaken)
         self._observe()
         if self._options.ahead:
             self.ahead.extend(taken)
@@ -65,6 +69,33 @@ class Working(Process):
         self.grouping.ended(self.sessions[at])
         self.sessions[at] = self.core.open_session()
         self._observe()
+
+    def _best(self) -> tuple[Rank, int] | None:
+        """Return the precedence of the best message that may be handed out; None without ranks, or any."""
+        if self.ledger.ranking is None or self.core.hand_out.counting or self._options.limits.durable_counts:
+            return None
+        free = [
+            item
+            for part in self.ledger._partitions.values()
+            if part.open
+            for lane, item in part.waiting.items()
+            if lane not in part.held and item.state is State.AVAILABLE
+        ]
+        if any(item.deliveries >= TRIED_OFTEN for item in free):  # these take turns
+            return None
+        return min(map(self._precedence, free), default=None)
+
+    def _precedence(self, item: Item) -> tuple[Rank, int]:
+        assert self.ledger.ranking is not None
+        return self.ledger.ranking.rank(item.headers), item.slot
+
+    def _goes_by_rank(self, best: tuple[Rank, int] | None, taken: list[Item], overtaken: int) -> None:
+        """Check I24: the best message came first, or the stats say that it had to wait for room."""
+        if best is None or not taken or self.ledger.stats.out_of_order > overtaken:
+            return
+        first = min(map(self._precedence, taken))
+        if first > best and (first[0] > best[0] or not self.ledger.assignment.gated):  # type: ignore[operator]
+            raise Violation("I24", f"{taken} came, and one of precedence {best} waited")
 
     def _nothing_starves(self) -> None:
         """Check I17: if nothing was handed out, nothing was available."""

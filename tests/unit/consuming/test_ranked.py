@@ -95,6 +95,8 @@ def test_beyond_the_window_it_is_said_that_others_go_first(caplog: pytest.LogCap
     with consuming(world, definition=PRIORITY, max_in_work=4000) as consumer:
         ledger = consumer._shared.core.ledger
         ledger.capacity.limit = 1000
+        send(world, ("first", "first", None))
+        take(consumer).ack()
         window = ledger.window
         assert window is not None
         send(world, *((f"k{number}", "4", "4") for number in range(window + 100)))
