@@ -50,7 +50,7 @@ class Session(Bound, Generic[V]):
         return deliveries[0] if deliveries else None
 
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
-        """Like `Consumer.acquire_many`, for this session. Raises what `acquire` raises, and `ConfigError`."""
+        """Like `Consumer.acquire_many`, for this session."""
         return self._acquiring.acquire(most, timeout, self._settler, self._session)
 
     async def acquire_async(self, timeout: float | None = None) -> Delivery[V] | None:

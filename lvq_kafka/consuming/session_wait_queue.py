@@ -1,4 +1,7 @@
-"""Callers that wait for messages in a queue with groups: those are woken that may get something (R36)."""
+"""Callers that wait for messages in a queue with groups (R36).
+
+Only those are woken that may get something.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _Serves = Callable[[SessionPins | None], bool]
 class SessionWaitQueue(WaitQueue):
     """The waiting callers of several sessions. Not thread-safe.
 
-    What waits may be for one session only. So a change wakes the first waiter whose session may get something. If that
+    A message may be for one session only. So a change wakes the first waiter whose session may get something. If that
     one finds nothing after all, the first of another session is woken, and so on, each session once.
 
     Args:
@@ -82,7 +85,7 @@ class _SessionLine:
             self._removed(waiter, line)
 
     def pop(self) -> Waiter | None:
-        """Remove and return the first waiter that may get something, or return None if there is none."""
+        """Pop the first waiter that may get something, or return None if there is none."""
         served = [
             line for session, line in self._lines.items() if session not in self.served_nothing and self.serves(session)
         ]

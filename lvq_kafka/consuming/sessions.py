@@ -1,4 +1,7 @@
-"""The sessions of a consumer: each counts as one consumer where messages are grouped (R36)."""
+"""The sessions of a consumer.
+
+Each counts as one consumer where messages are grouped (R36).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ class _OfThread(threading.local):
 
 
 class OwnSessions:
-    """The sessions of callers that use none: one of each thread, until it ends, and one of all asyncio tasks."""
+    """The sessions of callers that use none.
+
+    There is one of each thread, until it ends, and one of all asyncio tasks.
+    """
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared

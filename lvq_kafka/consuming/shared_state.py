@@ -278,7 +278,7 @@ class SharedState:
 
     @property
     def kept_from_waiters(self) -> tuple[int, int]:
-        """The message groups that could go on in other sessions than those that wait, and the number of those.
+        """The number of groups that only other sessions can go on with, and of these.
 
         Zero while any caller may get something.
         """

@@ -62,7 +62,7 @@ class CountedReservations:
         return any(one.count.done and one.session is session and one.item.state in _HELD for one in self._line)
 
     def add_counted(self, taken: Collection[Item], now: float, session: SessionPins | None) -> None:
-        """Reserve messages for a session that were counted for another, and given back and taken just now."""
+        """Reserve counted messages that another session gave back, and this one took, just now."""
         count = Count(0)
         count.done = True
         self._line += [_Reservation(item, count, now, session) for item in taken]
@@ -74,7 +74,7 @@ class CountedReservations:
         self._line += [_Reservation(item, counts[item.partition], now, session) for item in taken]
 
     def left_by(self, waiting: Container[SessionPins | None], session: SessionPins | None, now: float) -> list[Item]:
-        """Return the counted messages that were reserved for callers of other sessions which have not come.
+        """Return counted messages that callers of other sessions have not come for.
 
         Release these, so that this session can have them. Messages of groups stay if their session has others of the
         group, or received some before.

@@ -46,7 +46,10 @@ class GroupedPartition(PartitionLedger):
                 self._place(self.waiting[lane])
 
     def _place(self, item: Item) -> None:
-        """Put a waiting message into its group, which may be another one than that of the message it replaced."""
+        """Put a waiting message into its group.
+
+        That may be another one than the group of the message that it replaced.
+        """
         if item.lane in self.held or item.state is not State.AVAILABLE:
             self._grouped.keep_place(item)
         else:

@@ -1,4 +1,6 @@
-"""Message groups: a ready queue in which the messages of a group are for one session at a time (R36).
+"""Message groups: their messages are in work for one session at a time (R36).
+
+This is the ready queue of a queue with groups.
 
 A group is *pinned* to the session that has messages of it in work. A sticky group stays pinned until the session ends;
 a shared one until nothing of it is in work.
@@ -61,8 +63,8 @@ class WaitingGroup:
 class GroupedQueue:
     """The ready queue of a queue with groups. See `ReadyQueue`.
 
-    Popping a message takes logarithmic time, however many groups there are and whoever has them: what is pinned to a
-    session waits in a line of its own.
+    Popping a message takes logarithmic time, however many groups there are and in which sessions: those of a session
+    wait in a line of their own.
 
     Args:
         groups: how messages are grouped.
@@ -97,7 +99,10 @@ class GroupedQueue:
         return session
 
     def end(self, session: SessionPins) -> None:
-        """End a session: it gets nothing more. What it holds stays with it, and so do the groups of that."""
+        """End a session: it gets nothing more.
+
+        Messages that it holds stay with it, and so do their groups.
+        """
         if session.ended:
             return
         session.ended = True
@@ -119,18 +124,21 @@ class GroupedQueue:
         return bool(self._free) or bool((session or self._sole).fronts)
 
     def kept_from(self, sessions: Collection[SessionPins | None]) -> tuple[int, int]:
-        """Return the number of groups that could go on in other sessions than these, and the number of those."""
+        """Return the number of groups that only other sessions can go on with, and of these."""
         others = [len(session.fronts) for session in self._owners if session.fronts and session not in sessions]
         return sum(others), len(others)
 
     # ---------------------------------------------------------------- what waits
 
     def __len__(self) -> int:
-        """The number of messages that may be handed out as far as their groups are concerned, now or later."""
+        """The number of waiting messages that are ready, or keep their places."""
         return len(self._items)
 
     def gated_in(self, partition: int) -> int:
-        """Return the number of messages, first of their groups or without one, that wait for room in a commit map."""
+        """Return the number of messages that wait for room in a commit map.
+
+        Of each group, only the first one does.
+        """
         lines = [self._free, *(session.fronts for session in self._owners)]
         return sum(len(fronts.gated[partition]) for fronts in lines if partition in fronts.gated)
 
@@ -270,7 +278,7 @@ class GroupedQueue:
     # ---------------------------------------------------------------- handing out
 
     def pop(self, session: SessionPins | None = None) -> Item | None:
-        """Remove and return the next message for a session, and pin its group; or return None if there is none.
+        """Pop the next message for a session, and pin its group; return None if there is none.
 
         Args:
             session: who takes it; the sole one by default.
@@ -283,7 +291,10 @@ class GroupedQueue:
         return item
 
     def _pop_front(self, session: SessionPins) -> Item | None:
-        """Return the next of the messages that a session may get. It is no longer on offer, but still in its group."""
+        """Return the next of the messages that a session may get.
+
+        It is no longer on offer, but still in its group.
+        """
         free, mine = self._free, session.fronts
         own = self._lowest(mine) if mine.heap else None
         anyones = self._lowest(free) if free.heap else None
@@ -301,7 +312,7 @@ class GroupedQueue:
         return item
 
     def _lowest(self, fronts: Fronts[Item]) -> Any:
-        """Return the lowest precedence of what is on offer there and did not come back often, or None."""
+        """Return the lowest precedence on offer of what did not come back often, or None."""
         items, heap = self._items, fronts.heap
         while heap:
             lowest = heap[0]
@@ -320,7 +331,10 @@ class GroupedQueue:
         return precedence not in fronts.often and (gated is None or precedence not in gated)
 
     def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
-        """Pop a message that often came back, if it is its turn. See `lvq_kafka.core.ready_queue.InTurns`."""
+        """Pop a message that often came back, if it is its turn.
+
+        See `lvq_kafka.core.ready_queue.InTurns`.
+        """
         lines = [fronts for fronts in (self._free, session.fronts) if fronts.often]
         fronts = min(lines, key=lambda fronts: next(iter(fronts.often.values())))
         precedence = next(iter(fronts.often))
@@ -335,7 +349,7 @@ class GroupedQueue:
         return item
 
     def _hand_out(self, item: Item, session: SessionPins) -> None:
-        """Take a message out of the queue that is no longer on offer, and pin its group to the session."""
+        """Take a message out that is no longer on offer, and pin its group to the session."""
         precedence = self._precedence(item)
         del self._items[precedence]
         group = item.group
@@ -422,7 +436,10 @@ class GroupedQueue:
                     del fronts.gated[partition]
 
     def _stand_in(self, session: SessionPins, lowest: Callable[[int], Item | None]) -> tuple[Any, Item | None]:
-        """Return the lowest message of a partition where others wait for room, and the precedence of the first."""
+        """Return a partition's lowest message that can stand in for one that finds no room.
+
+        Returns the precedence of that one, too.
+        """
         found: list[tuple[Any, Item]] = []
         for fronts in (session.fronts, self._free):
             for partition, gated in fronts.gated.items():

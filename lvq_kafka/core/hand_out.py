@@ -167,7 +167,10 @@ class HandOut:
         now: float,
         session: SessionPins | None,
     ) -> list[Item]:
-        """Reserve for a session what was counted for callers of others that have not come; return what it may have."""
+        """Reserve for a session what callers of others have not come for.
+
+        Returns what it may have now.
+        """
         counted = {(item.partition, item.offset) for item in left}
         for item in left:
             self._ledger.release(item)

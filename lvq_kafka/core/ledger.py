@@ -351,7 +351,7 @@ class Ledger:
             self.stats.redelivered += 1
 
     def _next(self, session: SessionPins | None) -> Item | None:
-        """Pop the next ready message that may be handed out: for this session, and within the commit map's room."""
+        """Pop the next ready message for this session that there is room for."""
         groups = self.groups
         if groups is None:
             return self._next_with_room()

@@ -284,7 +284,6 @@ class Grouping(RuleBasedStateMachine):
             part.waiting.clear()
         self.ledger.end_locks([partition])
         for one in list(part.held.values()):
-            # What is set aside is given back first, and so never received.
             self.let_go(one)
         self.ledger.revoke([partition])
         self.parts[partition] = Part(end=part.end, assigned=False)

@@ -1,4 +1,4 @@
-"""Scenarios on message groups: S131 to S133 and S137, and what Broker-J does besides (R36)."""
+"""Scenarios on message groups: S131 to S133 and S137, and what else Broker-J does (R36)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_s133_what_a_closing_consumer_releases_comes_first_and_redelivered(decla
 
 
 def test_s137_more_groups_than_buckets_do_not_get_in_each_others_way(declare: Declare) -> None:
-    """Where groups share hash buckets, some of these would be tied together and wait for each other."""
+    """If groups shared hash buckets, some of these would wait for each other."""
     q = grouped(declare, "sticky")
     names = [f"g{number}" for number in range(300)]
     with q.queue.producer() as producer:

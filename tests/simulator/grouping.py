@@ -1,4 +1,4 @@
-"""Who has which message group, in a consumer process: kept apart from the code under test."""
+"""The sessions that have message groups, kept apart from the code under test."""
 
 from __future__ import annotations
 

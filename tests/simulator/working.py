@@ -63,7 +63,7 @@ class Working(Process):
         return bool(taken or exhausted) or len(self.working) > before
 
     def end_session(self, which: int) -> None:
-        """End a session, and open another one. What it holds stays with its holders."""
+        """End a session, and open another one. Its holders keep their messages."""
         at = which % len(self.sessions)
         self.core.end_session(self.sessions[at])
         self.grouping.ended(self.sessions[at])
