@@ -96,7 +96,7 @@ class Assignment:
 
     @property
     def overtaken(self) -> list[int]:
-        """The partitions in which messages wait for room although one of worse rank was handed out."""
+        """Partitions whose waiting messages were overtaken by one of worse rank."""
         return [number for number, part in self._partitions.items() if part.overtaken and part.waits_for_room]
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:

@@ -386,9 +386,10 @@ def span_that_fits(limit: int, most: int = 0) -> int:
 
 
 def span_after(limit: int, pairs: int, span: int) -> int:
-    """Return how many offsets always fit into ``limit`` characters beside pairs of runs below them.
+    """Return how many offsets always fit beside pairs of runs below them.
 
     Args:
+        limit: the length of the text, in characters.
         pairs: the number of pairs.
         span: the number of offsets that these are within.
     """
@@ -397,7 +398,7 @@ def span_after(limit: int, pairs: int, span: int) -> int:
 
 
 def counts_size(counted: int, span: int, most: int) -> int:
-    """Return the maximum number of characters that delivery counts add to a map; see `size_bound`."""
+    """Return the most characters that delivery counts add to a map; see `size_bound`."""
     return -(-4 * counts_bound(counted, span, most) // 3) + 1
 
 

@@ -181,7 +181,7 @@ class Ledger:
 
     @property
     def window(self) -> int | None:
-        """The number of offsets within which the order of ranks is exact; None in the order of arrival."""
+        """The offsets within which ranks are exact; None in the order of arrival."""
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
     def _new_line(self) -> HeadedQueue[Item]:
@@ -411,7 +411,9 @@ class Ledger:
                 part.window.resize()
 
     def _better(self, item: Item) -> Item:
-        """Return the message to hand out instead of one that was popped: the best that waits for room, if it has some.
+        """Return the message to hand out, which may be better than one that was popped.
+
+        That is the best that waits for room, if it has some.
 
         Otherwise, the popped one is handed out, and counted if it is not the best.
         """

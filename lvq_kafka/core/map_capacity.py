@@ -108,7 +108,7 @@ class MapCapacity:
         """The number of pairs of runs that fit over any number of offsets."""
 
     def rank_room(self, *, counted: bool) -> RankRoom:
-        """Return the room of a queue that goes by rank. It is the same object until the limit changes.
+        """Return the room of a queue by rank: the same object until the limit changes.
 
         Args:
             counted: whether half of the text is for delivery counts.
@@ -116,7 +116,7 @@ class MapCapacity:
         return self._counted_rank_room if counted else self._rank_room
 
     def counts_fit(self, counted: int, span: int, most: int) -> bool:
-        """Return whether half of the text has room for so many delivery counts of at most ``most``."""
+        """Return whether half of the text has room for counts of at most ``most``."""
         return counts_size(counted, span, most) <= self._usable // 2
 
     def refuse(self, characters: int, *, stored: int) -> None:

@@ -124,9 +124,9 @@ def runs_bound(pairs: int, span: int) -> int:
 
 
 def windowed_bound(pairs: int, span: int, bits: int) -> int:
-    """Return the maximum size in bytes of pairs of runs over ``span`` offsets below a bitmap of ``bits`` offsets.
+    """Return the maximum size in bytes of pairs of runs below a bitmap.
 
-    The run before the bitmap may reach into it, and the last one beyond it.
+    The pairs are over ``span`` offsets. The run before the bitmap may reach into it, and the last one beyond it.
     """
     runs = 2 * (pairs + 1)
     return max(DENSE_FROM + 3, _BITMAP_HEAD + _numbers_bound(runs, span) + -(-bits // 8) + 1)

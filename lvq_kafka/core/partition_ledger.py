@@ -116,7 +116,7 @@ class PartitionLedger:
         Stale ones are not among them: they are done, whatever their holders do.
         """
         self.window = None if window is None else window(number, self.pending)
-        """What keeps messages from the ready queue; None in the order of arrival."""
+        """It keeps messages from the ready queue; None in the order of arrival."""
         self._line: Entrance[Item] = line if self.window is None else self.window
         self.gated = gated
         """The messages whose turn came while the map had no room."""
@@ -401,7 +401,7 @@ class PartitionLedger:
 
     @property
     def best_without_room(self) -> Rank | None:
-        """The lowest rank of the messages that wait for room; None if none does, or there are no ranks."""
+        """The lowest rank that waits for room; None if no message does, or has a rank."""
         best = None if self.window is None else self.window.best
         if self.gates and (head := self.gated.head) is not None:
             rank = rank_of(head)
@@ -423,7 +423,9 @@ class PartitionLedger:
         return False
 
     def let_through(self, line: ReadyQueue[Item], capacity: MapCapacity, *, idle: bool = False) -> bool:
-        """Move messages to the ready queue that no longer wait for room: the next one, and the lowest.
+        """Move the next gated message, if it has room by now, and the lowest.
+
+        They go to the ready queue, as does what the window reaches.
 
         Args:
             idle: whether nothing else can be handed out.
@@ -433,7 +435,7 @@ class PartitionLedger:
         """
         window, moved = self.window, False
         if window is not None:
-            moved = window.release(anew=idle)
+            moved = window.release(measure=idle)
             if idle and not moved and (head := window.head) is not None and self.has_room(head, capacity):
                 moved = True
                 window.pop_best()

@@ -1,7 +1,7 @@
-"""The window of a partition: the offsets within which messages are handed out by rank (R20).
+"""The window of a partition, within which messages are handed out by rank (R20).
 
-Acks in the order of ranks leave holes in the commit map, and it has room for only so many. What is handed out far from
-the base would take the room of what lies nearer, and in the end only the lowest message could be taken. So messages
+Acks in the order of ranks leave holes in the commit map, and it has room for only so many. Messages handed out far from
+the base would take the room of nearer ones, and in the end only the lowest message could be taken. So messages
 beyond the window are kept from the ready queue until it reaches them, but for a few of the best rank. Within it,
 everything has room, in whatever order it is acked.
 """
@@ -24,7 +24,7 @@ _AGAIN = 512  # times that the window is moved before it is measured again
 
 
 class RankWindow:
-    """A ready queue for one partition, in front of the one for all: it keeps messages beyond the window.
+    """The entrance to the ready queue for one partition. It keeps messages beyond the window.
 
     The window reaches so many offsets above the base as fit into the map. If few messages stay behind, such as delayed
     ones, it reaches further: they take little room, whatever lies between them and the others.
@@ -76,7 +76,7 @@ class RankWindow:
         return self._count
 
     def has_room(self, offset: int) -> bool:
-        """Return whether a message has room, whatever else is handed out within the window, and acked."""
+        """Return whether a message has room, whatever else within the window is acked."""
         return offset < self.exact_end or (offset in self._ahead and self.exact_end > 0)
 
     @property
@@ -115,13 +115,13 @@ class RankWindow:
         if self._pop_at(rank_of(item), item.offset) is None:
             self._line.remove(item)
 
-    def release(self, *, anew: bool = False) -> bool:
+    def release(self, *, measure: bool = False) -> bool:
         """Move to the ready queue what is within the window by now. Return whether anything was.
 
         Args:
-            anew: whether to measure the window. That takes time, so it is otherwise done once in a while.
+            measure: whether to measure the window. That takes time, so it is otherwise done once in a while.
         """
-        if anew or self._measured_in <= 0:
+        if measure or self._measured_in <= 0:
             self._measure()
         elif not self.has_moved:
             return False
@@ -139,7 +139,7 @@ class RankWindow:
         return self._count < before
 
     def rush(self) -> Item | None:
-        """Pop the best message beyond the window, if one more of these has room beside everything within it."""
+        """Pop the best message beyond the window, if one more has room beside all within it."""
         if len(self._ahead) < self._room.ahead and self.exact_end:
             return self.pop_best()
         return None

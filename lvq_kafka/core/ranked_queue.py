@@ -1,4 +1,4 @@
-"""Ready queues by rank: the lowest rank first, and messages of a rank in the order of arrival (R20)."""
+"""Ready queues by rank (R20): the lowest first, and within a rank the first to arrive."""
 
 from __future__ import annotations
 

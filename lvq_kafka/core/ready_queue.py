@@ -54,7 +54,7 @@ R = TypeVar("R", bound=Returning)
 
 
 class Entrance(Protocol[T_contra]):
-    """Where messages enter a ready queue, and leave it without being handed out."""
+    """The way into a ready queue, and out of it without being handed out."""
 
     def add(self, item: T_contra) -> None:
         """Add a message that may be handed out, for the first time or again.
