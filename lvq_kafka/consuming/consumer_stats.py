@@ -53,6 +53,8 @@ class ConsumerStats:
     """Values deleted while waiting."""
     expired: int = 0
     """Messages that expired before anyone received them (R10)."""
+    evicted: int = 0
+    """Waiting messages that were beyond the queue's ring (R12)."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries of messages that were, or may have been, delivered before."""
@@ -115,6 +117,7 @@ class ConsumerStats:
             replaced=stats.replaced,
             deleted=stats.deleted,
             expired=stats.expired,
+            evicted=stats.evicted,
             delivered=stats.delivered,
             redelivered=stats.redelivered,
             acked=stats.acked,

@@ -18,6 +18,7 @@ from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
+from lvq_kafka.consuming.ring_warnings import RingWarnings
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
@@ -70,6 +71,7 @@ class ConsumerThread:
         self._urgent = False  # whether somebody waits for a commit
         self._needed_room = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
+        self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
         self._expiry_letters = expiry_letters
         self._rank_warnings = RankWarnings(logger, shared.topic)
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -195,6 +197,7 @@ class ConsumerThread:
         self._urgent = self._core.is_urgent(self._shared.clock())
         self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
+        self._ring_warnings.check()
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
         if (ranking := self._core.ledger.ranking) is not None:

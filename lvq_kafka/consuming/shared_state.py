@@ -29,7 +29,6 @@ from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Doing
 from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.transaction_phases import Step
@@ -86,7 +85,8 @@ class SharedState:
             selects=None if selector is None else selector.matches,
             conflate=definition.conflate,
             groups=definition.groups,
-            ranking=Ranking.of(definition.order, priorities=definition.priorities, sort_header=definition.sort_header),
+            ring=definition.ring,
+            ranking=definition.ranking,
             now=clock(),
         )
         self.thread: Thread | None = None

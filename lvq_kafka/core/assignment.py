@@ -42,8 +42,8 @@ class Assignment:
     def claim(self, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
         """Return what the group may commit now.
 
-        The claim stays true whatever happens to the commit later. Done means acked, rejected, superseded or deleted; in
-        a transaction, also ``leaving`` with it.
+        The claim stays true whatever happens to the commit later. Done means acked, rejected, evicted, superseded or
+        deleted; in a transaction, also ``leaving`` with it.
 
         Raises:
             StateError: the partition is not assigned.

@@ -27,6 +27,7 @@ from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import LEASE, Lease
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Obstacles
 from lvq_kafka.core.policy import DELETE_RETENTION
@@ -86,6 +87,7 @@ class ConsumerCore(Generic[W]):
         selects: see `Ledger`.
         conflate: see `Ledger`.
         groups: see `Ledger`.
+        ring: see `Ledger`.
         ranking: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
@@ -101,6 +103,7 @@ class ConsumerCore(Generic[W]):
         selects: Selects | None = None,
         conflate: bool = True,
         groups: Groups | None = None,
+        ring: Limits | None = None,
         ranking: Ranking | None = None,
         now: float,
     ) -> None:
@@ -113,6 +116,7 @@ class ConsumerCore(Generic[W]):
             selects=selects,
             conflate=conflate,
             groups=groups,
+            ring=ring,
             ranking=ranking,
         )
         self.commits: Commits[W] = Commits(self.ledger)

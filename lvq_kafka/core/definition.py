@@ -23,6 +23,7 @@ from lvq_kafka.core.ranking import (
     PRIORITY_HEADER,
     SORT_HEADER,
     QueueOrder,
+    Ranking,
     check_priorities,
     place_order,
 )
@@ -162,6 +163,7 @@ class QueueDefinition:
             check_group_header(self.groups.header)
         if self.limits is not None:
             instance("limits", self.limits, Limits, 'For example limits=Limits(messages=1000, policy="reject").')
+            self._check_ring()
 
     def _check_ranks(self) -> None:
         for option, order, default in (
@@ -183,6 +185,15 @@ class QueueDefinition:
             check_priorities("priorities", self.priorities)
         if self.sort_header is not None:
             check_sort_header(self.sort_header)
+
+    def _check_ring(self) -> None:
+        if self.ring is not None and self.non_destructive:
+            raise ConfigError(
+                f"limits with policy='ring' and non_destructive=True of the queue {self.name} exclude each other: "
+                "consumers evict what is beyond a ring, and the queue has none.",
+                options=["limits", "non_destructive"],
+                hint='Consume the queue, or choose another policy, such as policy="reject".',
+            )
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:
@@ -237,6 +248,16 @@ class QueueDefinition:
         if self.groups is None or self.groups.placement == "key":
             return None
         return (self.groups.header, *filter(None, (self.groups.default,)))
+
+    @property
+    def ranking(self) -> Ranking | None:
+        """The ranking of messages; None if they come in the order of arrival."""
+        return Ranking.of(self.order, priorities=self.priorities, sort_header=self.sort_header)
+
+    @property
+    def ring(self) -> Limits | None:
+        """The limits beyond which waiting messages are evicted; None if they never are (R12)."""
+        return self.limits if self.limits is not None and self.limits.policy == "ring" else None
 
     @property
     def expires(self) -> bool:

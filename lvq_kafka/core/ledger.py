@@ -17,6 +17,7 @@ from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.grouped_partition import GroupedPartition
@@ -24,6 +25,7 @@ from lvq_kafka.core.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.not_before import NotBefore
@@ -34,6 +36,7 @@ from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranke
 from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.ready_queue import BySlot, HeadedQueue, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
+from lvq_kafka.core.ring import Ring, RingPartition
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.standard import judged_keys, no_keys
 from lvq_kafka.core.terms import Terms
@@ -69,6 +72,7 @@ class Ledger:
         selects: the queue's selector; None if all messages of the topic are in the queue.
         conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
         groups: how messages are grouped; None if they are not.
+        ring: the limits beyond which waiting messages are evicted; None if they never are (R12).
         ranking: the ranks of messages, by which they are handed out (R20), always `bounded`; None for the order of
             arrival.
     """
@@ -87,6 +91,7 @@ class Ledger:
         selects: Selects | None = None,
         conflate: bool = True,
         groups: Groups | None = None,
+        ring: Limits | None = None,
         ranking: Ranking | None = None,
     ) -> None:
         self.ranking = ranking
@@ -101,8 +106,11 @@ class Ledger:
         """The room in a commit map."""
         self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
         """The effects of time; None in a queue without options of time."""
+        self.ring = None if ring is None else Ring(ring, self.stats, ranked=ranking is not None)
+        """What is evicted; None in a queue that is no ring."""
         self._partitions: dict[int, PartitionLedger] = {}
         self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
+        self._rings: dict[int, RingPartition] = {}  # of all of them, in a ring
         self.assignment = Assignment(self._partitions, self._timed)
         """Queries on the partitions."""
         self._in_place = order == "in-place"
@@ -145,7 +153,8 @@ class Ledger:
 
         Nothing is handed out until the partition has been read up to ``target``, its end when it was assigned, and to
         the end of the commit map: a value may be superseded by one further on that the group has already consumed
-        (G12). In a standard queue nothing is superseded, so nothing waits for that.
+        (G12). In a standard queue nothing is superseded, so nothing waits for that, unless it is a ring: then the
+        lowest messages may have no room.
 
         Args:
             start: the offset to read from, if the log starts above the commit.
@@ -160,11 +169,12 @@ class Ledger:
             raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
+        waits = self._conflate or self.ring is not None
+        counted = None if self.ring is None else CountedPendingList(loaded, start)
         part = self._partitions[partition] = self._new_partition(
             partition,
-            loaded,
-            start,
-            max(target, loaded.end) if self._conflate else start,
+            PendingList(loaded, start) if counted is None else counted,
+            max(target, loaded.end) if waits else start,
             generation=generation,
             gated=self._new_line(),
             window=None if self.groups is not None else self._new_window(),
@@ -177,6 +187,8 @@ class Ledger:
         )
         if self.times is not None:
             self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
+        if self.ring is not None and counted is not None:
+            self._rings[partition] = RingPartition(part, counted, self.ring)
         return generation
 
     @property
@@ -242,6 +254,7 @@ class Ledger:
             self._partitions.pop(partition).revoke()
             if partition in self._timed:
                 self._timed.pop(partition).revoke()
+            self._rings.pop(partition, None)
         self._waiting.difference_update(partitions)
         if self.groups is not None and not self._partitions:
             self.groups.unpin_all()
@@ -275,9 +288,17 @@ class Ledger:
         """
         if keys is None:
             keys = batch.keys
+        for ring in self._rings.values():
+            ring.prepare()
         if self._conflate:
             self._add(batch, keys)
-            return
+        else:
+            self._add_alone(batch, keys)
+        for ring in self._rings.values():
+            ring.update()
+
+    def _add_alone(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Add records of which none replaces another."""
         if self._selects is not None:
             batch = only_selected(batch, judged_keys(keys), self._selects)
         self._add(batch, no_keys(batch))
@@ -307,6 +328,8 @@ class Ledger:
         parts = self._timed or self._partitions
         for partition, position in positions.items():
             parts[partition].advance(position)
+        for ring in self._rings.values():
+            ring.update()
 
     # ---------------------------------------------------------------- working
 
@@ -453,7 +476,7 @@ class Ledger:
         Args:
             due: when it becomes available again (by `wake`); at once by default.
         """
-        self._give_back(item, _ON_RELEASE, due)
+        self._come_back(self._give_back(item, _ON_RELEASE, due))
         self.stats.released += not item.reserved
 
     def leave(self, item: Item) -> None:
@@ -473,7 +496,7 @@ class Ledger:
 
     def give_back(self, item: Item, due: float | None = None) -> None:
         """Return a message that was left: it is available again, or dropped if superseded."""
-        self._give_back(item, _ON_RETURN, due)
+        self._come_back(self._give_back(item, _ON_RETURN, due))
 
     def extend(self, item: Item, locked_until: float) -> None:
         """Set a new deadline for the holder, later or earlier than before."""
@@ -487,7 +510,7 @@ class Ledger:
                 item.state = _ON_DUE[item.state]
                 self._partitions[item.partition].offer(item)
             else:
-                self._give_back(item, _ON_TIME_OUT, None)
+                self._come_back(self._give_back(item, _ON_TIME_OUT, None))
                 self.stats.timed_out += not item.reserved
 
     def pass_time(self, clock: float) -> bool:
@@ -504,6 +527,8 @@ class Ledger:
             return False
         times.time.advance(clock)
         due = [] if times.scheduling is None else times.scheduling.pop_due()
+        for ring in self._rings.values() if due else ():
+            ring.prepare()
         for item in due:
             self._timed[item.partition].come_due(item)
         expired = [] if times.expiring is None else times.expiring.pop_expired()
@@ -513,6 +538,10 @@ class Ledger:
                 one = self._give_back(item, _ON_RELEASE, None)
             if one is not None and one.state in _ON_EXPIRE:
                 self._timed[one.partition].expire(one)
+                if self._rings:
+                    self._rings[one.partition].leave_out(one)
+        for partition, ring in self._rings.items() if due else ():
+            ring.enter(item for item in due if item.partition == partition)
         if times.expiring is not None and times.expiring.is_overgrown:
             parts = self._partitions.values()
             alive = sum(part.pending.count for part in parts)
@@ -568,6 +597,11 @@ class Ledger:
     def next_wake(self) -> float | None:
         """The time when `wake` next has something to do."""
         return self._timers.next
+
+    def _come_back(self, item: Item | None) -> None:
+        """Have the ring, if there is one, consider a message that waits again."""
+        if item is not None and self._rings:
+            self._rings[item.partition].come_back(item)
 
     def _remove(self, item: Item, outcomes: _Outcomes) -> None:
         after = outcomes.get(item.state) or item.refuse()

@@ -19,6 +19,8 @@ class LedgerStats:
     """Waiting values removed by a delete, or by a value that is not in the queue (R26)."""
     expired: int = 0
     """Messages that expired before anyone received them."""
+    evicted: int = 0
+    """Waiting messages that were beyond the queue's ring (R12)."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries that were not, or may not have been, the first of their message."""

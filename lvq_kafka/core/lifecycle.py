@@ -37,6 +37,8 @@ class State(StrEnum):
     """A newer value or a delete replaced it before it was settled."""
     EXPIRED = "expired"
     """Its time was over before it was settled."""
+    EVICTED = "evicted"
+    """It was beyond the queue's ring before anybody received it (R12)."""
     LOST = "lost"
     """Its holder lost it: the partition was revoked, or the time to settle it ran out."""
 
@@ -69,6 +71,8 @@ class Event(StrEnum):
     """A newer value or a delete of the same key was read, or is due."""
     EXPIRE = "expire"
     """Its time is over (R10). A message in work stays with its holder; if it comes back, it expires then."""
+    EVICT = "evict"
+    """Its queue is a ring that has become too full (R12)."""
     REVOKE = "revoke"
     """Its partition was revoked."""
 
@@ -97,6 +101,7 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
             State.LEAVING_STALE: State.LEAVING_STALE,
         },
         Event.EXPIRE: {State.AVAILABLE: State.EXPIRED, State.DELAYED: State.EXPIRED},
+        Event.EVICT: {State.AVAILABLE: State.EVICTED, State.DELAYED: State.EVICTED},
         Event.REVOKE: dict.fromkeys(
             (
                 State.SCHEDULED,

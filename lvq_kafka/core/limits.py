@@ -14,16 +14,17 @@ from lvq_kafka.core.quoting import abridged, listed, quoted
 from lvq_kafka.core.validation import as_float, at_least_one, choice
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Depth", "Limits", "OverflowPolicy", "size_of"]
+__all__ = ["RESUME", "Depth", "Limits", "OverflowPolicy", "size_of"]
 
 OverflowPolicy = Literal["none", "ring", "reject", "block"]
 
 _FIELDS = ("messages", "bytes", "policy", "resume")
-_RESUME = 0.8  # as in Broker-J
+RESUME = 0.8
+"""The part of a limit at which a queue that was full is so no longer, as in Broker-J."""
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-    """Return the size of a message in bytes: its key, its value, and the names and values of its headers."""
+    """Return the bytes of a message: key, value, and names and values of headers."""
     size = len(key or b"") + len(value or b"")
     for name, content in headers or ():
         size += len(name.encode()) + len(content or b"")
@@ -32,7 +33,7 @@ def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What a queue, or a part of it, holds after conflation."""
+    """The content of a queue, or of a part of it, after conflation."""
 
     messages: int = 0
     """Messages that wait or are in work: the newest of each key."""
@@ -78,7 +79,7 @@ class Limits:
         at_least_one(**given)
         if self.resume is None:
             if self.policy == "block":
-                object.__setattr__(self, "resume", _RESUME)
+                object.__setattr__(self, "resume", RESUME)
             return
         if self.policy != "block":
             raise ConfigError(
@@ -90,6 +91,12 @@ class Limits:
             raise ConfigError(
                 f"resume={quoted(self.resume)} is not a part of the limits, above 0 and up to 1.", options=["resume"]
             )
+
+    @property
+    def described(self) -> str:
+        """The limits in words, such as "1,000 messages and 5,000 bytes"."""
+        pairs = ((self.messages, "messages"), (self.bytes, "bytes"))
+        return " and ".join(f"{most:,} {what}" for most, what in pairs if most is not None)
 
     def exceeded_by(self, depth: Depth) -> bool:
         """Return whether a queue holds more than this."""
@@ -112,6 +119,20 @@ class Limits:
             messages=None if self.messages is None else max(1, self.messages // partitions),
             bytes=None if self.bytes is None else max(1, self.bytes // partitions),
         )
+
+    def check_partitions(self, partitions: int) -> None:
+        """Check that each partition of a ring has a share.
+
+        Raises:
+            ConfigError: a limit is lower than the number of partitions.
+        """
+        for option, most in (("messages", self.messages), ("bytes", self.bytes)):
+            if self.policy == "ring" and most is not None and most < partitions:
+                raise ConfigError(
+                    f"A ring of {option}={most} cannot be shared by {partitions} partitions: each has at least 1.",
+                    options=[option, "partitions"],
+                    hint=f"Raise {option}, or declare the queue on fewer partitions.",
+                )
 
     def to_wire(self) -> dict[str, object]:
         """Return the part of a definition's JSON."""

@@ -24,9 +24,10 @@ from lvq_kafka.errors import StateError
 
 __all__ = ["PartitionLedger"]
 
-_ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
+_ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
     TRANSITIONS[Event.SUPERSEDE],
+    TRANSITIONS[Event.EVICT],
     TRANSITIONS[Event.REVOKE],
 )
 _AVAILABLE = State.AVAILABLE
@@ -43,7 +44,7 @@ class PartitionLedger:
 
     Args:
         generation: the number of this assignment.
-        start: the offset to read from.
+        pending: its messages, none so far.
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
         gated: an empty one, for messages whose turn comes while the map has no room.
@@ -88,8 +89,7 @@ class PartitionLedger:
     def __init__(
         self,
         number: int,
-        loaded: CommitMap,
-        start: int,
+        pending: PendingList,
         target: int,
         *,
         generation: int,
@@ -110,7 +110,8 @@ class PartitionLedger:
         self._in_place = in_place
         self._selects = selects
         self._count_deliveries = count_deliveries
-        self.pending = PendingList(loaded, start)
+        loaded = pending.loaded
+        self.pending = pending
         """All messages that a commit must not pass.
 
         Stale ones are not among them: they are done, whatever their holders do.
@@ -127,7 +128,7 @@ class PartitionLedger:
         self.new_item = new_item
         self._buffer = CatchUpBuffer()
         self.target = target
-        self.open = start >= target
+        self.open = pending.position >= target
         """True once it has been read up to the target, unless it is withheld."""
         self._withheld = False
         self.waiting: dict[bytes | int, Item] = {}
@@ -353,8 +354,15 @@ class PartitionLedger:
         self._changes += 1
         self._buffer.recount()
 
+    def evict(self, item: Item) -> None:
+        """Drop a waiting message that is beyond the ring, as done."""
+        item.state = _ON_EVICT[item.state]
+        del self.waiting[item.lane]
+        self.withdraw(item)
+        self.bury(item)
+
     def bury(self, item: Item) -> None:
-        """Remove a message that was stored elsewhere, and that nobody holds."""
+        """Remove a message that is done although nobody holds it."""
         self.changed = True
         self.pending.remove(item, acked=True)
         self._changes += 1

@@ -8,7 +8,9 @@ from itertools import count
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.terms import Terms
 
 __all__ = ["Queue", "facts"]
@@ -31,6 +33,9 @@ class Queue:
         terms: Terms | None = None,
         not_before: NotBefore | None = None,
         loaded: CommitMap | None = None,
+        conflate: bool = True,
+        ring: Limits | None = None,
+        ranking: Ranking | None = None,
     ) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
         self.ledger = Ledger(
@@ -40,6 +45,9 @@ class Queue:
             bounded=bounded,
             terms=terms,
             not_before=not_before,
+            conflate=conflate,
+            ring=ring,
+            ranking=ranking,
         )
         self.ledger.assign(0, loaded, loaded.base + len(records))
         self.next = loaded.base

@@ -9,6 +9,7 @@ import pytest
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
@@ -361,7 +362,8 @@ def test_nothing_is_left_of_what_is_done() -> None:
 
 def story(state: State) -> tuple[Ledger, Item]:
     """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
-    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)), not_before=NotBefore.of(100))
+    ring = Limits(policy="ring", messages=3)
+    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)), not_before=NotBefore.of(100), ring=ring)
     ledger, item = queue.ledger, queue.take(50.0)
     match state:
         case State.SCHEDULED:
@@ -372,6 +374,10 @@ def story(state: State) -> tuple[Ledger, Item]:
             ledger.release(item, 60.0 if state is State.DELAYED else None)
             (item,) = ledger._partitions[0].waiting.values()
             ledger.pass_time(80.0 if state is State.EXPIRED else 60.0)
+        case State.EVICTED:
+            ledger.release(item)
+            (item,) = ledger._partitions[0].waiting.values()
+            fill_up(ledger)
         case State.LEAVING | State.LEAVING_STALE:
             ledger.leave(item)
         case State.LOST:
@@ -385,6 +391,13 @@ def story(state: State) -> tuple[Ledger, Item]:
         ledger.release(item)
     assert item.state is state
     return ledger, item
+
+
+def fill_up(ledger: Ledger) -> None:
+    """Add as many messages as a ring of three holds, so that whatever waits goes."""
+    first = ledger.assignment.positions[0]
+    for offset in range(first, first + 3):
+        ledger.offer(0, offset, b"%d" % offset, b"v")
 
 
 SETTLEMENTS = {
@@ -402,6 +415,7 @@ HAPPENINGS = {
     (Event.DUE, Event.TIME_OUT): lambda ledger: (ledger.wake(60.0), ledger.pass_time(60.0)),
     (Event.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
     (Event.EXPIRE, Event.DUE): lambda ledger: ledger.pass_time(80.0),
+    (Event.EVICT,): fill_up,
     (Event.REVOKE,): lambda ledger: ledger.revoke([0]),
 }
 
@@ -435,6 +449,6 @@ def test_what_happens_to_messages_follows_the_transition_table(state: State, eve
 
 
 def test_the_table_leaves_no_way_out_of_an_end() -> None:
-    ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.EXPIRED, State.LOST}
+    ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.EXPIRED, State.EVICTED, State.LOST}
     assert not ends & {state for rows in TRANSITIONS.values() for state in rows}
     assert {state for rows in TRANSITIONS.values() for state in rows} | ends == set(State)
