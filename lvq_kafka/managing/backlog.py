@@ -14,6 +14,7 @@ from lvq_kafka.cluster import Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.limits import size_of
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.pending import Deletion
@@ -28,7 +29,7 @@ from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
 from lvq_kafka.reading_to_end import read_to_end
 from lvq_kafka.selectors.of_queues import queue_selector
 
-__all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"]
+__all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue", "weight"]
 
 _POLL = 0.1  # seconds
 
@@ -130,7 +131,7 @@ class Tally:
     consumed: int
     """Values that the group has committed as done.
 
-    May include replaced values that lie among consumed ones.
+    May include replaced values that lie among consumed ones, and those that were evicted (R12).
     """
     expired: int = 0
     """Values that had expired, and that no newer one has replaced (R10)."""
@@ -222,6 +223,7 @@ def read_backlog(
     loaded: Mapping[int, CommitMap],
     *,
     keep: Callable[[bytes | None], bool] = lambda key: False,
+    weigh: bool = False,
     timeout: float,
 ) -> Backlog:
     """Read a queue from its bases to its last stable offsets.
@@ -229,6 +231,7 @@ def read_backlog(
     Args:
         loaded: the commit map of each partition.
         keep: selects the keys whose values and headers are kept.
+        weigh: whether to keep the sizes of all others instead, for `weight`.
 
     Raises:
         CatchUpTimeout: the end was not reached within ``timeout`` seconds.
@@ -238,7 +241,7 @@ def read_backlog(
     starts = snapshot.starts
     while True:
         try:
-            return _read(cluster, snapshot, loaded, starts, keep, deadline)
+            return _read(cluster, snapshot, loaded, starts, keep, weigh, deadline)
         except DataLoss:
             begins = cluster.logs.start_offsets(snapshot.definition.topic)
             if begins == starts:
@@ -252,6 +255,7 @@ def _read(
     loaded: Mapping[int, CommitMap],
     starts: Mapping[int, int],
     keep: Callable[[bytes | None], bool],
+    weigh: bool,
     deadline: float,
 ) -> Backlog:
     definition = snapshot.definition
@@ -291,13 +295,18 @@ def _read(
             if offset < map_ends[partition] and loaded[partition].done(offset):
                 done_before += 1
             if not keep(key):
-                batch.values[row] = b""
+                batch.values[row] = b"%d" % size_of(key, value, batch.headers[row]) if weigh else b""
                 batch.headers[row] = _named(needed, batch.headers[row]) if needed else None
         ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
     _read_to(targets, cluster, definition.topic, positions, add, deadline)
     return Backlog(ledger, loaded, done_before, cluster.now())
+
+
+def weight(item: Item) -> int:
+    """Return the size in bytes of a message whose value was not kept, if it was weighed."""
+    return int(item.value)
 
 
 def _named(

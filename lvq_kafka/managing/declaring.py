@@ -53,6 +53,8 @@ def declare(
     """Create a queue, or check that it matches. See `lvq_kafka.LastValueQueue.declare`."""
     definition.check_declarable()
     check_policy(spec, conflate=definition.conflate)
+    if definition.limits is not None:
+        definition.limits.check_partitions(_partitions(cluster, definition.topic, spec))
     registry = Registry(cluster)
     declared = registry.check(definition)
     if definition.expiry_topic is not None:
@@ -71,6 +73,14 @@ def declare(
         declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last, so that a declared queue has everything it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
+
+
+def _partitions(cluster: Cluster, topic: str, spec: TopicSpec) -> int:
+    """Return the number of partitions that a topic has, or will have once it is created."""
+    try:
+        return cluster.topics.describe(topic).partitions
+    except TopicNotFound:
+        return spec.new_partitions
 
 
 def _check_rights(

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.limits import Depth, Limits
 from lvq_kafka.core.pending import Deletion
 from lvq_kafka.core.standby import standing_by
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits
-from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue
+from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue, weight
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
@@ -37,6 +38,8 @@ class PartitionStats:
     """Everything below this offset is done."""
     depth: int
     """Messages that are not done: the newest of each key, including those in work."""
+    bytes: int | None
+    """The size of these messages: keys, values and headers. None if the queue has no limits."""
     attempted: int
     """Messages counted in `depth` that may have been delivered before.
 
@@ -75,6 +78,8 @@ class QueueStats:
 
     The broker's setting if it matters and this user may read it, otherwise the brokers' default.
     """
+    limits: Limits | None
+    """The limits of the queue (R12)."""
     pending: bool
     """True if an open transaction holds offsets of the group; its acks count as not done."""
 
@@ -90,6 +95,17 @@ class QueueStats:
     def depth(self) -> int:
         """Messages that are not done: the newest of each key, including those in work."""
         return sum(one.depth for one in self.partitions)
+
+    @property
+    def bytes(self) -> int | None:
+        """The size of these messages: keys, values and headers. None if the queue has no limits."""
+        sizes = [one.bytes for one in self.partitions if one.bytes is not None]
+        return sum(sizes) if sizes else None
+
+    @property
+    def breach(self) -> str:
+        """A description of what is beyond the limits; empty if all is well."""
+        return "" if self.limits is None else self.limits.breach(Depth(self.depth, self.bytes or 0))
 
     @property
     def attempted(self) -> int:
@@ -137,7 +153,7 @@ def measure(
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = snapshot_queue(cluster, definition, consumed=consumed, decided=False)
         loaded = snapshot.maps(on_foreign_commits) if consumed else _untouched(snapshot)
-        backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
+        backlog = read_backlog(cluster, snapshot, loaded, weigh=definition.limits is not None, timeout=timeout)
         # Messages consumed during the read do not count either.
         now = _commits_of_now(cluster, snapshot, loaded) if consumed else loaded
         if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
@@ -162,6 +178,7 @@ def measure(
             consumed=backlog.tally.consumed + done_since + due_since,
             scheduled=len(scheduled) - due_since,
         ),
+        limits=definition.limits,
         pending=pending,
         text_limit=_text_limit(cluster, max((one.text for one in partitions), default=0)),
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
@@ -204,13 +221,16 @@ def _commits_of_now(
 def _count(
     snapshot: QueueSnapshot, backlog: Backlog, done: Mapping[int, CommitMap], *, consumed: bool
 ) -> tuple[PartitionStats, ...]:
+    weighed = snapshot.definition.limits is not None
     depth: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     attempted: Counter[int] = Counter()
     oldest: dict[int, int] = {}
     for item in backlog.messages:
         partition = item.partition
         if not done[partition].done(item.offset):
             depth[partition] += 1
+            sizes[partition] += weight(item) if weighed else 0
             attempted[partition] += item.offset < (done[partition].delivered or 0)
             oldest[partition] = min(oldest.get(partition, item.timestamp), item.timestamp)
     return tuple(
@@ -221,6 +241,7 @@ def _count(
             end=snapshot.ends[partition],
             base=state.base if consumed else None,
             depth=depth[partition],
+            bytes=sizes[partition] if weighed else None,
             attempted=attempted[partition],
             oldest=oldest[partition] / 1000 if partition in oldest else None,
             lag=max(0, snapshot.ends[partition] - max(state.base, snapshot.starts[partition])) if consumed else None,

@@ -18,6 +18,7 @@ from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.limits import Limits, OverflowPolicy
 from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = ["stats"]
+
+
+_REMEDIES: dict[OverflowPolicy, str] = {
+    "none": "Its policy is none, so nothing is done about it.",
+    "ring": "Its consumers evict the lowest messages that wait: start one. Messages in work stay.",
+    "reject": "Producers of this library refuse new keys until there is room; others do not.",
+    "block": "Producers of this library wait until there is room; others do not.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,8 @@ class QueueReport:
     malformed: int = 0
     ignored: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
+    bytes: int | None = None
+    """The size of what the queue holds; None if it has no limits, or that is unknown."""
     stats: QueueStats | None = None
     """None for a queue that is not consumed, and if its commits are damaged."""
     damage: tuple[Damage, ...] = ()
@@ -128,8 +139,17 @@ def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Q
         found.problems += [str(damage.error) for damage in found.damage]
         if not found.damage:
             found.stats = queue.stats(timeout=timeout)
+            _judge_depth(found, found.stats)
+    elif queue.definition.limits is not None:
+        _judge_depth(found, queue.stats(timeout=timeout))
     _count(queue, found, timeout)
     return found
+
+
+def _judge_depth(found: QueueReport, stats: QueueStats) -> None:
+    found.bytes = stats.bytes
+    if stats.breach and stats.limits is not None:
+        found.problems.append(f"It holds more than its limits allow: {stats.breach}. {_REMEDIES[stats.limits.policy]}")
 
 
 def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> None:
@@ -196,6 +216,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> d
         "group": group,
         "state": found.state,
         "values": found.values,
+        "bytes": found.bytes,
         "waiting": None if stats is None else stats.depth,
         "attempted": None if stats is None else stats.attempted,
         "oldest": None if stats is None else stats.oldest,
@@ -249,6 +270,7 @@ def _picture(
         ("" if definition.ttl is None else f"; TTL: {in_words(definition.ttl)}", "dim"),
         ("" if definition.groups is None else f"; groups: {grouped_by(definition.groups)}", "dim"),
         ("" if definition.max_delay is None else f"; scheduled up to {definition.max_delay:,g} s ahead", "dim"),
+        ("" if definition.limits is None else f"; {_limits(definition.limits, found)}", "dim"),
         "\n",
         (f"topic {found.topic.name}, id {found.topic.id}, {count(found.topic.replication_factor, 'replica')}; ", "dim"),
         (f"group {group}" if group else "not consumed", "dim"),
@@ -269,6 +291,11 @@ def _picture(
         )
     remarks.rstrip()
     return Group(told, partitions, remarks)
+
+
+def _limits(limits: Limits, found: QueueReport) -> str:
+    size = "" if found.bytes is None else f", has {found.bytes:,} bytes"
+    return f"limits: {limits.described} ({limits.policy}){size}"
 
 
 def _waiting(stats: QueueStats) -> str:

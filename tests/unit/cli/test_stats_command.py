@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import re
 from random import Random
+from typing import Any
 
 import pytest
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Limits
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
@@ -80,6 +81,36 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryC
     assert "the commit text of partition 0 is full (" in text
     assert "of 4,095 characters): until lower messages are settled, acks are not stored" in text
     assert "max_deliveries" in text
+
+
+@pytest.mark.parametrize(
+    ("policy", "remedy"),
+    [("none", "nothing is done"), ("ring", "start one"), ("reject", "refuse new keys"), ("block", "wait until")],
+)
+def test_a_breach_of_limits_is_a_problem(policy: Any, remedy: str, run: Run, memory_cluster: MemoryCluster) -> None:
+    limits = Limits(policy=policy, messages=2, bytes=100)
+    LastValueQueue.declare("prices", key_header="k", limits=limits, cluster=memory_cluster)
+    for key in (b"a", b"b"):
+        memory_cluster.write("prices", key, b"1")
+    row = run("stats", "prices").row
+    assert (row["bytes"], row["waiting"], row["problems"]) == (4, 2, [])
+    text = " ".join(run("stats", "prices", person=True).text.split())
+    assert f"limits: 2 messages and 100 bytes ({policy}), has 4 bytes" in text
+    memory_cluster.write("prices", b"c", b"1")
+    ran = run("stats", "prices")
+    (problem,) = ran.row["problems"]
+    assert ran.code == 4
+    assert "It holds more than its limits allow: 3 messages where 2 are allowed." in problem
+    assert remedy in problem
+
+
+def test_a_breach_of_a_queue_that_is_not_consumed_is_a_problem(run: Run, memory_cluster: MemoryCluster) -> None:
+    limits = Limits(policy="none", messages=1)
+    LastValueQueue.declare("prices", key_header="k", limits=limits, non_destructive=True, cluster=memory_cluster)
+    for key in (b"a", b"b"):
+        memory_cluster.write("prices", key, b"1")
+    ran = run("stats", "prices")
+    assert (ran.code, ran.row["bytes"], len(ran.row["problems"])) == (4, 4, 1)
 
 
 def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
