@@ -101,10 +101,14 @@ S115   test_scheduling.py       R11: the value before stays until then (as ART; 
 S115   test_standard.py        R35: on a standard queue
 S116   test_scheduling.py       R11: the scheduled one never counts (ART gives it when it is due)
 S117   test_scheduling.py
+S120   test_ring.py            R12: by a consumer
+S121   test_ring.py            R12: conflated first (as BJ; CPP evicts an unrelated key)
 S122   test_overflow.py        R12: the update is accepted (CPP and BJ refuse it)
 S123   test_overflow.py
 S125   test_overflow.py
+S125   test_ring.py            R12: only this library's producers refuse what is too large
 S128   test_overflow.py
+S128   test_ring.py
 S129   test_overflow.py
 S139   test_selecting.py        R28: default filters are for browsers; R27: no consumer selects
 S140   test_selecting.py        R15

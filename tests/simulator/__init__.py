@@ -3,7 +3,8 @@
 Only the simulator knows the truth (`proof`). The rules under test are those of `lvq_kafka.core`: the `ConsumerCore`
 that ships, driven in the engine's order (`member`). Every check names its invariant:
 
-- **I1 truth**: any offset that a sent commit marks done was acked, rejected, superseded or deleted, or is a gap.
+- **I1 truth**: any offset that a sent commit marks done was acked, rejected, evicted, superseded or deleted,
+  or is a gap.
 - **I2 exclusive**: within an assignment, a message has one holder and a key has one message in work. No handle outlives
   the assignment.
 - **I3 durable ack**: the group keeps as done every ack that was reported durable. The message is not handed out again.
@@ -42,6 +43,10 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   session's that received its first message, until that ends.
 - **I22 order in groups**: no message is handed out while one of its group waits below it, delayed or not. Not where
   messages wait for room, of which the lowest needs none.
+- **I23 ring**: only waiting messages are evicted, the lowest first, and only if a ring would otherwise hold more than
+  its share after a new key came or a message came back; an update of a key evicts nothing. From then on an evicted
+  message is as an acked one: done in every claim (I11), in the last commit (I16), and durable once that is reported
+  (I3); its assignment never hands it out.
 - **I24 ranks**: in a queue that goes by rank, a message is handed out only if none of better rank could be, unless the
   stats count it.
 

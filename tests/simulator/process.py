@@ -21,7 +21,9 @@ from lvq_kafka.core.hand_out import ConsumerLimits
 from lvq_kafka.core.lease import LEASE
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.terms import Terms, Ttl
 from tests.simulator.group import Connection, Group, Request
@@ -59,6 +61,8 @@ class Options:
     """Whether what has expired is stored elsewhere before it is done."""
     ranked: bool = False
     """Whether messages are handed out by priority."""
+    ring: int | None = None
+    """The most messages that the queue may hold; None for any number."""
     ends_known: bool = True
     """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
 
@@ -106,6 +110,7 @@ class Process:
             keep_expired=options.expiry_topic,
             groups=options.groups,
             ranking=Ranking.of("priority", priorities=None, sort_header=None) if options.ranked else None,
+            ring=None if options.ring is None else Limits(policy="ring", messages=options.ring),
             now=clock(),
         )
         self.ledger, self.commits = self.core.ledger, self.core.commits
@@ -173,6 +178,7 @@ class Process:
         self.turned = now = self._clock()
         self.core.turn(now)
         self.core.wake(now)
+        self._observe()  # what is evicted was so before time has its effect
         self._pass_time()
         return wakes is not None and wakes <= now
 
@@ -368,6 +374,48 @@ class Process:
             if item not in self.kept and self.ledger.keeps_expired(item):
                 self._proof.kept(item, owner=self._owns(item.partition))
                 self.kept[item] = self.lives[item.partition]
+        if self._options.ring is not None:
+            for partition, generation in self.lives.items():
+                self._observe_ring(self.ledger._partitions[partition], generation)
+
+    def _observe_ring(self, part: PartitionLedger, generation: Life) -> None:
+        """Check I23, and copy evictions to the model, where they count as acks.
+
+        The core says which messages are pending, the model which ones must be.
+        """
+        if not part.open:
+            return
+        pending = {item.offset for item in part.pending}
+        waits = sorted(item.offset for item in part.waiting.values())
+        share = max(1, (self._options.ring or 0) // self._options.partition_count)
+        in_work = sum(generation.holding.get(lane) == offset for lane, offset in generation.out.items())
+        depth, may_be_longer = len(waits) + in_work, generation.depth
+        if generation.came_back or depth > may_be_longer:
+            may_be_longer = max(share, in_work + 1)
+        if depth > may_be_longer:
+            raise Violation("I23", f"{waits} wait with {in_work} in work, where {share} may")
+        generation.depth, generation.came_back = depth, False
+        held, time = set(generation.holding.values()), max(self.time, self.newest_at)
+        gone = [
+            offset
+            for offset in generation.out.values()
+            if not (offset in pending or offset in held or self._proof.has_expired(generation.partition, offset))
+        ]
+        # Something that expires may have been evicted just before that.
+        evicted = sorted(offset for offset in gone if generation.expires[offset] >= time)
+        if evicted and len(waits) + in_work < share:
+            raise Violation("I23", f"{evicted} are evicted, though {waits} and {in_work} in work are all that is left")
+        lower = [offset for offset in waits if evicted and offset < evicted[-1]]
+        if len(lower) > (self._options.max_delay is not None):  # the one that came last may have been due just now
+            raise Violation("I23", f"{evicted} are evicted before {lower}")
+        for lane, offset in list(generation.out.items()):
+            if offset in gone:
+                item = Item(generation.partition, offset, 0, lane if isinstance(lane, bytes) else None, b"", None, -1)
+                item.generation = part._generation
+                generation.evicted(item)
+                self._proof.acked(item)
+                if offset % 2:
+                    self.ask(item)
 
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)

@@ -47,8 +47,8 @@ class Life:
     """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
-        "acked", "due", "expires", "given", "headers", "holding", "last", "loaded", "newest", "out", "partition",
-        "position", "returned", "scheduled", "target",
+        "acked", "came_back", "depth", "due", "expires", "given", "gone", "headers", "holding", "last", "loaded",
+        "newest", "out", "partition", "position", "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -74,6 +74,12 @@ class Life:
         self.returned: set[int] = set()
         """Messages that came back after they were handed out."""
         self.acked: list[int] = []
+        self.depth = 0
+        """The number of messages that waited or were in work, when it was last looked."""
+        self.came_back = False
+        """Whether a message has come back since."""
+        self.gone: set[int] = set()
+        """Messages that were evicted."""
         self.given: Counter[int] = Counter()
         """The number of deliveries, by offset."""
 
@@ -111,6 +117,7 @@ class Life:
         del self.holding[lane]
         if not acked:
             self.returned.add(offset)
+            self.came_back |= self.out.get(lane) == offset
         else:
             self.acked.append(offset)
             if self.out.get(lane) == offset:
@@ -119,6 +126,12 @@ class Life:
     def was_scheduled(self, offset: int) -> bool:
         """Return whether a message counted only some time after it was stored, if at all."""
         return any(name == NOT_BEFORE_HEADER for name, _ in self.headers[offset])
+
+    def evicted(self, item: Item) -> None:
+        """Note that a message was evicted."""
+        self.gone.add(item.offset)
+        self.acked.append(item.offset)
+        del self.out[item.lane]
 
     def delivered(self, offset: int) -> int:
         """Return the number of deliveries of a message that this assignment can know."""
@@ -358,6 +371,8 @@ class Proof:
             raise Violation("I6", f"{item} is handed out after {last}")
         if generation.newest.get(lane) != offset:
             raise Violation("I4", f"{item} is handed out, {generation.newest.get(lane)} of its key was read")
+        if offset in generation.gone:
+            raise Violation("I23", f"{item} is handed out, and was evicted")
         if offset == last and offset not in generation.returned:
             raise Violation("I2", f"{item} is handed out twice")
         if owner and self.group.fenced:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from heapq import heappush
 from itertools import count
 from random import Random
 from typing import Any
@@ -16,9 +17,11 @@ from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.core import consumer_core
 from lvq_kafka.core import expiring as expiring_module
 from lvq_kafka.core import ledger as ledger_module
+from lvq_kafka.core import ring as ring_module
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
+from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.fronts import SessionPins
@@ -28,7 +31,7 @@ from lvq_kafka.core.groups import GroupMode, Groups
 from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import Lease
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.partition_commits import PartitionCommits
@@ -38,6 +41,7 @@ from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
 from lvq_kafka.core.ranking import Rank, Ranking
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
+from lvq_kafka.core.ring import RingPartition
 from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.timed_partition import TimedPartition
@@ -48,7 +52,7 @@ from tests.simulator.browser import Browser
 from tests.simulator.group import Group
 from tests.simulator.log import Log
 from tests.simulator.member import Member
-from tests.simulator.proof import Violation
+from tests.simulator.proof import Proof, Violation
 from tests.simulator.scene import Setting
 from tests.simulator.walk import any_setting, walk
 from tests.simulator.world import World
@@ -80,7 +84,7 @@ def caught(
     failure: Exception | None = None
     for seed in range(_WORLDS):
         random = Random(seed)
-        world = kind(focus(any_setting(random.choice)))
+        world = kind(focus(_without_ring(any_setting(random.choice))))
         try:
             walk(world, random, steps)
         except Violation as violation:
@@ -91,6 +95,11 @@ def caught(
     if failure is not None:
         raise failure
     return False
+
+
+def _without_ring(setting: Setting) -> Setting:
+    """Leave evictions to the mutants of rings: messages that are evicted are in nobody's work."""
+    return replace(setting, options=replace(setting.options, ring=None))
 
 
 def anywhere(setting: Setting) -> Setting:
@@ -200,6 +209,26 @@ def scheduling_apart(setting: Setting) -> Setting:
     return replace(setting, gap=0, broker_limits=(4096,), fenced=True, options=options)
 
 
+def ringed(setting: Setting) -> Setting:
+    options = replace(setting.options, ring=3, text_limit=4095, partition_count=1, max_delay=None)
+    return replace(setting, keys=7, gap=0, broker_limits=(4096,), fenced=True, options=options)
+
+
+def ringed_without_time(setting: Setting) -> Setting:
+    setting = ringed(setting)
+    return replace(setting, options=replace(setting.options, ttl=None, ring=2))
+
+
+def ringed_expiring_elsewhere(setting: Setting) -> Setting:
+    setting = ringed(setting)
+    return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), expiry_topic=True))
+
+
+def ringed_scheduling(setting: Setting) -> Setting:
+    setting = ringed(setting)
+    return replace(setting, options=replace(setting.options, ttl=None, max_delay=4.0))
+
+
 class MovesInTransactions(World):
     """A world where partitions move while transactions commit."""
 
@@ -263,6 +292,9 @@ class TransactsUnanswered(World):
         (expiring, World, _STEPS),
         (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
+        (ringed, World, _STEPS),
+        (ringed_expiring_elsewhere, World, _STEPS),
+        (ringed_scheduling, World, _STEPS),
     ],
 )
 def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
@@ -270,7 +302,7 @@ def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
 ) -> None:
     for seed in range(25_000 // steps):
         random = Random(seed)
-        walk(kind(focus(any_setting(random.choice))), random, steps)
+        walk(kind(focus(_without_ring(any_setting(random.choice)))), random, steps)
 
 
 # --- claims of commits ------------------------------------------------------------------------------------------------
@@ -1102,3 +1134,91 @@ def test_i12_a_truncation_by_the_bases_of_some_queues_only_is_caught(monkeypatch
     reclaimable = reclaiming.reclaimable
     monkeypatch.setattr(reclaiming, "reclaimable", lambda bases: reclaimable(bases[:1]))
     assert caught("I12")
+
+
+# --- rings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("invariant", ["I11", "I16"])
+def test_an_eviction_that_no_commit_says_is_caught(invariant: str, monkeypatch: Patch) -> None:
+    """The mutant leaves it to the next owner to evict the message again, as it does with what has expired."""
+
+    def mutant(self: PartitionLedger, item: Item) -> None:
+        self.discard(item, TRANSITIONS[Event.EVICT])
+        self.dropped_early()
+
+    monkeypatch.setattr(PartitionLedger, "evict", mutant)
+    if invariant != "I11":  # which finds it in any claim
+        monkeypatch.setattr(Proof, "faithful", lambda *args: None)
+    assert caught(invariant, ringed_without_time)
+
+
+def test_i23_a_ring_that_evicts_the_highest_messages_is_caught(monkeypatch: Patch) -> None:
+    def mutant(waiting: list[Any], entry: Any) -> None:
+        heappush(waiting, (entry[0], -entry[1], *entry[2:]))
+
+    monkeypatch.setattr(ring_module, "heappush", mutant)
+    monkeypatch.setattr(ring_module, "_is_current", lambda entry: entry[3].state in ring_module._WAITS)
+    assert caught("I23", ringed)
+
+
+def test_i23_an_update_that_costs_another_key_its_value_is_caught(monkeypatch: Patch) -> None:
+    """The mutant counts both values of the key, as Qpid did."""
+    monkeypatch.setattr(CountedPendingList, "renew", PendingList.renew)
+    assert caught("I23", ringed)
+
+
+def test_i23_a_message_that_is_done_and_still_counts_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: CountedPendingList, item: Item, *, acked: bool) -> None:
+        if not acked:
+            self.exclude(item)
+        PendingList.remove(self, item, acked=acked)
+
+    monkeypatch.setattr(CountedPendingList, "remove", mutant)
+    assert caught("I23", ringed)
+
+
+def test_i23_a_ring_that_forgets_what_is_in_work_is_caught(monkeypatch: Patch) -> None:
+    hold = PartitionLedger.hold
+
+    def mutant(self: PartitionLedger, item: Item) -> None:
+        assert isinstance(self.pending, CountedPendingList)
+        self.pending.exclude(item)
+        hold(self, item)
+
+    monkeypatch.setattr(PartitionLedger, "hold", mutant)
+    assert caught("I23", ringed)
+
+
+def test_i23_a_message_that_comes_back_and_is_not_judged_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(RingPartition, "come_back", lambda self, item: None)
+    assert caught("I23", ringed)
+
+
+def test_i23_a_ring_that_does_not_wait_for_the_end_of_the_log_is_caught(monkeypatch: Patch) -> None:
+    """The mutant evicts for values that are deleted further on."""
+    update = RingPartition.update
+
+    def mutant(self: RingPartition) -> None:
+        is_open, self._part.open = self._part.open, True
+        update(self)
+        self._part.open = is_open
+
+    monkeypatch.setattr(RingPartition, "update", mutant)
+    assert caught("I23", ringed)
+
+
+def test_i23_a_message_that_has_expired_and_costs_another_its_place_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(RingPartition, "leave_out", lambda self, item: None)
+    assert caught("I23", ringed_expiring_elsewhere)
+
+
+def test_i23_a_message_that_is_due_and_not_counted_is_caught(monkeypatch: Patch) -> None:
+    enter = RingPartition.enter
+
+    def mutant(self: RingPartition, items: Iterable[Item]) -> None:
+        if not isinstance(items, Generator):  # these were read just now
+            enter(self, items)
+
+    monkeypatch.setattr(RingPartition, "enter", mutant)
+    assert caught("I23", ringed_scheduling)

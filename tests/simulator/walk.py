@@ -81,6 +81,7 @@ def any_setting(choose: Choose) -> Setting:
             max_delay=choose([None, None, 4.0]),
             expiry_topic=letters,
             groups=choose([None, None, Groups(), Groups(mode="shared")]),
+            ring=choose([None, None, None, None, 1, 2, 5]),
         ),
     )
 

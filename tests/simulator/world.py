@@ -99,6 +99,7 @@ class World(ConsumerSteps):
         self.counts["steps with messages gated"] += gated
         self.counts["steps with groups of several sessions"] += member.grouping.are_apart(member.working)
         self.counts["steps after something has expired"] += ledger.stats.expired > 0
+        self.counts["steps after something was evicted"] += ledger.stats.evicted > 0
         self.counts["steps while something is scheduled"] += ledger.times is not None and ledger.times.scheduled > 0
         self.counts["steps with acks that wait for room"] += member.commits.is_crowded
         if ledger.capacity.limit < self._setting.options.text_limit:
