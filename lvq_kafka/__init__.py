@@ -11,9 +11,9 @@ from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
+from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.catch_up import ReaderStatus

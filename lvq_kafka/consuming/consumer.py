@@ -14,13 +14,13 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.auto_reclaim import AutoReclaim
+from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
-from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settlers import DirectSettler

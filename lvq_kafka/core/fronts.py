@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Generic
 
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
@@ -23,7 +24,7 @@ class Fronts(Generic[R]):
         """The number of them, without those that are gated."""
         self.heap: list[Any] = []
         """The precedences of those that did not come back often, and of some that are no longer among them."""
-        self.often: dict[Any, int] = {}
+        self.often: OrderedDict[Any, int] = OrderedDict()
         """By precedence, the turns of those that often came back, in order."""
         self.gated: dict[int, PrecedenceHeap[R]] = {}
         """By partition, what waits for room in the commit map."""

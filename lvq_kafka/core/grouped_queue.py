@@ -342,7 +342,7 @@ class GroupedQueue:
             return None
         session.often_was_last = True
         fronts.number -= 1
-        del fronts.often[precedence]
+        fronts.often.popitem(last=False)
         item = self._items[precedence]
         if item.group is not None:
             item.group.listed = None

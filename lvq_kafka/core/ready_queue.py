@@ -2,7 +2,8 @@
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
 the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next. `lvq_kafka.core.ranked_queue` has
-those that go by rank.
+those that go by rank. Message groups need to know more: who acquires, and what is no longer in work
+(`lvq_kafka.core.grouped_queue`).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from lvq_kafka import LastValueQueue, Message, TopicSpec
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry

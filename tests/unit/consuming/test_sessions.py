@@ -14,8 +14,8 @@ import pytest
 
 from lvq_kafka.consuming import idle_warnings
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.session import Session
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.groups import GroupMode, Groups
 from lvq_kafka.core.lifecycle import State
