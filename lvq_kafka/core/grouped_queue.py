@@ -409,7 +409,10 @@ class GroupedQueue:
         return item
 
     def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
-        """Return the partitions in which messages for the session wait for room, and should go before this one."""
+        """Return the partitions where messages wait for room that should go before this one.
+
+        Only those count that the session may get.
+        """
         precedence = self._precedence(item)
         return [
             partition

@@ -107,7 +107,7 @@ class Ledger:
         self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
         """The effects of time; None in a queue without options of time."""
         self.ring = None if ring is None else Ring(ring, self.stats, ranked=ranking is not None)
-        """What is evicted; None in a queue that is no ring."""
+        """Evictions; None in a queue that is no ring."""
         self._partitions: dict[int, PartitionLedger] = {}
         self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
         self._rings: dict[int, RingPartition] = {}  # of all of them, in a ring

@@ -337,7 +337,7 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
 
 
 def judge_definition(definition: QueueDefinition, needs: TopicNeeds, partitions: Callable[[], int]) -> list[Finding]:
-    """Return the findings that no setting of the topic could mend: those of the queue's own options.
+    """Return findings on the queue's own options, which no setting of the topic mends.
 
     Args:
         definition: the queue.
