@@ -400,7 +400,10 @@ class Ledger:
             self._resize()
         if self._waiting:
             self._let_through(idle=False)
-        item = self._next_admitted()
+        item = self._line.pop()
+        if item is not None and not self._partitions[item.partition].admit(item, self.capacity):
+            self._waiting.add(item.partition)
+            item = self._next_admitted()
         while item is None and self._waiting and self._let_through(idle=True):
             item = self._next_admitted()
         if item is not None and self._waiting and self.ranking is not None:
