@@ -36,6 +36,7 @@ from tests.simulator.waiting import Heard, Question
 __all__ = ["Options", "Process", "Work"]
 
 _IN_WORK = frozenset({State.ACQUIRED, State.STALE, State.LEAVING, State.LEAVING_STALE})
+_NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _REMOVED = frozenset({State.ACKED, State.REJECTED})
 _SKEWS = (0, -2, 1)  # seconds by which the clocks of processes differ from the cluster's; see `MOST_SKEW`
 
@@ -351,12 +352,15 @@ class Process:
     # ---------------------------------------------------------------- the model of the core
 
     def _observe(self) -> None:
-        """Copy the core's own actions to the model: first lost messages, then acquired ones.
+        """Copy the core's own actions to the model: lost messages first, then evicted and acquired ones.
 
         Done offsets are not copied, because the checks are about those. Expired messages are checked as they leave.
         """
         for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
             self._end(item, acked=False)
+        if self._options.ring is not None:
+            for partition, generation in self.lives.items():
+                self._observe_ring(self.ledger._partitions[partition], generation)
         for item in self.ledger.assignment.held():
             if item not in self.working:
                 generation = self.lives[item.partition]
@@ -374,9 +378,6 @@ class Process:
             if item not in self.kept and self.ledger.keeps_expired(item):
                 self._proof.kept(item, owner=self._owns(item.partition))
                 self.kept[item] = self.lives[item.partition]
-        if self._options.ring is not None:
-            for partition, generation in self.lives.items():
-                self._observe_ring(self.ledger._partitions[partition], generation)
 
     def _observe_ring(self, part: PartitionLedger, generation: Life) -> None:
         """Check I23, and copy evictions to the model, where they count as acks.
@@ -388,7 +389,7 @@ class Process:
         pending = {item.offset for item in part.pending}
         waits = sorted(item.offset for item in part.waiting.values())
         share = max(1, (self._options.ring or 0) // self._options.partition_count)
-        in_work = sum(generation.holding.get(lane) == offset for lane, offset in generation.out.items())
+        in_work = sum(item.state in _NEWEST_IN_WORK for item in part.pending)
         depth, may_be_longer = len(waits) + in_work, generation.depth
         if generation.came_back or depth > may_be_longer:
             may_be_longer = max(share, in_work + 1)
@@ -396,13 +397,12 @@ class Process:
             raise Violation("I23", f"{waits} wait with {in_work} in work, where {share} may")
         generation.depth, generation.came_back = depth, False
         held, time = set(generation.holding.values()), max(self.time, self.newest_at)
-        gone = [
-            offset
-            for offset in generation.out.values()
-            if not (offset in pending or offset in held or self._proof.has_expired(generation.partition, offset))
-        ]
-        # Something that expires may have been evicted just before that.
+        gone = [offset for offset in generation.out.values() if offset not in pending and offset not in held]
+        # Of those, some have expired here. Others are evicted, though they may have expired elsewhere, or just after.
         evicted = sorted(offset for offset in gone if generation.expires[offset] >= time)
+        gone = [
+            offset for offset in gone if offset in evicted or not self._proof.has_expired(generation.partition, offset)
+        ]
         if evicted and len(waits) + in_work < share:
             raise Violation("I23", f"{evicted} are evicted, though {waits} and {in_work} in work are all that is left")
         lower = [offset for offset in waits if evicted and offset < evicted[-1]]
