@@ -106,7 +106,7 @@ def test_s137_more_groups_than_buckets_do_not_get_in_each_others_way(declare: De
     assert c1.take_all() == [f"{name}/1" for name in names[:150]]
 
 
-def test_a_sticky_group_stays_with_its_consumer_when_it_is_empty(declare: Declare) -> None:
+def test_r36_a_sticky_group_stays_with_its_consumer_when_it_is_empty(declare: Declare) -> None:
     """Broker-J's groupAssignmentSurvivesEmpty."""
     q = grouped(declare, "sticky")
     c1, c2 = two_sessions(q)
@@ -120,7 +120,7 @@ def test_a_sticky_group_stays_with_its_consumer_when_it_is_empty(declare: Declar
     assert c2.take_all() == ["3"]
 
 
-def test_a_shared_group_is_free_again_when_it_is_empty(declare: Declare) -> None:
+def test_r36_a_shared_group_is_free_again_when_it_is_empty(declare: Declare) -> None:
     q = grouped(declare, "shared")
     c1, c2 = two_sessions(q)
     send(q, "1:ONE", "2:ONE", "3:ONE")
@@ -134,7 +134,7 @@ def test_a_shared_group_is_free_again_when_it_is_empty(declare: Declare) -> None
     third.ack()
 
 
-def test_a_message_without_a_group_is_for_anyone_where_groups_are_sticky(declare: Declare) -> None:
+def test_r36_a_message_without_a_group_is_for_anyone_where_groups_are_sticky(declare: Declare) -> None:
     q = grouped(declare, "sticky")
     send(q, "1", "2", "3:", "4:ONE")
     c1, c2 = two_sessions(q)
@@ -144,7 +144,7 @@ def test_a_message_without_a_group_is_for_anyone_where_groups_are_sticky(declare
         delivery.ack()
 
 
-def test_messages_without_a_group_are_a_group_where_groups_are_shared(declare: Declare) -> None:
+def test_r36_messages_without_a_group_are_a_group_where_groups_are_shared(declare: Declare) -> None:
     q = declare(groups=Groups(header=HEADER, mode="shared", default="none"))
     send(q, "1", "2", "3:none", "4:ONE")
     c1, c2 = two_sessions(q)
@@ -156,7 +156,7 @@ def test_messages_without_a_group_are_a_group_where_groups_are_shared(declare: D
 
 
 @both_modes
-def test_a_consumer_by_itself_gets_everything_in_the_order_of_the_queue(declare: Declare, mode: GroupMode) -> None:
+def test_r36_a_consumer_by_itself_gets_everything_in_the_order_of_the_queue(declare: Declare, mode: GroupMode) -> None:
     q = grouped(declare, mode)
     send(q, "1:ONE", "2:TWO", "3", "4:ONE", "5:TWO", "6")
     c = q.consume()
@@ -164,7 +164,7 @@ def test_a_consumer_by_itself_gets_everything_in_the_order_of_the_queue(declare:
 
 
 @both_modes
-def test_a_newer_value_may_be_of_another_group_than_the_one_it_replaces(declare: Declare, mode: GroupMode) -> None:
+def test_r36_a_newer_value_may_be_of_another_group_than_the_one_it_replaces(declare: Declare, mode: GroupMode) -> None:
     q = grouped(declare, mode)
     send(q, "1:ONE", "2:ONE", "3:TWO")
     c1, c2 = two_sessions(q)
@@ -178,7 +178,7 @@ def test_a_newer_value_may_be_of_another_group_than_the_one_it_replaces(declare:
     third.ack()
 
 
-def test_a_restart_ends_all_pins(declare: Declare) -> None:
+def test_r36_a_restart_ends_all_pins(declare: Declare) -> None:
     q = grouped(declare, "sticky")
     send(q, "1:ONE", "2:ONE", "3:ONE")
     c = q.consume()
