@@ -17,17 +17,24 @@ _KINDS: dict[str, dict[str, bool]] = {
     "expiring": {"expiring": True},
     "scheduled": {"scheduled": True},
     "grouped": {"grouped": True},
+    "ranked": {"ranked": True},
+    "grouped-ranked": {"grouped": True, "ranked": True},
+    "ranked-transactional": {"ranked": True, "transactional": True},
     "expiring-transactional": {"expiring": True, "transactional": True},
     "scheduled-transactional": {"scheduled": True, "transactional": True},
 }
-_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped")
+_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--seconds", type=float, default=300, help="of chaos, over all runs (default 300)")
     parser.add_argument("--seed", type=int, default=None, help="deals the same cards again")
-    parser.add_argument("--kind", choices=_KINDS, help="only these runs (default the first five in turn)")
+    parser.add_argument(
+        "--kind",
+        choices=_KINDS,
+        help=f"only these runs (default {', '.join(_USUAL)} in turn)",
+    )
     parser.add_argument("--protocol", choices=get_args(Protocol), help="only this group protocol")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of the cluster (default 1)")
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second (default 200)")

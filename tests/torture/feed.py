@@ -6,10 +6,12 @@ import random
 import threading
 import time
 from functools import partial
+from typing import Any
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
@@ -51,6 +53,7 @@ class Feed:
         ttl: Ttl | None = None,
         max_delay: float | None = None,
         groups: Groups | None = None,
+        order: QueueOrder = "tail",
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -60,6 +63,7 @@ class Feed:
         self._ttl = ttl
         self._max_delay = max_delay
         self._groups = groups
+        self._order = order
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -98,6 +102,7 @@ class Feed:
                 ttl=self._ttl,
                 max_delay=self._max_delay,
                 groups=self._groups,
+                order=self._order,
             ) as producer:
                 for key in keys:
                     self._put(producer, key, chance)
@@ -128,7 +133,9 @@ class Feed:
         for when in (None, due) if due is not None and chance.random() < _BELOW else (due,):
             value = self._value()
             group = None if self._groups is None else group_of(key)
-            receipt = producer.put(key, value, ttl=self._own_ttl(chance), not_before=when, group=group)
+            priority = chance.randrange(10) if self._order == "priority" else None
+            own: dict[str, Any] = {"ttl": self._own_ttl(chance), "not_before": when, "priority": priority}
+            receipt = producer.put(key, value, group=group, **own)
             self._watch(time.monotonic(), receipt, key, value)
 
     def _own_ttl(self, chance: random.Random) -> float | None:

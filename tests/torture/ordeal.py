@@ -52,7 +52,6 @@ _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", 
 _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
 _EXPIRING = replace(_PLAIN, ttl=Ttl(default=20.0), expiry_topic=_EXPIRED)
 _SCHEDULED = replace(_EXPIRING, max_delay=4.0)
-_GROUPED = replace(_PLAIN, groups=Groups())
 _GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
@@ -78,6 +77,8 @@ class Ordeal:
     """Whether messages have a TTL, and may be scheduled ahead."""
     grouped: bool = False
     """Whether messages have groups."""
+    ranked: bool = False
+    """Whether messages are handed out by priority."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -91,15 +92,17 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        option = next((f", {name}" for name in ("scheduled", "expiring", "grouped") if getattr(self, name)), "")
-        return f"{'transactions' if self.transactional else 'plain'}{option}, {self.protocol} protocol, {nodes}"
+        options = [name for name in ("scheduled", "expiring", "grouped", "ranked") if getattr(self, name)]
+        kind = ", ".join(["transactions" if self.transactional else "plain", *options])
+        return f"{kind}, {self.protocol} protocol, {nodes}"
 
     @property
     def definition(self) -> QueueDefinition:
         """Return the queue's definition."""
-        if self.grouped:
-            return _GROUPED
-        return _SCHEDULED if self.scheduled else _EXPIRING if self.expiring else _PLAIN
+        definition = _SCHEDULED if self.scheduled else _EXPIRING if self.expiring else _PLAIN
+        return replace(
+            definition, groups=Groups() if self.grouped else None, order="priority" if self.ranked else "tail"
+        )
 
 
 @dataclass
@@ -194,6 +197,7 @@ class _Run:
             ttl=ordeal.definition.ttl,
             max_delay=ordeal.definition.max_delay,
             groups=ordeal.definition.groups,
+            order=ordeal.definition.order,
         )
         observers = self._observers()
         chaos = Chaos(
