@@ -29,6 +29,7 @@ from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Doing
 from lvq_kafka.core.quoting import bounded
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.transaction_phases import Step
@@ -86,7 +87,7 @@ class SharedState:
             conflate=definition.conflate,
             groups=definition.groups,
             ring=definition.ring,
-            ranking=definition.ranking,
+            ranking=Ranking.of(definition.order, priorities=definition.priorities, sort_header=definition.sort_header),
             now=clock(),
         )
         self.thread: Thread | None = None

@@ -23,7 +23,6 @@ from lvq_kafka.core.ranking import (
     PRIORITY_HEADER,
     SORT_HEADER,
     QueueOrder,
-    Ranking,
     check_priorities,
     place_order,
 )
@@ -248,11 +247,6 @@ class QueueDefinition:
         if self.groups is None or self.groups.placement == "key":
             return None
         return (self.groups.header, *filter(None, (self.groups.default,)))
-
-    @property
-    def ranking(self) -> Ranking | None:
-        """The ranking of messages; None if they come in the order of arrival."""
-        return Ranking.of(self.order, priorities=self.priorities, sort_header=self.sort_header)
 
     @property
     def ring(self) -> Limits | None:

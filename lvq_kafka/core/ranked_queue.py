@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -37,7 +37,7 @@ class ByLevel(Generic[T]):
 
     def __init__(self) -> None:
         self._lines: dict[Rank, BySlot[T]] = {}
-        self._used: list[Rank] = []  # ascending ranks of lines that may hold something
+        self._used: list[Rank] = []  # a heap of the ranks of lines that may hold something
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -49,7 +49,7 @@ class ByLevel(Generic[T]):
         """See `ReadyQueue.add`."""
         rank = item.rank
         if rank not in self._used:
-            insort(self._used, rank)
+            heappush(self._used, rank)
         if rank not in self._lines:
             self._lines[rank] = BySlot()
         self._lines[rank].add(item)
@@ -65,7 +65,7 @@ class ByLevel(Generic[T]):
             item = self._lines[self._used[0]].pop()
             if item is not None:
                 return item
-            del self._used[0]
+            heappop(self._used)
         return None
 
     @property
@@ -75,7 +75,7 @@ class ByLevel(Generic[T]):
             item = self._lines[self._used[0]].head
             if item is not None:
                 return item
-            del self._used[0]
+            heappop(self._used)
         return None
 
 

@@ -110,6 +110,10 @@ S125   test_ring.py            R12: only this library's producers refuse what is
 S128   test_overflow.py
 S128   test_ring.py
 S129   test_overflow.py
+S131   test_grouping.py        R36: sessions are the consumers (as BJ)
+S132   test_grouping.py
+S133   test_grouping.py
+S137   test_grouping.py        R36: no buckets, so no two groups are tied together (BJ may)
 S139   test_selecting.py        R28: default filters are for browsers; R27: no consumer selects
 S140   test_selecting.py        R15
 S143   test_selecting.py        R15: the period ends when the browser opens; updates always come

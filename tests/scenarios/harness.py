@@ -302,7 +302,8 @@ class Taking:
         with shared._changed:
             ledger = shared.core.ledger
             line: Any = ledger._line
-            tables = [line._line, line._returned, line._returned_order]
+            others = line._others
+            tables = [line._often, others._line, others._returned, others._returned_order]
             for partition in ledger._partitions.values():
                 tables += [list(partition.pending), partition.waiting, partition.held]
             return sum(map(len, tables))

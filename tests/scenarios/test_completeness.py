@@ -17,7 +17,8 @@ SECTIONS = {
     "8. Expiry": [95, 96, 97, 100, 101, 102, 103, 106],
     "9. Management and counters": [108, 109, 111, 113],
     "10. Scheduled and held": [114, 115, 116, 117],
-    "11. Overflow, rings": [120, 121, 125, 128],
+    "11. Overflow": [120, 121, 122, 123, 125, 128, 129],
+    "12. Groups": [131, 132, 133, 137],
     "15. Same ground: compacted log cases": [155, 156, 157, 158, 159, 161, 162],
 }
 

@@ -7,8 +7,8 @@ import threading
 import time
 
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.session import Session
 from lvq_kafka.consuming.settlement import Settlement
 from tests.torture.journal import Kind
 from tests.torture.settling import Settling
