@@ -391,11 +391,12 @@ class Process:
         share = max(1, (self._options.ring or 0) // self._options.partition_count)
         in_work = sum(item.state in _NEWEST_IN_WORK for item in part.pending)
         depth, may_be_longer = len(waits) + in_work, generation.depth
-        if generation.came_back or depth > may_be_longer:
+        if not generation.came_back.isdisjoint(waits) or depth > may_be_longer:
             may_be_longer = max(share, in_work + 1)
         if depth > may_be_longer:
             raise Violation("I23", f"{waits} wait with {in_work} in work, where {share} may")
-        generation.depth, generation.came_back = depth, False
+        generation.depth = depth
+        generation.came_back.clear()
         held, time = set(generation.holding.values()), max(self.time, self.newest_at)
         gone = [offset for offset in generation.out.values() if offset not in pending and offset not in held]
         # Of those, some have expired here. Others are evicted, though they may have expired elsewhere, or just after.

@@ -76,8 +76,8 @@ class Life:
         self.acked: list[int] = []
         self.depth = 0
         """The number of messages that waited or were in work, when it was last looked."""
-        self.came_back = False
-        """Whether a message has come back since."""
+        self.came_back: set[int] = set()
+        """Messages that have come back since."""
         self.gone: set[int] = set()
         """Messages that were evicted."""
         self.given: Counter[int] = Counter()
@@ -117,7 +117,7 @@ class Life:
         del self.holding[lane]
         if not acked:
             self.returned.add(offset)
-            self.came_back |= self.out.get(lane) == offset
+            self.came_back.add(offset)
         else:
             self.acked.append(offset)
             if self.out.get(lane) == offset:
