@@ -352,6 +352,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
         ("--not-before due", {"not_before": "due"}),
         ("--priority urgency", {"priority": "urgency"}),
         ("--sort due", {"sort": "due"}),
+        ("--group customer", {"group": "customer"}),
     ],
 )
 def test_what_a_publication_is_told_goes_to_it(
@@ -370,6 +371,7 @@ def test_what_a_publication_is_told_goes_to_it(
         "not_before": None,
         "priority": None,
         "sort": None,
+        "group": None,
         "vanished": "keep",
         **given,
     }
