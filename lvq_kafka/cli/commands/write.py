@@ -252,8 +252,22 @@ def _headers_of(headers: list[tuple[str, str]], ttl: float | None, priority: int
     """Return the headers given for all messages; a line's own come after them, and so count."""
     pairs: _Pairs = [(name, encode_key(text)) for name, text in headers]
     if priority is not None:
+        _check_sole(pairs, PRIORITY_HEADER, "--priority")
         pairs.append((PRIORITY_HEADER, b"%d" % priority))
-    return pairs if ttl is None else [*pairs, (TTL_HEADER, ttl_text(ttl))]
+    if ttl is not None:
+        _check_sole(pairs, TTL_HEADER, "--ttl")
+        pairs.append((TTL_HEADER, ttl_text(ttl)))
+    return pairs
+
+
+def _check_sole(headers: Sequence[tuple[str, bytes | None]], name: str, option: str) -> None:
+    """Check that no header given for all messages says what an option says, too.
+
+    Raises:
+        click.UsageError: one does. One of them would be ignored.
+    """
+    if any(other == name for other, _ in headers):
+        raise click.UsageError(f"{option} and the header {printable(name)} are mutually exclusive.")
 
 
 def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line | None]:
@@ -284,8 +298,14 @@ def _produce(
     total = 0
     bulk = not isinstance(lines, list)
     headers = [*common.headers]
+    if common.group is not None:
+        _check_sole(headers, common.group_header, "--group")
+    if common.schedule != DueTime(None, None):
+        _check_sole(headers, NOT_BEFORE_HEADER, "--not-before or --delay")
     if common.sort is not None:
-        headers.append((queue.definition.sort_header or SORT_HEADER, encode_key(common.sort)))
+        sort_header = queue.definition.sort_header or SORT_HEADER
+        _check_sole(headers, sort_header, "--sort")
+        headers.append((sort_header, encode_key(common.sort)))
     if headers:
         lines = _with_headers(lines, headers)
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):

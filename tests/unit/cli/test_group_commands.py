@@ -108,6 +108,7 @@ def test_r36_stats_name_the_keys_whose_group_has_changed(orders: Run) -> None:
         (["declare", "q", "-k", "id", "-o", "group-buckets=8"], "group-buckets='8' is not possible"),
         (["put", "orders", "a", "1", "--group", " "], "group must be text that is not blank"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "lvq-group=g"], "named by another one"),
+        (["put", "orders", "a", "1", "--group", "g", "-H", "customer=h"], "--group and the header customer"),
         (["delete", "orders", "a", "--group", "g", "--no-group"], "mutually exclusive"),
     ],
 )

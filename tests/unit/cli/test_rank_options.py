@@ -59,6 +59,10 @@ def test_r20_messages_are_given_a_sort_key(ranked: Run, memory_cluster: MemoryCl
         (["put", "jobs", "a", "1", "--sort", "a"], 'order="sorted"'),
         (["put", "orders", "a", "1", "--priority", "1"], 'order="priority"'),
         (["put", "bids", "a", "1", "-H", "lvq-sort=a"], "set that one"),
+        (["put", "jobs", "a", "1", "--priority", "3", "-H", "lvq-priority=5"], "header lvq-priority are mutually"),
+        (["put", "jobs", "a", "1", "--ttl", "3", "-H", "lvq-ttl=5"], "--ttl and the header lvq-ttl"),
+        (["put", "orders", "a", "1", "--sort", "3", "-H", "lvq-sort=5"], "--sort and the header lvq-sort"),
+        (["send", "bids", "1", "--sort", "3", "-H", "id=a", "-H", "price=5"], "--sort and the header price"),
     ],
 )
 def test_r22_a_rank_that_means_nothing_is_an_error_of_usage(
