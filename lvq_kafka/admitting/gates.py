@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from lvq_kafka.admitting.occupancy import Occupancy
@@ -18,6 +18,7 @@ from lvq_kafka.core.standard import OwnKey
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
 from lvq_kafka.producer import Append, Gate
+from lvq_kafka.reading.consumed_filter import is_transient
 
 __all__ = ["AdmissionGate", "SizeGate", "gate_of"]
 
@@ -156,7 +157,10 @@ class AdmissionGate:
     def _admit_later(self, key: bytes, size: int | None) -> Send:
         """Admit a message for which there seemed to be no room, once there is, or refuse it."""
         try:
-            self._occupancy.read_to_end()
+            if self._limits.policy == "reject":
+                self._occupancy.read_to_end()
+            else:
+                self._pass_trouble(self._occupancy.read_to_end)
             return self._admit_now(key, size) or self._wait(key, size)
         except Closed:
             raise Closed(f"The producer of the queue {self._queue} was closed while a message waited.") from None
@@ -175,13 +179,29 @@ class AdmissionGate:
         self._note_breach()
         if self._limits.policy == "reject":
             raise self._full("")
+        trouble: LVQError | None = None
         while (left := self._left(begun)) > 0:
             with occupancy.lock:
                 if (send := occupancy.admit(key, size)) is not None:
                     return send
                 occupancy.wait(min(_POLL, left))
-            occupancy.ask(_POLL)
+            trouble = self._pass_trouble(partial(occupancy.ask, _POLL))
+        if trouble is not None:
+            raise trouble
         raise self._full(f", and has been for {self._max_block:g} s")
+
+    def _pass_trouble(self, ask: Callable[[], None]) -> LVQError | None:
+        """Ask the cluster; return an error that may pass.
+
+        A sender waits for that, until `Occupancy.admit` finds the silence too long.
+        """
+        try:
+            ask()
+        except LVQError as error:
+            if not is_transient(error):
+                raise
+            return error
+        return None
 
     def _left(self, begun: float) -> float:
         return _POLL if self._max_block is None else begun + self._max_block - time.monotonic()

@@ -371,6 +371,31 @@ def test_a_producer_may_wait_for_room_for_as_long_as_it_takes(memory_cluster: Me
     assert not isinstance(outcome[0], LVQError)
 
 
+def test_a_blocked_producer_waits_out_an_outage(
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = blocking(memory_cluster, 1)
+    with queue.producer(max_block=20.0) as producer:
+        fill(producer, "a")
+        with waiting_sender(lambda: producer.put("b", "1")) as outcome:
+            eventually(lambda: logged(caplog), 10)
+            memory_cluster.disconnect()
+            eventually(lambda: producer._gate._occupancy._trouble is not None, 10)  # type: ignore[union-attr]
+            memory_cluster.reconnect()
+            consume(queue)
+    assert not isinstance(outcome[0], LVQError)
+
+
+def test_a_blocked_producer_says_what_is_wrong_if_it_does_not_pass_in_time(memory_cluster: MemoryCluster) -> None:
+    with blocking(memory_cluster, 1).producer(max_block=0.5) as producer:
+        fill(producer, "a")
+        gone = BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
+        memory_cluster.fail_next("groups.committed", gone, times=1000)
+        with pytest.raises(BrokerUnavailable, match="nobody answers") as caught:
+            producer.put("b", "1")
+        assert "whether the queue q has room" in caught.value.__notes__[0]
+
+
 def test_a_blocked_producer_that_is_closed_says_so(memory_cluster: MemoryCluster) -> None:
     producer = blocking(memory_cluster, 1).producer()
     fill(producer, "a")
