@@ -171,7 +171,7 @@ def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict
     other = next(((another, name) for another, name in asking if another != order), None)
     if other is not None:
         raise ConfigError(
-            f"{option} asks for order={order}, and {other[1]} for order={other[0]}.",
+            f"{option} asks for order={brief(str(order))}, and {other[1]} for order={brief(str(other[0]))}.",
             options=[option, other[1]],
             hint="Leave one of them out.",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import ConfigError
 
@@ -73,7 +74,7 @@ def conflate_from_wire(part: object) -> bool:
         ConfigError: it is not false, the only value that is ever written.
     """
     if part is not False:
-        raise ConfigError(f"conflate={part!r} is not false, and is left out otherwise.", options=["conflate"])
+        raise ConfigError(f"conflate={quoted(part)} is not false, and is left out otherwise.", options=["conflate"])
     return False
 
 

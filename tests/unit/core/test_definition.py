@@ -198,6 +198,7 @@ def test_a_ttl_is_a_ttl(ttl: Any) -> None:
         ({"version": 2, "default_filters": {"replay_period_ms": -5}}, "replay_period must be a non-negative"),
         ({"name": "other"}, "names another queue"),
         ({"order": "random"}, "not a valid order"),
+        ({"version": 2, "conflate": "x" * 1000}, r"conflate='x+'… \(1,000 characters\) is not false"),
     ],
 )
 def test_an_unknown_stored_form_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -437,3 +438,8 @@ def test_r3_options_of_an_order_that_clash_are_both_named(options: dict[str, obj
     with pytest.raises(ConfigError) as caught:
         QueueDefinition.from_options("q", options)
     assert caught.value.options == named
+
+
+def test_r3_an_endless_order_is_not_repeated_in_full() -> None:
+    with pytest.raises(ConfigError, match=r"order=x+… \(1,000 characters\), and priorities for order=priority"):
+        QueueDefinition.from_options("q", {"lvqKey": "k", "order": "x" * 1000, "priorities": 5})
