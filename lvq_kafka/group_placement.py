@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.keys import home_partition, key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError, LVQError
 
@@ -66,10 +66,11 @@ class GroupPlacement:
         name = self._groups.header
         if value is None and not any(header == name for header, _ in headers or ()):
             raise ConfigError(
-                f"The delete of {quoted(key)} needs the group of its value: {quoted(topic)} is placed by group, and "
-                "the delete has to go to the same partition.",
+                f"The delete of {quoted(key_text(key or b''))} needs the group of its value: {quoted(topic)} is placed "
+                "by group, and the delete has to go to the same partition.",
                 options=["group", "placement"],
-                hint=f"Pass group=...; or, for a value without a group, headers={{{name!r}: None}}.",
+                hint=f"Pass group=...; or, for a value without a group, headers={{{name!r}: None}}. "
+                "In a shell: --group or --no-group.",
             )
         return self.append(topic, key, value, headers)
 

@@ -77,7 +77,8 @@ def test_r36_deletes_go_where_the_value_is(orders: Run, memory_cluster: MemoryCl
     assert orders("put", "orders", "b", "1").code == 0
     refused = orders("delete", "orders", "a")
     assert refused.code == 2
-    assert "needs the group of its value" in refused.stderr
+    assert "The delete of 'a' needs the group of its value" in refused.stderr
+    assert "--group or --no-group" in refused.stderr
     assert orders("delete", "orders", "a", "--group", "ann").code == 0
     assert orders("delete", "orders", "b", "--no-group").code == 0
     assert [record.partition for record in memory_cluster.records("orders") if record.value is None] in (
