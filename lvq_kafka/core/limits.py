@@ -107,7 +107,7 @@ class Limits:
         """Describe by how much a queue holds more than this; empty if it does not."""
         pairs = ((depth.messages, self.messages, "messages"), (depth.bytes, self.bytes, "bytes"))
         return " and ".join(
-            f"{held:,} {what} where {most:,} are allowed"
+            f"{held:,} {what} where {most:,} {'is' if most == 1 else 'are'} allowed"
             for held, most, what in pairs
             if most is not None and held > most
         )

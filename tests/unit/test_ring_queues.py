@@ -96,6 +96,7 @@ def test_a_breach_names_each_limit() -> None:
     assert limits.described == "1,000 messages and 5,000 bytes"
     assert limits.breach(Depth(1000, 5000)) == ""
     assert not limits.exceeded_by(Depth(1000, 5000))
+    assert ring(messages=1).breach(Depth(2)) == "2 messages where 1 is allowed"
     assert limits.breach(Depth(1001, 10) + Depth(0, 4000)) == "1,001 messages where 1,000 are allowed"
     assert limits.breach(Depth(2000, 6000)) == (
         "2,000 messages where 1,000 are allowed and 6,000 bytes where 5,000 are allowed"
