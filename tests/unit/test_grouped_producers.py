@@ -122,12 +122,13 @@ def test_r36_a_group_said_twice_is_refused(memory_cluster: MemoryCluster, groups
 def test_r22_a_group_is_refused_where_the_queue_has_none(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     with queue.producer() as producer:
-        for call, options in (
+        calls: list[tuple[Callable[[], object], tuple[str, ...]]] = [
             (lambda: producer.put("a", "1", group="g"), ("group", "lvq-group")),
             (lambda: producer.put("a", "1", {"lvq-group": "g"}), ("lvq-group",)),
             (lambda: producer.send(Message("1", {"ticker": "a"}, group="g")), ("group", "lvq-group")),
             (lambda: producer.delete("a", group="g"), ("group", "lvq-group")),
-        ):
+        ]
+        for call, options in calls:
             with pytest.raises(ConfigError, match=r"'lvq-group' is reserved.*groups=Groups\(\)") as caught:
                 call()
             assert caught.value.options == options
