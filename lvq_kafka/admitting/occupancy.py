@@ -30,6 +30,7 @@ _CATCH_UP = 60.0  # seconds to read what is in the queue
 _REFRESH = 1.0  # seconds between two questions to the group while no one waits
 _ANSWER = 10.0  # seconds to read to the end, before a message is refused
 _STALE = 30.0  # seconds without news after which nothing is admitted
+_PAUSES = 4  # times as long as counting took, at least, until the group is asked again while no one needs to know
 _SOME = 1000  # keys that are checked in one go, less than 1 ms
 
 
@@ -54,6 +55,7 @@ class Occupancy:
         self._topic_id = ""
         self._news = 0  # the `ConsumedFilter.news` that was counted
         self._as_of = 0.0
+        self._took = 0.0  # seconds to count what the group had consumed, at the last time
         self._asking = Lock()
         self._trouble: Exception | None = None
         self._stop = Event()
@@ -210,9 +212,9 @@ class Occupancy:
     def ask(self, patience: float) -> None:
         """Ask what was consumed, unless someone has asked in the last so many seconds.
 
-        Raises what `read_to_end` raises.
+        In a long queue, that takes time, and with patience it waits in proportion. Raises what `read_to_end` raises.
         """
-        since = time.monotonic() - patience
+        since = time.monotonic() - (patience and max(patience, min(_PAUSES * self._took, _STALE / 3)))
         with self._asking:
             if self._as_of < since:  # otherwise another thread has asked while this one waited
                 try:
@@ -237,7 +239,9 @@ class Occupancy:
         self._as_of, self._trouble = begun, None
         if self._news != group.news:
             self._news = group.news
+            counting = time.monotonic()
             self._remove_consumed(group)
+            self._took = time.monotonic() - counting
 
     def _read_again(self, group: ConsumedFilter) -> None:
         """Count again what is no longer consumed, as after a reset. The lock is held."""

@@ -501,6 +501,19 @@ def test_nothing_is_admitted_without_news_for_long(
         producer.delete("a").result(10)
 
 
+def test_a_queue_that_takes_long_to_count_is_asked_for_less_often(memory_cluster: MemoryCluster) -> None:
+    queue = rejecting(memory_cluster, 1)
+    followed = occupancy.Occupancy(memory_cluster, queue.definition, Limits(messages=1, policy="reject"), consumed=True)
+    followed.open()
+    followed._took = 1000.0
+    before = followed._as_of
+    followed.ask(0.2)
+    assert followed._as_of == before
+    followed.ask(0.0)
+    assert followed._as_of > before
+    followed.close()
+
+
 # -------------------------------------------------------------------- none
 
 
