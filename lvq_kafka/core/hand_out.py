@@ -147,6 +147,8 @@ class HandOut:
         comes_now: bool,
     ) -> list[Item]:
         """Take counted messages, and have others counted for those who wait."""
+        if self._ledger.groups is None:
+            session = None  # as in what is wanted: anybody may have what is reserved
         for item in reservations.overtaken(now, comes_now=comes_now):
             self._ledger.release(item)
         taken = reservations.pop_counted(most, session)
