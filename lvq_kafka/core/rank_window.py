@@ -56,7 +56,7 @@ class RankWindow:
         self._counted = counted
         self._room = capacity.rank_room(counted=counted)
         self._end = 0
-        self._first: Item | None = None  # the lowest message when the window was moved
+        self._first: Item | None = None  # the lowest message at the last release
         self._measured_in = 0  # moves
         self._beyond: dict[Rank, OrderedDict[int, Item]] = {}  # by rank and offset; no line is empty
         self._ranks: list[Rank] = []  # a heap of these ranks, and of some that are gone
@@ -81,7 +81,7 @@ class RankWindow:
 
     @property
     def has_moved(self) -> bool:
-        """True if the base has moved since the window has."""
+        """True if the window may have moved since the last release."""
         return self._pending.first is not self._first
 
     @property
@@ -128,6 +128,7 @@ class RankWindow:
         else:
             self._measured_in -= 1
             self._move()
+        self._first = self._pending.first
         if not self._ascends:
             self._tidy()
         offsets, end, before = self._offsets, self._end, self._count
@@ -192,12 +193,11 @@ class RankWindow:
         room = self._capacity.rank_room(counted=self._counted)
         if room.window < self._room.window:
             self._unknown = self._pending.position
-        self._room, self._end = room, 0
+        self._room, self._end, self._first = room, 0, None
         self._measure()
 
     def _move(self) -> None:
         """Have the window begin at the base."""
-        self._first = self._pending.first
         end = self._pending.base + self._room.window
         if end > self._end:
             self._end = end

@@ -111,6 +111,17 @@ def test_as_many_urgent_messages_beyond_the_window_come_as_have_room() -> None:
     assert 9 in {priority for priority, _ in left}, "once the window reaches the first ones"
 
 
+def test_what_the_window_has_reached_is_handed_out_although_more_was_read_since() -> None:
+    ledger = by_priority(1000)
+    room = ledger.capacity.rank_room(counted=False)
+    priorities = [0] * room.window + [5] + [0] * 50 + [9, 0] * room.ahead
+    fill(ledger, priorities)
+    assert [take(ledger)[0] for _ in range(room.ahead)] == [9] * room.ahead
+    assert take(ledger) == (0, 0)
+    ledger.offer(0, len(priorities), b"new", b"v", 0, [(PRIORITY_HEADER, b"0")])
+    assert take(ledger) == (5, room.window)
+
+
 def test_what_lies_beyond_the_window_counts_as_waiting_for_room() -> None:
     ledger = by_priority(1000)
     window = ledger.window
