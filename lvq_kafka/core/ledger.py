@@ -392,7 +392,9 @@ class Ledger:
         return item is part.pending.first or part.has_room(item, self.capacity)
 
     def _lowest(self, partition: int) -> Item | None:
-        return self._partitions[partition].pending.first
+        """Return the lowest message of a partition, unless it cannot be handed out, such as a scheduled delete."""
+        lowest = self._partitions[partition].pending.first
+        return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
 
     def _next_with_room(self) -> Item | None:
         """Pop the next ready message that the commit map has room for."""

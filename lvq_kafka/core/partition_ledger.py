@@ -455,7 +455,7 @@ class PartitionLedger:
     def _let_gated_through(self, line: ReadyQueue[Item], capacity: MapCapacity) -> bool:
         gated, lowest = self.gated, self.pending.first
         before = len(gated)
-        if lowest is not None and lowest in gated:
+        if lowest is not None and lowest.state is _AVAILABLE and lowest in gated:
             gated.remove(lowest)
             line.add(lowest)
         if (head := gated.head) is not None and self.has_room(head, capacity):

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map import CommitMap, span_after
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.map_capacity import FAR, MapCapacity
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import RankedItem
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
 from lvq_kafka.core.records import RecordBatch
 
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
@@ -247,3 +249,23 @@ def test_the_published_window() -> None:
     plain, counted = capacity.rank_room(counted=False), capacity.rank_room(counted=True)
     assert (plain.window, plain.ahead) == (17_848, 125)
     assert (counted.window, counted.ahead) == (8720, 61)
+
+
+@pytest.mark.parametrize("groups", [None, Groups()])
+@pytest.mark.parametrize("order", ["priority", "sorted"])
+def test_a_scheduled_delete_at_the_base_has_no_rank(order: QueueOrder, groups: Groups | None) -> None:
+    ranking = Ranking.of(order, priorities=None, sort_header=None)
+    ledger = Ledger(ranking=ranking, groups=groups, limit=100, not_before=NotBefore(1000.0))
+    ledger.assign(0, CommitMap(0), 3000)
+    ledger.offer(0, 0, b"later", None, 1000, [("lvq-not-before", b"900000")])
+    for offset in range(1, 3000):
+        rank = b"%d" % (offset % 10)
+        ledger.offer(0, offset, b"%d" % offset, b"v", 1000, [(PRIORITY_HEADER, rank), (SORT_HEADER, rank)])
+    ledger.advance({0: 3000})
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+    assert ledger.stats.acked > 0
+    ledger.pass_time(901.0)
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+    assert ledger.stats.acked == 2999
