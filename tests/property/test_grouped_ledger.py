@@ -166,9 +166,12 @@ class Grouping(RuleBasedStateMachine):
                 if name in seen or (name in self.pins and self.pins[name].session is not session):
                     continue
                 seen.add(name)
-            if message.due is None and message.lane not in self.parts[message.partition].held:
+            if self.is_ready(message):
                 found.append(message)
         return found
+
+    def is_ready(self, message: Message) -> bool:
+        return message.due is None and message.lane not in self.parts[message.partition].held
 
     def lowest(self, partition: int) -> int:
         part = self.parts[partition]
@@ -311,13 +314,13 @@ class Grouping(RuleBasedStateMachine):
         assert self.groups.waiting == len(names)
         assert self.groups.pinned == len(self.pins)
         assert self.groups.sessions == len(self.sessions)
-        here = [  # a message without a group that is not ready has nobody wait for it
+        kept = [
             one
             for part in self.parts.values()
-            for lane, one in part.waiting.items()
-            if one.group is not None or (one.due is None and lane not in part.held)
+            for one in part.waiting.values()
+            if one.group is not None or self.is_ready(one)
         ]
-        assert len(self.groups) == len(here)
+        assert len(self.groups) == len(kept)
         if not self.bounded:
             for session in self.sessions:
                 assert self.groups.serves(session) == bool(self.firsts(session))
