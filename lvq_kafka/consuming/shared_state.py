@@ -284,11 +284,12 @@ class SharedState:
         Zero while any caller may get something.
         """
         with self._lock:
-            waiters, groups = self._waiters, self.core.ledger.groups
+            waiters, ledger = self._waiters, self.core.ledger
+            groups = ledger.groups
             if groups is None or not isinstance(waiters, SessionWaitQueue) or self.core.hand_out.paused:
                 return 0, 0
             sessions = waiters.sessions
-            if not sessions or any(groups.serves(session) for session in sessions):
+            if not sessions or any(ledger.serves(session) for session in sessions):
                 return 0, 0
             return groups.kept_from(sessions)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any, Generic
 
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
@@ -17,15 +16,17 @@ class Fronts(Generic[R]):
     These are the first messages of groups, and messages without a group.
     """
 
-    __slots__ = ("gated", "heap", "number", "often")
+    __slots__ = ("gated", "heap", "number", "often", "turns")
 
     def __init__(self) -> None:
         self.number = 0
         """The number of them, without those that are gated."""
         self.heap: list[Any] = []
         """The precedences of those that did not come back often, and of some that are no longer among them."""
-        self.often: OrderedDict[Any, int] = OrderedDict()
-        """By precedence, the turns of those that often came back, in order."""
+        self.often: PrecedenceHeap[Any] = PrecedenceHeap()
+        """By rank and turn, the precedences of those that often came back."""
+        self.turns: dict[Any, Any] = {}
+        """By precedence, their ranks and turns."""
         self.gated: dict[int, PrecedenceHeap[R]] = {}
         """By partition, what waits for room in the commit map."""
 

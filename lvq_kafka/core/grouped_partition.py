@@ -38,7 +38,7 @@ class GroupedPartition(PartitionLedger):
             return
         lanes = {key for key in keys if key is not None and (self._in_place or key in self.held)}
         for lane in lanes & self.waiting.keys():
-            self._grouped.remove(self.waiting[lane])
+            self.withdraw(self.waiting[lane])
         try:
             super()._add_records(batch, keys)
         finally:
@@ -50,10 +50,11 @@ class GroupedPartition(PartitionLedger):
 
         That may be another one than the group of the message that it replaced.
         """
+        self.withdraw(item)
         if item.lane in self.held or item.state is not State.AVAILABLE:
             self._grouped.keep_place(item)
         else:
-            self._grouped.add(item)
+            self._line.add(item)
 
     def enter(self, item: Item, old: Item | None) -> None:
         """See `PartitionLedger.enter`."""
@@ -63,10 +64,16 @@ class GroupedPartition(PartitionLedger):
 
     # ---------------------------------------------------------------- handing out
 
+    def offer(self, item: Item) -> None:
+        """See `PartitionLedger.offer`. A message beyond the window keeps no place in its group."""
+        if self.window is not None:
+            self._grouped.remove(item)
+        super().offer(item)
+
     @property
     def without_room(self) -> int:
         """See `PartitionLedger.without_room`."""
-        return self._grouped.gated_in(self._number)
+        return super().without_room + self._grouped.gated_in(self._number)
 
     @property
     def waits_for_room(self) -> bool:

@@ -22,7 +22,7 @@ from lvq_kafka.core.fronts import Fronts, SessionPins
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
-from lvq_kafka.core.ready_queue import TRIED_OFTEN
+from lvq_kafka.core.ready_queue import TRIED_OFTEN, no_rank
 
 __all__ = ["GroupedQueue", "WaitingGroup", "by_slot"]
 
@@ -69,9 +69,12 @@ class GroupedQueue:
     Args:
         groups: how messages are grouped.
         precedence: a message's place in the order of hand-out, lowest first; unique and constant while it is here.
+        rank: returns what its precedence goes by first. Messages of a rank that often come back take turns.
     """
 
-    def __init__(self, groups: Groups, precedence: Callable[[Item], Any] = by_slot) -> None:
+    def __init__(
+        self, groups: Groups, precedence: Callable[[Item], Any] = by_slot, rank: Callable[[Item], Any] = no_rank
+    ) -> None:
         self.sessions = 0
         """The number of sessions that were opened and have not ended."""
         self.waiting = 0
@@ -81,6 +84,7 @@ class GroupedQueue:
         self._group_of = groups.group
         self._sticky = groups.mode == "sticky"
         self._precedence = precedence
+        self._rank = rank
         self._free: Fronts[Item] = Fronts()
         self._groups: dict[bytes, WaitingGroup] = {}
         self._items: dict[Any, Item] = {}
@@ -252,7 +256,8 @@ class GroupedQueue:
     def _offer(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
         fronts.number += 1
         if item.deliveries >= TRIED_OFTEN:
-            fronts.often[precedence] = next(self._turns)
+            turn = fronts.turns[precedence] = (self._rank(item), next(self._turns))
+            fronts.often.add(turn, precedence)
         else:
             heappush(fronts.heap, precedence)
 
@@ -261,7 +266,8 @@ class GroupedQueue:
         if gated is not None and gated.remove(precedence) is not None:
             return
         fronts.number -= 1
-        if fronts.often and fronts.often.pop(precedence, None) is not None:
+        if fronts.turns and (turn := fronts.turns.pop(precedence, None)) is not None:
+            fronts.often.remove(turn)
             return
         heap = fronts.heap  # its entry stays until it reaches the top, or until most are such
         if len(heap) > 2 * fronts.number + _SPARE:
@@ -299,7 +305,7 @@ class GroupedQueue:
         own = self._lowest(mine) if mine.heap else None
         anyones = self._lowest(free) if free.heap else None
         is_own = anyones is None or (own is not None and own < anyones)
-        if (free.often or mine.often) and (item := self._pop_often(session, own if is_own else anyones)) is not None:
+        if (free.turns or mine.turns) and (item := self._pop_often(session, own if is_own else anyones)) is not None:
             return item
         session.often_was_last = False
         fronts = mine if is_own else free
@@ -311,8 +317,16 @@ class GroupedQueue:
             item.group.listed = None
         return item
 
+    def lowest(self, session: SessionPins | None) -> Any:
+        """Return the lowest precedence on offer to a session, or None.
+
+        Messages that came back often do not count.
+        """
+        fronts = self._free, (session or self._sole).fronts
+        return min((one for one in map(self._lowest, fronts) if one is not None), default=None)
+
     def _lowest(self, fronts: Fronts[Item]) -> Any:
-        """Return the lowest precedence on offer of what did not come back often, or None."""
+        """See `lowest`."""
         items, heap = self._items, fronts.heap
         while heap:
             lowest = heap[0]
@@ -320,7 +334,7 @@ class GroupedQueue:
             if (
                 item is not None
                 and ((group := item.group) is None or (group.listed == lowest and group.fronts is fronts))
-                and (not (fronts.often or fronts.gated) or self._is_in_heap(lowest, item, fronts))
+                and (not (fronts.turns or fronts.gated) or self._is_in_heap(lowest, item, fronts))
             ):
                 return lowest
             heappop(heap)
@@ -328,21 +342,21 @@ class GroupedQueue:
 
     def _is_in_heap(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> bool:
         gated = fronts.gated.get(item.partition)
-        return precedence not in fronts.often and (gated is None or precedence not in gated)
+        return precedence not in fronts.turns and (gated is None or precedence not in gated)
 
     def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
         """Pop a message that often came back, if it is its turn.
 
         See `lvq_kafka.core.ready_queue.InTurns`.
         """
-        lines = [fronts for fronts in (self._free, session.fronts) if fronts.often]
-        fronts = min(lines, key=lambda fronts: next(iter(fronts.often.values())))
-        precedence = next(iter(fronts.often))
+        lines = [fronts for fronts in (self._free, session.fronts) if fronts.turns]
+        fronts = min(lines, key=lambda fronts: fronts.often.lowest)
+        precedence = fronts.often.first
         if lowest is not None and (precedence > lowest or session.often_was_last):
             return None
         session.often_was_last = True
         fronts.number -= 1
-        fronts.often.popitem(last=False)
+        del fronts.turns[fronts.often.pop()]
         item = self._items[precedence]
         if item.group is not None:
             item.group.listed = None

@@ -86,8 +86,7 @@ class HandOut:
             return False
         if self._reservations is not None and self._reservations.has_counted(session):
             return True
-        groups = self._ledger.groups
-        return not self.is_full and (groups is None or groups.serves(session))
+        return not self.is_full and self._ledger.serves(session)
 
     def give_back_reserved(self, session: SessionPins) -> None:
         """Return the messages that are reserved for a session, which has ended."""

@@ -21,7 +21,7 @@ from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.grouped_partition import GroupedPartition
-from lvq_kafka.core.grouped_queue import GroupedQueue, by_slot
+from lvq_kafka.core.grouped_queue import GroupedQueue
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
@@ -33,7 +33,7 @@ from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
-from lvq_kafka.core.ranking import Ranking
+from lvq_kafka.core.ranking import Rank, Ranking
 from lvq_kafka.core.ready_queue import BySlot, HeadedQueue, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.ring import Ring, RingPartition
@@ -96,7 +96,8 @@ class Ledger:
     ) -> None:
         self.ranking = ranking
         """The ranks of messages; None if they come in the order of arrival."""
-        self.groups = None if groups is None else GroupedQueue(groups, by_slot if ranking is None else precedence)
+        ranked = () if ranking is None else (precedence, rank_of)
+        self.groups = None if groups is None else GroupedQueue(groups, *ranked)
         """The ready queue, if messages are grouped; else None."""
         self.bounded = bounded or ranking is not None
         self.stats = LedgerStats()
@@ -177,7 +178,7 @@ class Ledger:
             max(target, loaded.end) if waits else start,
             generation=generation,
             gated=self._new_line(),
-            window=None if self.groups is not None else self._new_window(),
+            window=self._new_window(),
             new_item=self._new_item,
             slots=self._slots,
             stats=self.stats,
@@ -380,19 +381,48 @@ class Ledger:
             return self._next_with_room()
         if not self.bounded:
             return groups.pop(session)
+        if self.ranking is None:
+            return groups.pop_with_room(session, self._admits, self._lowest)
+        if self._sized_for != self.capacity.window:
+            self._resize()
+        if self._waiting:
+            self._let_through(idle=False)
+            self._rush(groups.lowest(session))
         item = groups.pop_with_room(session, self._admits, self._lowest)
-        if item is not None and self.ranking is not None and (better := groups.gated_before(session, item)):
+        while item is None and self._waiting and self._let_through(idle=True):
+            item = groups.pop_with_room(session, self._admits, self._lowest)
+        if item is not None and (better := self._waits_before(item, groups.gated_before(session, item))):
             self.stats.out_of_order += 1
             for partition in better:
                 self._partitions[partition].overtaken = True
         return item
+
+    def _rush(self, lowest: tuple[Rank, int] | None) -> None:
+        """Have messages beyond the window compete that are better, if they have room."""
+        for part in self._waiting:
+            window = self._partitions[part].window
+            best = None if window is None else window.best
+            if window is None or best is None or (lowest is not None and best >= lowest[0]):  # type: ignore[operator]
+                continue
+            if (item := window.rush()) is not None:
+                self._line.add(item)
+
+    def _waits_before(self, item: Item, gated: Collection[int]) -> set[int]:
+        """Return the partitions where messages of better rank wait for room, in any group."""
+        rank, windows = rank_of(item), [(part, self._partitions[part].window) for part in self._waiting]
+        beyond = [(part, window.best) for part, window in windows if window is not None]
+        return {part for part, best in beyond if best is not None and best < rank}.union(gated)  # type: ignore[operator]
+
+    def serves(self, session: SessionPins | None) -> bool:
+        """Return whether something may be there for a session, where messages are grouped."""
+        return self.groups is None or self.groups.serves(session) or bool(self._waiting)
 
     def _admits(self, item: Item) -> bool:
         part = self._partitions[item.partition]
         return item is part.pending.first or part.has_room(item, self.capacity)
 
     def _lowest(self, partition: int) -> Item | None:
-        """Return the lowest message of a partition, unless it cannot be handed out, such as a scheduled delete."""
+        """Return a partition's lowest message; None if it is scheduled, or in work."""
         lowest = self._partitions[partition].pending.first
         return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map import CommitMap, span_after
-from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.map_capacity import FAR, MapCapacity
 from lvq_kafka.core.not_before import NotBefore
@@ -269,3 +269,74 @@ def test_a_scheduled_delete_at_the_base_has_no_rank(order: QueueOrder, groups: G
     while (item := ledger.acquire()) is not None:
         ledger.ack(item)
     assert ledger.stats.acked == 2999
+
+
+both_modes = pytest.mark.parametrize("mode", ["sticky", "shared"])
+
+
+@both_modes
+@pytest.mark.parametrize("counted", [False, True])
+def test_groups_go_on_beyond_a_scheduled_message(mode: GroupMode, counted: bool) -> None:
+    ranking = Ranking.of("priority", priorities=None, sort_header=None)
+    ledger = Ledger(
+        ranking=ranking, groups=Groups(mode=mode), limit=1000, count_deliveries=counted, not_before=NotBefore(1000.0)
+    )
+    assert ledger.window is not None
+    rng, end = random.Random(1), 6 * ledger.window
+    ledger.assign(0, CommitMap(0), end)
+    ledger.offer(0, 0, b"later", b"v", 1000, [("lvq-not-before", b"900000")])
+    for offset in range(1, end):
+        priority, group = b"%d" % rng.randrange(10), b"%d" % rng.randrange(200)
+        ledger.offer(0, offset, b"%d" % offset, b"v", 1000, [(PRIORITY_HEADER, priority), (GROUP_HEADER, group)])
+    ledger.advance({0: end})
+    held: list[Item] = []
+    while (item := ledger.acquire()) is not None:
+        held.append(item)
+        if len(held) == 8:
+            ledger.ack(held.pop(rng.randrange(8)))
+            if rng.random() < 0.02:
+                assert text(ledger) <= 1000
+    for item in held:
+        ledger.ack(item)
+    assert ledger.stats.acked == end - 1
+
+
+@both_modes
+def test_an_urgent_message_of_a_group_comes_from_beyond_the_window(mode: GroupMode) -> None:
+    ledger = Ledger(
+        ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups(mode=mode), limit=1000
+    )
+    fill(ledger, [4] * 10_000 + [9])
+    assert take(ledger) == (9, 10_000)
+    assert take(ledger) == (4, 0)
+    assert ledger.stats.out_of_order == 0
+
+
+def test_a_newer_value_beyond_the_window_does_not_hold_up_its_group() -> None:
+    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups(), limit=1000)
+    fill(ledger, [4] * 10_000)
+    assert ledger.groups is not None
+    one, two = ledger.groups.open(), ledger.groups.open()
+    held = ledger.acquire(session=one)
+    assert held is not None
+    ledger.offer(0, 10_000, held.key, b"newer", 0, [(PRIORITY_HEADER, b"9"), (GROUP_HEADER, b"group")])
+    ledger.offer(0, 10_001, b"other", b"other", 0, [(PRIORITY_HEADER, b"9"), (GROUP_HEADER, b"group")])
+    ledger.ack(held)
+    newer, other = ledger.acquire(session=two), ledger.acquire(session=two)
+    assert newer is not None
+    assert other is not None
+    assert {newer.value, other.value} == {b"newer", b"other"}
+
+
+@pytest.mark.parametrize("groups", [None, Groups()])
+def test_what_came_back_often_is_still_handed_out_by_rank(groups: Groups | None) -> None:
+    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=groups)
+    fill(ledger, [1, 9])
+    for _ in range(2):
+        taken = [ledger.acquire(), ledger.acquire()]
+        for item in reversed(taken):  # the worse one first
+            assert item is not None
+            ledger.release(item)
+    for offset in (2, 3, 4):
+        ledger.offer(0, offset, b"%d" % offset, b"v", 0, [(PRIORITY_HEADER, b"5")])
+    assert [take(ledger)[0] for _ in range(5)] == [9, 5, 5, 5, 1]
