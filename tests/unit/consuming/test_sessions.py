@@ -337,17 +337,6 @@ def test_a_message_counted_for_a_session_that_never_comes_goes_to_another(world:
         assert (delivery.value, delivery.delivery_count, delivery.redelivered) == ("a", 1, False)
 
 
-def test_without_groups_a_counted_message_is_for_whichever_session_waits(world: World) -> None:
-    with consuming(world, durable_counts=True) as consumer, consumer.session() as one, consumer.session() as two:
-        has_read_all(world, consumer)
-        with in_thread(lambda: get(one)) as first, in_thread(lambda: get(two)) as second:
-            eventually(lambda: wanted(consumer) == 2)
-            send(world, "a")
-            eventually(lambda: consumer.stats.delivered == 1)
-            send(world, "b")
-        assert values_of(first + second) in (["a", "b"], ["b", "a"])
-
-
 def test_what_is_counted_for_a_session_that_ends_is_given_back(world: World) -> None:
     send(world, "a:one")
     with grouped(world, durable_counts=True, commit_interval=60) as consumer:

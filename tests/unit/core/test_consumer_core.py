@@ -126,6 +126,16 @@ def test_g14_a_message_is_handed_out_when_its_count_is_stored_and_somebody_is_wo
     assert (item.offset, item.state) == (0, State.ACQUIRED)
 
 
+def test_without_groups_what_is_counted_is_for_any_session_that_comes() -> None:
+    one = Core(ConsumerLimits(durable_counts=True))
+    first, second = one.core.open_session(), one.core.open_session()
+    acquire = one.core.hand_out.acquire
+    assert acquire(1, 0.0, first, wanted=lambda: {None: 1}) == ([], [])
+    one.core.answered(one.send(), Answer.STORED)
+    ((item,), _), ((other,), _) = acquire(1, 0.0, second), acquire(1, 0.0, second)
+    assert (item.offset, other.offset) == (0, 1), "the one that somebody waited for, then the one of the caller"
+
+
 def test_locks_that_expire_wake_somebody() -> None:
     one = Core(ConsumerLimits(lock_timeout=1.0))
     (item,) = one.take()
