@@ -50,7 +50,7 @@ class ExpiryQueue(Generic[T]):
         self._near: list[tuple[int, int, T]] = []  # what is in open buckets, by its time, negative: the first is last
         self.opened = -1
         """The last bucket that is open; all before it are, too."""
-        self._ticks = count()  # a tie breaker, so that entries are never compared
+        self._ticks = count()  # of equal times, the first is first; entries are never compared
         self._size = 0
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class ExpiryQueue(Generic[T]):
         """Add an entry. Its owner is notified of its bucket."""
         bucket = due >> BUCKET
         if bucket <= self.opened:
-            insort(self._near, (-due, next(self._ticks), entry))
+            insort(self._near, (-due, -next(self._ticks), entry))
             self._size += 1
         else:
             self.extend(bucket, (entry,))
@@ -119,7 +119,7 @@ class ExpiryQueue(Generic[T]):
             if due is None:
                 continue
             if due >> BUCKET == bucket:
-                near.append((-due, next(ticks), entry))
+                near.append((-due, -next(ticks), entry))
                 self._size += 1
             else:
                 self.add(entry, due)

@@ -166,6 +166,17 @@ def test_r11_a_scheduled_delete_deletes_when_it_is_due_and_is_pending_until_then
     assert (queue.ledger.stats.deleted, queue.ledger.stats.read) == (1, 1)
 
 
+@pytest.mark.parametrize("then", [1.0, 10.0])
+def test_r11_what_is_due_at_the_same_time_comes_in_the_order_of_the_log(then: float) -> None:
+    queue = Queue()
+    for number in range(5):
+        queue.send(None, f"{number}", due=10)
+    queue.ledger.pass_time(then)
+    queue.send("a", "5", due=10)
+    queue.ledger.pass_time(10.0)
+    assert queue.drain() == [f"{number}" for number in range(6)]
+
+
 def test_r11_messages_without_a_key_are_scheduled_each_by_itself() -> None:
     queue = Queue()
     queue.send(None, "x1", due=10)
