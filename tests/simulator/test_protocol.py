@@ -51,7 +51,7 @@ def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
     monkeypatch.setattr(packing, "DENSE_FROM", size)
     packing.pack_runs.cache_clear()
     begin = SystemRandom().randrange(1 << 32)
-    counts = walks(range(begin, begin + 40), 250)
+    counts = walks(range(begin, begin + 120), 250)
     packing.pack_runs.cache_clear()
     assert counts["transactions committed"] > 5
     assert counts["steps with messages gated"] > 50

@@ -74,6 +74,8 @@ class Working(Process):
         """Return the precedence of the best message that may be handed out; None without ranks, or any."""
         if self.ledger.ranking is None or self.core.hand_out.counting or self._options.limits.durable_counts:
             return None
+        if self._options.groups is not None:  # it may be another session's
+            return None
         free = [
             item
             for part in self.ledger._partitions.values()
