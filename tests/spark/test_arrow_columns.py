@@ -39,7 +39,7 @@ def test_every_column_is_a_valid_array_of_its_type() -> None:
     (batch,) = to_arrow(RecordBatch.of(records), origin, columns=list(COLUMNS))
     batch.validate(full=True)
     assert batch.schema == arrow_schema(COLUMNS)
-    assert [column.null_count for column in batch.columns] == [33, 33, 0, 0, 0, 0, 0, 33, 0, 0, 0, 66]
+    assert [column.null_count for column in batch.columns] == [33, 33, 0, 0, 0, 0, 0, 33, 0, 0, 0, 66, 100]
     assert batch["topic"].to_pylist() == ["\N{EURO SIGN}"] * 100
     assert batch["timestampType"].to_pylist() == [1] * 100
     assert batch["deleted"].to_pylist() == [offset % 3 == 1 for offset in range(100)]
