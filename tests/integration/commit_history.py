@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ __all__ = ["CommitHistory", "Noted", "around", "stored_commits", "why_taken_back
 
 _COMMITS = "__consumer_offsets"
 _OFFSET_KEYS = (0, 1)  # versions of the keys of commits; others are keys of groups
+_TEXT = re.compile(rb"lvq1\.[A-Za-z0-9_-]*")
 _AROUND = 8  # commits to print before and after one
 
 
@@ -105,10 +107,12 @@ def _key(data: bytes | str | None) -> tuple[str, str, int] | None:
 
 
 def _map(data: bytes | str) -> CommitMap:
-    """Parse the value of a commit: version, offset, leader epoch, text."""
+    """Parse the value of a commit: version, offset and, in a place that depends on the version, the text."""
     assert isinstance(data, bytes)
     (offset,) = struct.unpack(">q", data[2:10])
-    return CommitMap.decode(offset, _text(data[14:])[0])
+    text = _TEXT.search(data)
+    assert text is not None, data
+    return CommitMap.decode(offset, text[0].decode())
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
