@@ -148,6 +148,11 @@ class Log:
         """Return the record of a lane that counts at a time, in ms."""
         return next((entry for entry in reversed(self._readable[lane]) if entry.due <= time), None)
 
+    def has(self, offset: int) -> bool:
+        """Return whether a record is still in the log."""
+        at = bisect_left(self._entries, offset, key=attrgetter("offset"))
+        return at < len(self._entries) and self._entries[at].offset == offset
+
     def compact(self, mask: int, now: float) -> int:
         """Remove some records: aborted or superseded ones, and deletes with no older record of their key left.
 
