@@ -258,7 +258,7 @@ class Proof:
             if claim.done(offset):
                 raise Violation("I1", f"{claim} of partition {partition} says {offset} is done, due at {entry.due}")
         for lane, offset in self.alive[partition].items():
-            # A record that was compacted away has a newer one that counts by the brokers' time, if not by this consumer's.
+            # A record that was compacted away has a newer one, which counts by the brokers' time.
             gone = offset in leaving or self.has_expired(partition, offset) or not log.has(offset)
             if claim.done(offset) and not gone:
                 raise Violation(
