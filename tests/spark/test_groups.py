@@ -101,6 +101,21 @@ def test_r36_the_format_has_groups_of_queues_and_of_topics(
     assert read(subscribe=lvq_topic) == {b"a": None, b"b": None}
 
 
+def test_r36_a_stream_has_groups(spark: SparkSession, make: Make, lvq_cluster: KafkaCluster, tmp_path: Path) -> None:
+    register(spark)
+    queue = make(Groups(header="g"), partitions=1)
+    with queue.producer() as producer:
+        producer.put("a", b"1", group="one")
+        producer.put("none", b"1")
+    servers = lvq_cluster.config.bootstrap_servers
+    options = {"subscribe": queue.topic, "lvq.key": "header:ticker", "lvq.groupHeader": "g"}
+    options |= {"lvq.extraColumns": "group", "kafka.bootstrap.servers": servers}
+    stream = spark.readStream.format("lvq").options(**options).load()
+    query = stream.writeStream.format("memory").queryName("grouped").option("checkpointLocation", str(tmp_path / "c"))
+    query.trigger(availableNow=True).start().awaitTermination(120)
+    assert groups_of(spark.table("grouped")) == {b"a": b"one", b"none": None}
+
+
 def test_r14_the_format_says_that_it_does_not_compare_the_records_of_a_key(
     spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:

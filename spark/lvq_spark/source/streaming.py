@@ -178,6 +178,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             selector=definition.selector,
             order=definition.order,
             sort_header=definition.sort_header,
+            groups=definition.groups,
         ).selecting(self._options.selector, "lvq.selector")
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
