@@ -31,6 +31,10 @@ class PrecedenceHeap(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def get(self, precedence: Any) -> T | None:
+        """Return the message of this precedence; None if there is none."""
+        return self._items.get(precedence)
+
     def add(self, precedence: Any, item: T) -> None:
         """Add a message. It replaces the one of the same precedence."""
         items, heap = self._items, self._heap

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lvq_kafka.core.pending import Item, RankedItem
 from lvq_kafka.core.ranking import Rank, Ranking
@@ -87,17 +87,9 @@ def ranked_line(ranking: Ranking) -> HeadedQueue[Item]:
 def ranked_items(ranking: Ranking) -> Callable[..., Item]:
     """Return a function that makes a `RankedItem` of the arguments of `Item`."""
 
-    def ranked(
-        partition: int,
-        offset: int,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes,
-        headers: Sequence[tuple[str, bytes | None]] | None,
-        slot: int,
-    ) -> Item:
-        item = RankedItem(partition, offset, timestamp, key, value, headers, slot)
-        item.rank = ranking.rank(headers)
+    def ranked(*arguments: Any, **named: Any) -> Item:
+        item = RankedItem(*arguments, **named)
+        item.rank = ranking.rank(item.headers)
         return item
 
     return ranked

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
+
+from lvq_kafka.core.precedence_heap import PrecedenceHeap
 
 __all__ = [
     "TRIED_OFTEN",
@@ -32,8 +34,6 @@ TRIED_OFTEN = 2
 
 With fewer, it comes back in its old place.
 """
-
-_SPARE = 64  # obsolete entries of a heap, beside as many as there are messages
 
 
 class Slotted(Protocol):
@@ -158,52 +158,41 @@ class ByPrecedence(Generic[T]):
 
     def __init__(self, precedence: Callable[[T], Any]) -> None:
         self._precedence = precedence
-        self.items: dict[Any, T] = {}
-        """The messages by precedence, in no order."""
-        self._entries: dict[int, Any] = {}  # the precedence, by slot
-        self._order: list[Any] = []  # a heap of precedences, some of them obsolete
+        self._heap: PrecedenceHeap[T] = PrecedenceHeap()
+        self.places: dict[int, Any] = {}
+        """The precedence of each message, by slot."""
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.places)
 
     def __contains__(self, item: T) -> bool:
-        return item.slot in self._entries and self.items[self._entries[item.slot]] is item
+        place = self.places.get(item.slot)
+        return place is not None and self._heap.get(place) is item
 
     def add(self, item: T) -> None:
         """See `ReadyQueue.add`."""
         self.remove(item)
-        entry = self._entries[item.slot] = self._precedence(item)
-        self.items[entry] = item
-        heappush(self._order, entry)
+        place = self.places[item.slot] = self._precedence(item)
+        self._heap.add(place, item)
 
     def remove(self, item: T) -> None:
         """See `ReadyQueue.remove`."""
-        entry = self._entries.pop(item.slot, None)
-        if entry is None:
-            return
-        del self.items[entry]
-        if len(self._order) > 2 * len(self.items) + _SPARE:
-            self._order = list(self.items)
-            heapify(self._order)
+        place = self.places.pop(item.slot, None)
+        if place is not None:
+            self._heap.remove(place)
 
     def pop(self) -> T | None:
         """See `ReadyQueue.pop`."""
-        while self._order:
-            item = self.items.pop(heappop(self._order), None)
-            if item is not None:
-                del self._entries[item.slot]
-                return item
-        return None
+        if not self.places:
+            return None
+        item = self._heap.pop()
+        del self.places[item.slot]
+        return item
 
     @property
     def head(self) -> T | None:
         """See `HeadedQueue.head`."""
-        while self._order:
-            item = self.items.get(self._order[0])
-            if item is not None:
-                return item
-            heappop(self._order)
-        return None
+        return self._heap.first if self.places else None
 
 
 def no_rank(item: object) -> int:
@@ -249,7 +238,7 @@ class InTurns(Generic[R]):
 
     def pop(self) -> R | None:
         """See `ReadyQueue.pop`."""
-        if not self._often.items:
+        if not self._often.places:
             return self._others.pop()
         self._often_was_last = self._often_is_next()
         return self._often.pop() if self._often_was_last else self._others.pop()
