@@ -12,7 +12,7 @@ from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.core.admission import Send
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.limits import Depth, Limits, size_of
+from lvq_kafka.core.limits import RESUME, Depth, Limits, size_of
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.standard import OwnKey
 from lvq_kafka.core.validation import waiting
@@ -25,7 +25,6 @@ __all__ = ["AdmissionGate", "SizeGate", "gate_of"]
 logger = logging.getLogger("lvq_kafka.limits")
 
 _POLL = 0.2  # seconds between two questions to the group while a sender waits
-_CALM = 0.8  # part of the limits at which a breach is over, so that the next one is logged
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -230,7 +229,7 @@ class AdmissionGate:
 
     def _note_calm(self) -> None:
         with self._occupancy.lock:
-            over = self._breached and self._occupancy.within(_CALM)
+            over = self._breached and self._occupancy.within(RESUME)  # then the next one is logged
             self._breached = self._breached and not over
         if over:
             logger.info("the queue %s has room again", self._queue)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from lvq_kafka.core.quoting import abridged, listed, quoted
-from lvq_kafka.core.validation import choice, text
+from lvq_kafka.core.quoting import abridged, quoted
+from lvq_kafka.core.records import header_value
+from lvq_kafka.core.validation import choice, known_fields, text
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["GROUP_HEADER", "NO_GROUP", "GroupMode", "Groups", "Placement", "encode_group"]
@@ -71,11 +72,7 @@ class Groups:
 
         Of several headers of the name, the last one counts.
         """
-        header, found = self.header, None
-        for name, value in headers or ():
-            if name == header:
-                found = value
-        return found or self._default
+        return header_value(headers or (), self.header) or self._default
 
     @property
     def _default(self) -> bytes | None:
@@ -92,7 +89,7 @@ class Groups:
         Raises:
             ConfigError: it is something else.
         """
-        return cls(**_known(part, "groups", _FIELDS))
+        return cls(**known_fields("groups", part, _FIELDS))
 
 
 def encode_group(option: str, group: object) -> bytes:
@@ -104,10 +101,3 @@ def encode_group(option: str, group: object) -> bytes:
     if isinstance(group, bytes) and group.strip():
         return group
     return text(option, group).encode()
-
-
-def _known(part: object, option: str, known: Sequence[str]) -> dict[str, Any]:
-    if not isinstance(part, dict) or part.keys() - set(known):
-        what = f"unknown fields {listed(sorted(part.keys() - set(known)))}" if isinstance(part, dict) else quoted(part)
-        raise ConfigError(f"{option} has {what}.", options=[option])
-    return part

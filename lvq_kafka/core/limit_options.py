@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
 from lvq_kafka.core.limits import Limits, OverflowPolicy
+from lvq_kafka.core.option_values import disagreement, number
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
@@ -72,9 +73,9 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
     """
     said = {option: given.pop(option) for option in LIMIT_OPTIONS if option in given}
     messages = _agreed(
-        [_Said(option, said[option], _number(option, said[option])) for option in _MESSAGES if option in said]
+        [_Said(option, said[option], _most(option, said[option])) for option in _MESSAGES if option in said]
     )
-    size = _agreed([_Said(option, said[option], _number(option, said[option])) for option in _BYTES if option in said])
+    size = _agreed([_Said(option, said[option], _most(option, said[option])) for option in _BYTES if option in said])
     policy = _agreed([*_policies(said)])
     resume = _agreed([*_resumes(said)])
     limits = [one for one in (messages, size) if one is not None and one.asks is not None]
@@ -108,15 +109,11 @@ def _agreed(said: list[_Said]) -> _Said | None:
     """Return what all of these ask for."""
     for one in said[1:]:
         if one.asks != said[0].asks:
-            raise ConfigError(
-                f"{said[0].option}={quoted(said[0].value)} and {one.option}={quoted(one.value)} disagree.",
-                options=[said[0].option, one.option],
-                hint="Give one.",
-            )
+            raise disagreement(said[0][:2], one[:2])
     return said[0] if said else None
 
 
-def _number(option: str, value: object) -> int | None:
+def _most(option: str, value: object) -> int | None:
     """Return the number to which an option limits a queue.
 
     None if it is negative, which stands for no limit.
@@ -126,14 +123,14 @@ def _number(option: str, value: object) -> int | None:
         raise ConfigError(
             f"{option}={quoted(value)} is not a number{' of bytes' if option in _BYTES else ''}.", options=[option]
         )
-    number = int(found[1]) * _UNITS[found[2].upper()]
-    if number == 0:
+    most = int(found[1]) * _UNITS[found[2].upper()]
+    if most == 0:
         raise ConfigError(
             f"{option}={quoted(value)} leaves no room for any message.",
             options=[option],
             hint="Give 1 or more; a negative number, or none, for no limit.",
         )
-    return None if number < 0 else number
+    return None if most < 0 else most
 
 
 def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
@@ -155,7 +152,7 @@ def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
                 )
             yield _Said(option, said[option], asks)
     for option, policy in _ALWAYS.items():
-        if option in said and _number(option, said[option]) is not None:
+        if option in said and _most(option, said[option]) is not None:
             yield _Said(option, said[option], policy)
 
 
@@ -178,20 +175,17 @@ def _resumes(said: Mapping[str, object]) -> Iterator[_Said]:
     for option, stop in _RESUME_AT.items():
         if option not in said:
             continue
-        most = _number(stop, said[stop]) if stop in said else None
-        if most is None:
+        at = _most(stop, said[stop]) if stop in said else None
+        if at is None:
             raise ConfigError(
                 f"{option}={quoted(said[option])} needs {stop}, at which producers stop.", options=[option, stop]
             )
-        yield _Said(option, said[option], _part(option, said[option], most))
+        yield _Said(option, said[option], _part(option, said[option], at))
 
 
 def _part(option: str, value: object, whole: int) -> float:
     """Return a value as part of a whole."""
-    try:
-        part = float(str(value)) / whole
-    except ValueError:
-        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+    part = number(option, value) / whole
     if not 0 < part <= 1:
         raise ConfigError(f"{option}={quoted(value)} must be above 0, and up to {whole}.", options=[option])
     return part

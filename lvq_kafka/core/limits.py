@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from lvq_kafka.core.quoting import abridged, listed, quoted
-from lvq_kafka.core.validation import as_float, at_least_one, choice
+from lvq_kafka.core.quoting import abridged, quoted
+from lvq_kafka.core.validation import as_float, at_least_one, choice, known_fields
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["RESUME", "Depth", "Limits", "OverflowPolicy", "size_of"]
@@ -20,7 +20,7 @@ OverflowPolicy = Literal["none", "ring", "reject", "block"]
 
 _FIELDS = ("messages", "bytes", "policy", "resume")
 RESUME = 0.8
-"""The part of a limit at which a queue that was full is so no longer, as in Broker-J."""
+"""The part of the limits down to which a full queue must shrink to have room again, as in Broker-J."""
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
@@ -145,9 +145,7 @@ class Limits:
         Raises:
             ConfigError: it is something else.
         """
-        if not isinstance(part, dict) or part.keys() - set(_FIELDS) or "policy" not in part:
-            unknown = sorted(part.keys() - set(_FIELDS)) if isinstance(part, dict) else []
-            what = f"unknown fields {listed(unknown)}" if unknown else f"{quoted(part)}, and no policy"
-            raise ConfigError(f"limits has {what}.", options=["limits"])
-        fields: dict[str, Any] = part
+        fields = known_fields("limits", part, _FIELDS)
+        if "policy" not in fields:
+            raise ConfigError(f"limits has {quoted(part)}, and no policy.", options=["limits"])
         return cls(**fields)

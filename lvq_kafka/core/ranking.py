@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from lvq_kafka.core.columns import Order
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.records import header_value
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -82,10 +83,7 @@ class Ranking:
 
     def rank(self, headers: _Headers) -> Rank:
         """Return the rank of a message with these headers."""
-        header, found = self.header, None
-        for name, value in headers or ():
-            if name == header:
-                found = value
+        found = header_value(headers or (), self.header)
         if found is None:
             return self._default
         rank = self._rank(found)

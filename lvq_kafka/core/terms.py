@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.core.log_time import header_ms
-from lvq_kafka.core.quoting import abridged, listed, quoted
-from lvq_kafka.core.validation import as_float
+from lvq_kafka.core.quoting import abridged, quoted
+from lvq_kafka.core.validation import as_float, known_fields
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "ttl_text"]
@@ -91,17 +91,14 @@ class Ttl:
         Raises:
             ConfigError: it is something else.
         """
-        known = {f"{name}_ms" for name in _LIMITS} | {"never"}
-        if not isinstance(part, dict) or part.keys() - known:
-            what = f"unknown fields {listed(sorted(part.keys() - known))}" if isinstance(part, dict) else quoted(part)
-            raise ConfigError(f"ttl has {what}.", options=["ttl"])
+        fields = known_fields("ttl", part, [*(f"{name}_ms" for name in _LIMITS), "never"])
         limits: dict[str, Any] = {}
         for name in _LIMITS:
-            if (value := part.get(f"{name}_ms")) is not None:
+            if (value := fields.get(f"{name}_ms")) is not None:
                 if type(value) is not int:
                     raise ConfigError(f"{name}_ms={quoted(value)} is not a whole number.", options=["ttl"])
                 limits[name] = as_float(value) / 1000
-        return cls(**limits, never=part.get("never", False))
+        return cls(**limits, never=fields.get("never", False))
 
 
 def check_ttl(option: str, value: object, hint: str = "Leave it out for no limit.") -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from lvq_kafka.core.keys import Key, encode_key
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.quoting import listed, quoted
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "delays",
     "durations",
     "instance",
+    "known_fields",
     "limit",
     "mapping",
     "moment",
@@ -187,6 +188,19 @@ def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise _refused(option, value, "a mapping", hint)
     return value
+
+
+def known_fields(option: str, part: object, known: Collection[str]) -> dict[str, Any]:
+    """Check for an object of JSON that has no other fields than these.
+
+    Raises:
+        ConfigError: the part is something else.
+    """
+    if not isinstance(part, dict):
+        raise ConfigError(f"{option} has {quoted(part)}.", options=[option])
+    if unknown := sorted(part.keys() - set(known)):
+        raise ConfigError(f"{option} has unknown fields {listed(unknown)}.", options=[option])
+    return part
 
 
 def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
