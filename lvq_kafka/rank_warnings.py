@@ -5,7 +5,7 @@ from __future__ import annotations
 from logging import Logger
 
 from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import Ranking
+from lvq_kafka.core.ranking import HIGHEST_PRIORITY, Ranking
 
 __all__ = ["RankWarnings"]
 
@@ -16,11 +16,13 @@ class RankWarnings:
     Args:
         logger: the logger.
         topic: the topic.
+        counter: the name of what counts them.
     """
 
-    def __init__(self, logger: Logger, topic: str) -> None:
+    def __init__(self, logger: Logger, topic: str, counter: str) -> None:
         self._logger = logger
         self._topic = topic
+        self._counter = counter
         self._reported = False
 
     def check(self, ranking: Ranking) -> None:
@@ -28,9 +30,7 @@ class RankWarnings:
         if ranking.malformed and not self._reported:
             self._reported = True
             self._logger.warning(
-                "a header %s in %s is %s, not a priority from 0 to 9: the message counts as having none, and so do "
-                "others like it; stats.malformed counts them",
-                ranking.header,
-                self._topic,
-                quoted(ranking.example),
+                "a header %s in %s is %s, not a digit from 0 to %d: the message counts as having none, and so do "
+                "others like it; %s counts them",
+                *(ranking.header, self._topic, quoted(ranking.example), HIGHEST_PRIORITY, self._counter),
             )

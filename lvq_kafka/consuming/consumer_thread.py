@@ -73,7 +73,7 @@ class ConsumerThread:
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
         self._expiry_letters = expiry_letters
-        self._rank_warnings = RankWarnings(logger, shared.topic)
+        self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
         self._in_vain = 0
         self._starting_over = False

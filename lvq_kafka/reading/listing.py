@@ -9,10 +9,10 @@ from itertools import chain
 
 from lvq_kafka.core.conditions import KeySelection
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import HIGHEST_PRIORITY, Rank, Ranking
+from lvq_kafka.core.ranking import Rank, Ranking
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.rank_warnings import RankWarnings
 
 __all__ = ["Listing"]
 
@@ -37,7 +37,7 @@ class Listing:
         """The number of messages in the last list whose rank could not be read."""
         self._definition = definition
         self._ranks = by_rank
-        self._warned = False
+        self._warnings = RankWarnings(logger, definition.topic, "unranked")
 
     def keys(self, table: NewestRecords, among: KeySelection | None = None) -> Sequence[bytes]:
         """Return the keys of a table, or those among some, in order."""
@@ -48,7 +48,8 @@ class Listing:
         if ranking is None:
             return keys
         rows = _by_rank(list(map(ranking.rank, table.headers(keys))))
-        self._note(ranking)
+        self.unranked = ranking.malformed
+        self._warnings.check(ranking)
         return list(map(keys.__getitem__, rows))
 
     def records(self, table: NewestRecords) -> Iterator[Record]:
@@ -62,20 +63,6 @@ class Listing:
         if not self._ranks:
             return None
         return Ranking.of(queue.order, priorities=queue.priorities, sort_header=queue.sort_header)
-
-    def _note(self, ranking: Ranking) -> None:
-        self.unranked = ranking.malformed
-        if ranking.malformed and not self._warned:
-            self._warned = True
-            logger.warning(
-                "a header %s in %s is %s, not a digit from 0 to %d: the message counts as having none, and so do %s; "
-                "unranked counts them",
-                ranking.header,
-                self._definition.topic,
-                quoted(ranking.example),
-                HIGHEST_PRIORITY,
-                "others like it",
-            )
 
 
 def _by_rank(ranks: Sequence[Rank]) -> list[int]:
