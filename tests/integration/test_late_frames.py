@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka import TEXT, Consumer, Delivery, LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.testing.brokers import ProvidedBroker
-from tests.cable import END_TXN, OFFSET_COMMIT, TXN_OFFSET_COMMIT, Cable
+from tests.cable import END_TXN, OFFSET_COMMIT, TXN_OFFSET_COMMIT, Cable, Trap
 from tests.contract.harness import read_all, settled
 from tests.integration.commit_history import CommitHistory, stored_commits, why_taken_back
 from tests.waiting import eventually
@@ -41,6 +41,21 @@ def stored(queue: Queue) -> CommitMap:
     return CommitMap.decode(commit.offset, commit.metadata)
 
 
+def commit_behind(consumer: Consumer[str], cable: Cable) -> tuple[list[Delivery[str]], Trap]:
+    """Ack the last of four messages, then the first and the second: the cable keeps a commit of the first alone."""
+    taken = [consumer.acquire(60) for _ in range(4)]
+    deliveries = [one for one in taken if one is not None]
+    assert len(deliveries) == 4
+    deliveries[3].ack(wait=True, timeout=30)
+    kept = cable.keep_next(OFFSET_COMMIT)
+    first = deliveries[0].ack()
+    first.add_done_callback(lambda _: None)  # asks for a commit
+    assert kept.sprung.wait(30)
+    first.result(30)
+    deliveries[1].ack(wait=True, timeout=30)
+    return deliveries, kept
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
     cable: Cable, queue: Queue, protocol: str, caplog: pytest.LogCaptureFixture
@@ -50,16 +65,7 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
         LastValueQueue.open(queue.name, value=TEXT, config=config) as behind,
         behind.consumer(commit_interval=60) as consumer,
     ):
-        taken = [consumer.acquire(60) for _ in range(4)]
-        deliveries = [one for one in taken if one is not None]
-        assert len(deliveries) == 4
-        deliveries[3].ack(wait=True, timeout=30)
-        kept = cable.keep_next(OFFSET_COMMIT)
-        first = deliveries[0].ack()
-        first.add_done_callback(lambda _: None)  # asks for a commit
-        assert kept.sprung.wait(30)
-        first.result(30)
-        deliveries[1].ack(wait=True, timeout=30)
+        deliveries, kept = commit_behind(consumer, cable)
         durable = stored(queue)
         assert durable.base == 2
         kept.release()
@@ -80,14 +86,7 @@ def test_g11_what_a_late_commit_takes_back_is_not_redelivered_if_the_partition_i
         LastValueQueue.open(queue.name, value=TEXT, config=config) as behind,
         behind.consumer(commit_interval=60) as consumer,
     ):
-        deliveries = [consumer.acquire(60) or pytest.fail("no message came") for _ in range(4)]
-        deliveries[3].ack(wait=True, timeout=30)
-        kept = cable.keep_next(OFFSET_COMMIT)
-        first = deliveries[0].ack()
-        first.add_done_callback(lambda _: None)  # asks for a commit
-        assert kept.sprung.wait(30)
-        first.result(30)
-        deliveries[1].ack(wait=True, timeout=30)
+        deliveries, kept = commit_behind(consumer, cable)
         durable = stored(queue)
         assert durable.base == 2
         cable.cut()

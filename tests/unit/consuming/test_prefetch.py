@@ -13,28 +13,25 @@ from tests.unit.consuming.world import World, consuming, has_read_all, nothing_c
 from tests.waiting import eventually
 
 
-def test_what_is_set_aside_keeps_its_order_though_a_message_with_an_earlier_place_comes_back(world: World) -> None:
+def seen_where_the_first_comes_back(world: World, **options: int) -> list[str]:
+    """Return what an iteration sees of four messages, the first of which is released after its first step."""
     world.send(*((key, key) for key in "abcd"))
-    with consuming(world, prefetch=2) as consumer:
+    with consuming(world, **options) as consumer:
         has_read_all(world, consumer)
         released = take(consumer)
         stream = iter(consumer)
         seen = [next(stream)]
         released.release()
         seen += [next(stream), next(stream), next(stream)]
-        assert values_of(seen) == ["b", "c", "a", "d"]
+        return values_of(seen)
+
+
+def test_what_is_set_aside_keeps_its_order_though_a_message_with_an_earlier_place_comes_back(world: World) -> None:
+    assert seen_where_the_first_comes_back(world, prefetch=2) == ["b", "c", "a", "d"]
 
 
 def test_with_a_prefetch_of_1_a_message_with_an_earlier_place_is_next(world: World) -> None:
-    world.send(*((key, key) for key in "abcd"))
-    with consuming(world) as consumer:
-        has_read_all(world, consumer)
-        released = take(consumer)
-        stream = iter(consumer)
-        seen = [next(stream)]
-        released.release()
-        seen += [next(stream), next(stream), next(stream)]
-        assert values_of(seen) == ["b", "a", "c", "d"]
+    assert seen_where_the_first_comes_back(world) == ["b", "a", "c", "d"]
 
 
 def test_what_is_set_aside_is_withheld_from_other_callers_until_the_iteration_ends(world: World) -> None:
