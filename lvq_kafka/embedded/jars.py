@@ -18,7 +18,7 @@ from lvq_kafka.errors import CorruptDownload
 
 __all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "ensure_jars"]
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.3.1"
 
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of jars done, and their total."""
