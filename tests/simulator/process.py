@@ -396,6 +396,7 @@ class Process:
         if depth > may_be_longer:
             raise Violation("I23", f"{waits} wait with {in_work} in work, where {share} may")
         generation.depth = depth
+        stayed = [offset for offset in waits if offset not in generation.came_back]
         generation.came_back.clear()
         held, time = set(generation.holding.values()), max(self.time, self.newest_at)
         gone = [offset for offset in generation.out.values() if offset not in pending and offset not in held]
@@ -406,7 +407,8 @@ class Process:
         ]
         if evicted and len(waits) + in_work < share:
             raise Violation("I23", f"{evicted} are evicted, though {waits} and {in_work} in work are all that is left")
-        lower = [offset for offset in waits if evicted and offset < evicted[-1]]
+        # What came back may have been in work when others, which came back before it, were judged.
+        lower = [offset for offset in stayed if evicted and offset < evicted[-1]]
         if len(lower) > (self._options.max_delay is not None):  # the one that came last may have been due just now
             raise Violation("I23", f"{evicted} are evicted before {lower}")
         for lane, offset in list(generation.out.items()):

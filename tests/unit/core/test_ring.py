@@ -114,6 +114,15 @@ def test_what_comes_back_is_evicted_if_the_ring_is_full(way: str) -> None:
     assert ledger.assignment.claim(0) == CommitMap(1, (1, 1), delivered=3)
 
 
+def test_messages_that_come_back_together_are_judged_one_by_one_in_the_order_of_their_deadlines() -> None:
+    queue = Queue(*letters("ab"), ring=ring(2))
+    queue.take(20.0)
+    queue.take(10.0)
+    queue.send(*letters("c"))
+    queue.ledger.wake(30.0)
+    assert waiting(queue.ledger) == "ac"  # b came back while a was in work
+
+
 def test_what_comes_back_stays_if_there_is_room() -> None:
     queue = Queue(*letters("abc"), ring=ring(3))
     held = queue.take()
