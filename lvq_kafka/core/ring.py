@@ -4,7 +4,8 @@ An evicted message is done for its queue, as if it had been acked, and the next 
 the next owner to evict it again: the message may lie above one in work, and the queue may be shorter by then.
 
 It takes no more room in the commit map than the acks of what is in work: all that waited below an evicted message was
-evicted before it, so between two messages in work there is one run. Where messages have ranks there may be more.
+evicted before it, so between two messages in work there is one run. Where messages have ranks, or some are scheduled,
+there may be more.
 """
 
 from __future__ import annotations

@@ -289,7 +289,9 @@ class Working(Process):
 
     def _has_room(self, items: Collection[Item]) -> None:
         """Check I9: what was taken in a transaction has room in its commit."""
-        if self.ledger.capacity.limit < self._options.text_limit or self._options.expiry_topic:
+        options = self._options
+        evicts_between = options.ring is not None and options.max_delay is not None
+        if self.ledger.capacity.limit < options.text_limit or options.expiry_topic or evicts_between:
             return  # the limit has sunk, or messages are done that nobody took
         for partition, part in self.ledger._partitions.items():
             mine = {item for item in items if item.partition == partition and item.state is State.LEAVING}
