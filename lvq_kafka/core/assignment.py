@@ -97,7 +97,7 @@ class Assignment:
     @property
     def overtaken(self) -> list[int]:
         """Partitions whose waiting messages were overtaken by one of worse rank."""
-        return [number for number, part in self._partitions.items() if part.overtaken and part.waits_for_room]
+        return [number for number, part in self._partitions.items() if part.is_overtaken]
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
         """Return the number of unfinished messages tried before, and the lowest unfinished one."""

@@ -66,7 +66,7 @@ class GroupedPartition(PartitionLedger):
 
     def offer(self, item: Item) -> None:
         """See `PartitionLedger.offer`. A message beyond the window keeps no place in its group."""
-        if self.window is not None:
+        if self.room.window is not None:
             self._grouped.remove(item)
         super().offer(item)
 
@@ -74,11 +74,6 @@ class GroupedPartition(PartitionLedger):
     def without_room(self) -> int:
         """See `PartitionLedger.without_room`."""
         return super().without_room + self._grouped.gated_in(self._number)
-
-    @property
-    def waits_for_room(self) -> bool:
-        """See `PartitionLedger.waits_for_room`."""
-        return self.without_room > 0
 
     # ---------------------------------------------------------------- settling
 

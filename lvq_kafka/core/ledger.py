@@ -16,6 +16,8 @@ from functools import partial
 from itertools import count
 
 from lvq_kafka.core.assignment import Assignment
+from lvq_kafka.core.beyond_window import BeyondByLevel, BeyondByRank
+from lvq_kafka.core.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.fold import Order
@@ -30,10 +32,11 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.partition_room import PartitionRoom
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
-from lvq_kafka.core.ranking import Rank, Ranking
+from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.ready_queue import BySlot, HeadedQueue, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.ring import Ring, RingPartition
@@ -99,7 +102,6 @@ class Ledger:
         ranked = () if ranking is None else (precedence, rank_of)
         self.groups = None if groups is None else GroupedQueue(groups, *ranked)
         """The ready queue, if messages are grouped; else None."""
-        self.bounded = bounded or ranking is not None
         self.stats = LedgerStats()
         self.in_work = 0
         """The number of messages held."""
@@ -123,9 +125,11 @@ class Ledger:
         if self.groups is not None:
             self._line = self.groups
             self._new_partition = partial(GroupedPartition, line=self.groups)
+        self._bounded_hand_out = BoundedHandOut(
+            self._partitions, self._line, self.capacity, self.stats, ranked=ranking is not None
+        )
+        self.bounded = bounded or ranking is not None
         self._count_deliveries = count_deliveries
-        self._waiting: set[int] = set()  # partitions that have, or had, messages without room in the map
-        self._sized_for = self.capacity.window  # which says whether the limit has changed
         self._slots = count()
         self._generations = count(1)
         self._timers = Timers()
@@ -146,6 +150,10 @@ class Ledger:
     def bounded(self, bounded: bool) -> None:
         self._bounded = bounded
         self._is_plain = not bounded and self.groups is None  # whether the next ready message is simply the next
+        if self.groups is None:
+            self._pop = self._bounded_hand_out.next
+        else:
+            self._pop = partial(self._bounded_hand_out.next_of_groups, self.groups) if bounded else self.groups.pop
 
     # ---------------------------------------------------------------- partitions
 
@@ -177,8 +185,7 @@ class Ledger:
             PendingList(loaded, start) if counted is None else counted,
             max(target, loaded.end) if waits else start,
             generation=generation,
-            gated=self._new_line(),
-            window=self._new_window(),
+            room=partial(self._new_room, partition),
             new_item=self._new_item,
             slots=self._slots,
             stats=self.stats,
@@ -202,16 +209,14 @@ class Ledger:
             return InTurns(BySlot())
         return InTurns(ranked_line(self.ranking), rank_of)
 
-    def _new_window(self) -> Callable[[int, PendingList], RankWindow] | None:
-        if self.ranking is None:
-            return None
-        return partial(
-            RankWindow,
-            line=self._line,
-            capacity=self.capacity,
-            waiting=self._waiting,
-            counted=self._count_deliveries,
-        )
+    def _new_room(self, number: int, part: PartitionLedger) -> PartitionRoom:
+        counted = self._count_deliveries
+        window = None
+        if self.ranking is not None:
+            beyond = BeyondByLevel() if self.ranking.has_levels else BeyondByRank()
+            waiting = self._bounded_hand_out.beyond
+            window = RankWindow(number, part.pending, self._line, self.capacity, beyond, waiting, counted=counted)
+        return PartitionRoom(part, self.capacity, self._new_line(), window, counted=counted)
 
     def withhold(self, partitions: Collection[int]) -> None:
         """Stop handing out from these partitions, because they are about to be revoked.
@@ -253,10 +258,10 @@ class Ledger:
         lost = self.end_locks(partitions)
         for partition in dict.fromkeys(partitions):
             self._partitions.pop(partition).revoke()
+            self._bounded_hand_out.forget(partition)
             if partition in self._timed:
                 self._timed.pop(partition).revoke()
             self._rings.pop(partition, None)
-        self._waiting.difference_update(partitions)
         if self.groups is not None and not self._partitions:
             self.groups.unpin_all()
         return lost
@@ -357,7 +362,7 @@ class Ledger:
         Args:
             session: whose message it will be, where messages are grouped; by default, all callers are one session.
         """
-        item = self._line.pop() if self._is_plain else self._next(session)
+        item = self._line.pop() if self._is_plain else self._pop(session)
         if item is not None:
             self._partitions[item.partition].hold(item)
             self.in_work += 1
@@ -374,122 +379,9 @@ class Ledger:
         if item.redelivered:
             self.stats.redelivered += 1
 
-    def _next(self, session: SessionPins | None) -> Item | None:
-        """Pop the next ready message for this session that there is room for."""
-        groups = self.groups
-        if groups is None:
-            return self._next_with_room()
-        if not self.bounded:
-            return groups.pop(session)
-        if self.ranking is None:
-            return groups.pop_with_room(session, self._admits, self._lowest)
-        if self._sized_for != self.capacity.window:
-            self._resize()
-        if self._waiting:
-            self._let_through(idle=False)
-            self._rush(groups.lowest(session))
-        item = groups.pop_with_room(session, self._admits, self._lowest)
-        while item is None and self._waiting and self._let_through(idle=True):
-            item = groups.pop_with_room(session, self._admits, self._lowest)
-        if item is not None and (better := self._waits_before(item, groups.gated_before(session, item))):
-            self.stats.out_of_order += 1
-            for partition in better:
-                self._partitions[partition].overtaken = True
-        return item
-
-    def _rush(self, lowest: tuple[Rank, int] | None) -> None:
-        """Have messages beyond the window compete that are better, if they have room."""
-        for part in self._waiting:
-            window = self._partitions[part].window
-            best = None if window is None else window.best
-            if window is None or best is None or (lowest is not None and best >= lowest[0]):  # type: ignore[operator]
-                continue
-            if (item := window.rush()) is not None:
-                self._line.add(item)
-
-    def _waits_before(self, item: Item, gated: Collection[int]) -> set[int]:
-        """Return the partitions where messages of better rank wait for room, in any group."""
-        rank, windows = rank_of(item), [(part, self._partitions[part].window) for part in self._waiting]
-        beyond = [(part, window.best) for part, window in windows if window is not None]
-        return {part for part, best in beyond if best is not None and best < rank}.union(gated)  # type: ignore[operator]
-
     def serves(self, session: SessionPins | None) -> bool:
         """Return whether something may be there for a session, where messages are grouped."""
-        return self.groups is None or self.groups.serves(session) or bool(self._waiting)
-
-    def _admits(self, item: Item) -> bool:
-        part = self._partitions[item.partition]
-        return item is part.pending.first or part.has_room(item, self.capacity)
-
-    def _lowest(self, partition: int) -> Item | None:
-        """Return a partition's lowest message; None if it is scheduled, or in work."""
-        lowest = self._partitions[partition].pending.first
-        return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
-
-    def _next_with_room(self) -> Item | None:
-        """Pop the next ready message that the commit map has room for."""
-        if self._sized_for != self.capacity.window:
-            self._resize()
-        if self._waiting:
-            self._let_through(idle=False)
-        item = self._line.pop()
-        if item is not None and not self._partitions[item.partition].admit(item, self.capacity):
-            self._waiting.add(item.partition)
-            item = self._next_admitted()
-        while item is None and self._waiting and self._let_through(idle=True):
-            item = self._next_admitted()
-        if item is not None and self._waiting and self.ranking is not None:
-            item = self._better(item)
-        return item
-
-    def _next_admitted(self) -> Item | None:
-        while (item := self._line.pop()) is not None:
-            if self._partitions[item.partition].admit(item, self.capacity):
-                return item
-            self._waiting.add(item.partition)
-        return None
-
-    def _let_through(self, *, idle: bool) -> bool:
-        """See `PartitionLedger.let_through`, for all partitions."""
-        moved = False
-        for partition in tuple(self._waiting):
-            part = self._partitions[partition]
-            if not (idle or part.gates or part.window is None or part.window.has_moved):
-                continue
-            moved = part.let_through(self._line, self.capacity, idle=idle) or moved
-            if not part.waits_for_room:
-                self._waiting.discard(partition)
-                part.overtaken = False
-        return moved
-
-    def _resize(self) -> None:
-        self._sized_for = self.capacity.window
-        for part in self._partitions.values():
-            if part.window is not None:
-                part.window.resize()
-
-    def _better(self, item: Item) -> Item:
-        """Return the message to hand out, which may be better than one that was popped.
-
-        That is the best that waits for room, if it has some.
-
-        Otherwise, the popped one is handed out, and counted if it is not the best.
-        """
-        rank, overtaken = rank_of(item), False
-        for partition in self._waiting:
-            part = self._partitions[partition]
-            window = part.window
-            best = window.best if window is not None and not part.gates else part.best_without_room
-            if best is None or best >= rank:  # type: ignore[operator]  # all ranks are of one type
-                continue
-            better = None if window is None else window.rush()
-            if better is None:
-                part.overtaken = overtaken = True
-            else:
-                self._line.add(item)
-                item, rank = better, rank_of(better)
-        self.stats.out_of_order += overtaken
-        return item
+        return self.groups is None or self.groups.serves(session) or bool(self._bounded_hand_out.beyond)
 
     def ack(self, item: Item) -> None:
         """Ack a message. It is done; a newer value of its key is not affected (R6)."""

@@ -19,7 +19,7 @@ from lvq_kafka.core.commit_map import (
     span_that_fits,
 )
 
-__all__ = ["FAR", "MapCapacity", "Measured", "RankRoom", "text_size"]
+__all__ = ["FAR", "MOST_COUNTED", "MapCapacity", "Measured", "RankRoom", "text_size"]
 
 # Characters by which a map may grow without another ack: its last run grows as more is read, and the message at the
 # base, for which there is always room, may be counted.
@@ -27,8 +27,11 @@ _SLACK = 32
 _SHORTEST_TEXT = 64  # characters; enough for any base
 _COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
 _PARTS = 4  # of the text; see `RankRoom`
+_STEPS = 64  # in which the window moves on by its own length
 _HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
 
+MOST_COUNTED = (1 << 14) - 1
+"""The highest delivery count that is written."""
 
 FAR = 1 << 24
 """Offsets above the base within which a `RankRoom` counts messages one by one."""
@@ -65,9 +68,19 @@ class RankRoom:
     """Numbers of the lowest messages, and how many offsets have room above them, beside ``ahead``."""
 
     @property
-    def window(self) -> int:
-        """The number of offsets above the base that have room, whatever is done there."""
+    def span(self) -> int:
+        """The number of offsets that have room, whatever is done there."""
         return self.spans[0][1]
+
+    @property
+    def step(self) -> int:
+        """The number of offsets by which the base rises until these are counted from there."""
+        return max(1, self.span // _STEPS)
+
+    @property
+    def window(self) -> int:
+        """The number of offsets above the base that have room at any time."""
+        return self.span - self.step + 1
 
     @classmethod
     @lru_cache(maxsize=16)
@@ -157,7 +170,7 @@ class MapCapacity:
         A change is a message that was counted, acked or replaced. An ack adds two runs at most: parts of one that is
         there, or of what lies beyond the end of the claim. In a bitmap it adds nothing. A count adds an offset and a
         number, and goes with the ack. A replaced message moves the end of a run. All this holds for numbers and
-        bitmaps. A deflated text may grow more; then acks wait, and nothing is lost (see `PartitionLedger.overflowed`).
+        bitmaps. A deflated text may grow more; then acks wait, and nothing is lost (see `PartitionRoom.overflowed`).
 
         Args:
             changes: the number of changes since, at most.

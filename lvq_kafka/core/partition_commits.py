@@ -164,7 +164,7 @@ class PartitionCommits(Generic[W]):
         claim = whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
         self.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
         if leaving and self.unsaid.runs:
-            self._part.overflowed()
+            self._part.room.overflowed()
         # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
         if claim == self.durable and self._stored >= max(self.attempts, self._wanted):
             self._resolve(self.attempts + 1)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.map_capacity import MapCapacity, Measured
+from lvq_kafka.core.map_capacity import MOST_COUNTED
+from lvq_kafka.core.partition_room import PartitionRoom
 from lvq_kafka.core.pending import Deletion, Item, PendingList
-from lvq_kafka.core.rank_window import RankWindow
-from lvq_kafka.core.ranked_queue import rank_of
-from lvq_kafka.core.ranking import Rank
-from lvq_kafka.core.ready_queue import Entrance, HeadedQueue, ReadyQueue
+from lvq_kafka.core.ready_queue import Entrance, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.errors import StateError
@@ -33,8 +32,6 @@ _ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
 _AVAILABLE = State.AVAILABLE
 _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
-_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` allows for
-_FEW = 64  # changes that are not worth another measurement
 
 
 class PartitionLedger:
@@ -47,8 +44,7 @@ class PartitionLedger:
         pending: its messages, none so far.
         target: the offset to read up to before anything is handed out.
         line: the ready queue, shared by all partitions.
-        gated: an empty one, for messages whose turn comes while the map has no room.
-        window: makes what keeps messages from the ready queue in a queue that goes by rank; None in others.
+        room: makes what judges whether the commit map has room for a message.
         new_item: makes a message of the arguments of `Item`.
         slots: yields the next place in the queue.
         selects: the queue's selector, if it has one.
@@ -56,34 +52,29 @@ class PartitionLedger:
 
     __slots__ = (
         "_buffer",
-        "_changes",
         "_count_deliveries",
         "_counts",
         "_delivered",
         "_generation",
         "_in_place",
         "_line",
-        "_measured",
-        "_most_deliveries",
         "_number",
-        "_overflowed",
-        "_reach",
         "_selects",
         "_slots",
         "_stats",
         "_withheld",
         "attempted",
         "changed",
-        "gated",
-        "gates",
+        "changes",
         "held",
+        "most_deliveries",
         "new_item",
         "open",
-        "overtaken",
         "pending",
+        "reach",
+        "room",
         "target",
         "waiting",
-        "window",
     )  # fmt: skip
 
     def __init__(
@@ -94,8 +85,7 @@ class PartitionLedger:
         *,
         generation: int,
         line: ReadyQueue[Item],
-        gated: HeadedQueue[Item],
-        window: Callable[[int, PendingList], RankWindow] | None,
+        room: Callable[[PartitionLedger], PartitionRoom],
         new_item: Callable[..., Item],
         slots: Iterator[int],
         stats: LedgerStats,
@@ -116,15 +106,6 @@ class PartitionLedger:
 
         Stale ones are not among them: they are done, whatever their holders do.
         """
-        self.window = None if window is None else window(number, self.pending)
-        """It keeps messages from the ready queue; None in the order of arrival."""
-        self._line: Entrance[Item] = line if self.window is None else self.window
-        self.gated = gated
-        """The messages whose turn came while the map had no room."""
-        self.gates = False
-        """True if there may be some."""
-        self.overtaken = False
-        """True while messages wait for room, and one of worse rank was handed out."""
         self.new_item = new_item
         self._buffer = CatchUpBuffer()
         self.target = target
@@ -138,16 +119,19 @@ class PartitionLedger:
         self._counts = loaded.counts
         # One past the highest offset ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
-        self._reach = max(self._delivered, loaded.end)  # nothing beyond it was handed out, by anyone
+        self.reach = max(self._delivered, loaded.end)
+        """An offset beyond all that was handed out, by anyone."""
         self.attempted: dict[int, Item] = {}
         """By offset, messages handed out before; only if counts are durable."""
-        self._most_deliveries = max(loaded.counts.values(), default=1)
-        self._measured: Measured | None = None  # the claim as it was when its real length was last of interest
-        # Messages in work then, and those taken or replaced since. The claim may be longer by so many.
-        self._changes = 0
-        self._overflowed = -1  # the base at which the claim grew longer than was reckoned
+        self.most_deliveries = max(loaded.counts.values(), default=1)
+        """The highest delivery count of a message, or a higher number."""
+        self.changes = 0
+        """The number of messages that were taken, replaced or dropped since the assignment."""
         self.changed = True
         """True if the claim may differ from the last one that was said."""
+        self.room = room(self)
+        """It judges whether the commit map has room for a message."""
+        self._line: Entrance[Any] = line if self.room.window is None else self.room.window
 
     # ---------------------------------------------------------------- reading
 
@@ -279,7 +263,7 @@ class PartitionLedger:
             self._stats.read += read
             self._stats.replaced += replaced
             self._stats.deleted += deleted
-            self._changes += replaced + deleted
+            self.changes += replaced + deleted
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
         """Return the records as the queue has them; see `only_selected`."""
@@ -351,7 +335,7 @@ class PartitionLedger:
     def dropped_early(self) -> None:
         """Note that a waiting message was dropped that nothing has superseded."""
         self.changed = True
-        self._changes += 1
+        self.changes += 1
         self._buffer.recount()
 
     def evict(self, item: Item) -> None:
@@ -365,8 +349,8 @@ class PartitionLedger:
         """Remove a message that is done although nobody holds it."""
         self.changed = True
         self.pending.remove(item, acked=True)
-        self._changes += 1
-        self._reach = max(self._reach, item.offset + 1)
+        self.changes += 1
+        self.reach = max(self.reach, item.offset + 1)
         self.attempted.pop(item.offset, None)
 
     def advance(self, position: int) -> None:
@@ -395,111 +379,17 @@ class PartitionLedger:
     def withdraw(self, item: Item) -> None:
         """Take a message out of those that may be handed out."""
         self._line.remove(item)
-        self.gated.remove(item)
-
-    @property
-    def waits_for_room(self) -> bool:
-        """True if messages wait for room in the map."""
-        return self.gates or (self.window is not None and len(self.window) > 0)
+        self.room.remove(item)
 
     @property
     def without_room(self) -> int:
         """The number of messages that wait for room in the map."""
-        return len(self.gated) + (0 if self.window is None else len(self.window))
+        return len(self.room)
 
     @property
-    def best_without_room(self) -> Rank | None:
-        """The lowest rank that waits for room; None if no message does, or has a rank."""
-        best = None if self.window is None else self.window.best
-        if self.gates and (head := self.gated.head) is not None:
-            rank = rank_of(head)
-            return rank if best is None or rank < best else best  # type: ignore[operator]  # all are of one type
-        return best
-
-    def admit(self, item: Item, capacity: MapCapacity) -> bool:
-        """Return whether a message may be handed out now. Otherwise, it waits for room.
-
-        The lowest message may always: its ack makes the map shorter.
-        """
-        window = self.window
-        if window is not None and item.offset < window.exact_end and not self._count_deliveries:
-            return True
-        if item is self.pending.first or self.has_room(item, capacity):
-            return True
-        self.gated.add(item)
-        self.gates = True
-        return False
-
-    def let_through(self, line: ReadyQueue[Item], capacity: MapCapacity, *, idle: bool = False) -> bool:
-        """Move the next gated message, if it has room by now, and the lowest.
-
-        They go to the ready queue, as does what the window reaches.
-
-        Args:
-            idle: whether nothing else can be handed out.
-
-        Returns:
-            Whether there were any.
-        """
-        window, moved = self.window, False
-        if window is not None:
-            moved = window.release(measure=idle)
-            if idle and not moved and (head := window.head) is not None and self.has_room(head, capacity):
-                moved = True
-                window.pop_best()
-                line.add(head)
-        if self.gates:
-            moved = self._let_gated_through(line, capacity) or moved
-        return moved
-
-    def _let_gated_through(self, line: ReadyQueue[Item], capacity: MapCapacity) -> bool:
-        gated, lowest = self.gated, self.pending.first
-        before = len(gated)
-        if lowest is not None and lowest.state is _AVAILABLE and lowest in gated:
-            gated.remove(lowest)
-            line.add(lowest)
-        if (head := gated.head) is not None and self.has_room(head, capacity):
-            gated.remove(head)
-            line.add(head)
-        self.gates = len(gated) > 0
-        return len(gated) < before
-
-    def has_room(self, item: Item, capacity: MapCapacity) -> bool:
-        """Return whether the commit map has room for the acks of everything in work and this one."""
-        pending, counts = self.pending, self._count_deliveries
-        pairs = pending.splits + len(self.held) + 1
-        if pairs <= capacity.always and not counts:
-            return True
-        # No run but the last ends above the highest message ever handed out.
-        base, end = pending.base, max(self._reach, item.offset + 1)
-        most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
-        window = self.window
-        if (
-            window is not None
-            and window.has_room(item.offset)
-            and (not counts or capacity.counts_fit(len(self.attempted) + 1, end - base, most))
-        ):
-            return True
-        if capacity.fits(pairs, end - base, len(self.attempted) + 1 if counts else 0, most):
-            return True
-        if base == self._overflowed:
-            return False
-        # That was the worst case. The real length says more. Measuring it takes time, so only once it pays off.
-        measured, in_work = self._measured, len(self.held)
-        if measured is not None and capacity.fits_after(measured, self._changes + 1, base, end, counted=counts):
-            return True
-        if measured is not None and self._changes - in_work < max(_FEW, pairs // _FEW):
-            return False
-        self._measured, self._changes = Measured.of(self.claim(())), in_work
-        return capacity.fits_after(self._measured, in_work + 1, base, end, counted=counts)
-
-    def overflowed(self) -> None:
-        """Note that acks found no room that should have had some.
-
-        Only the worst case counts from here on, until the lowest message is settled. Otherwise, messages could be taken
-        again and again that no commit has room for.
-        """
-        self._overflowed = self.pending.base
+    def is_overtaken(self) -> bool:
+        """True if messages wait for room, and one of worse rank was handed out."""
+        return self.room.window is not None and self.room.window.overtaken and self.without_room > 0
 
     def hold(self, item: Item) -> None:
         """Move a waiting message into work: it is set aside for a holder."""
@@ -507,20 +397,20 @@ class PartitionLedger:
         lane = item.lane
         del self.waiting[lane]
         self.held[lane] = item
-        self._changes += 1
+        self.changes += 1
         item.state = _ON_ACQUIRE[item.state]
         item.generation = self._generation
         item.reserved = True
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1
-        if item.deliveries > self._most_deliveries:
-            self._most_deliveries = item.deliveries
+        if item.deliveries > self.most_deliveries:
+            self.most_deliveries = item.deliveries
         offset = item.offset
         if offset >= self._delivered:
             self._delivered = offset + 1
-            if offset >= self._reach:
-                self._reach = offset + 1
+            if offset >= self.reach:
+                self.reach = offset + 1
         if self._count_deliveries:
             self.attempted[item.offset] = item
 
@@ -619,7 +509,7 @@ class PartitionLedger:
                 # delivered.
                 times = item.delivered if item.state in _NOBODY_GETS else item.deliveries
                 if times and item not in mine:
-                    counts[offset] = min(times, _MOST_COUNTED)
+                    counts[offset] = min(times, MOST_COUNTED)
         return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)
 
 

@@ -10,6 +10,7 @@ a message that is held for long.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from lvq_kafka.core.commit_map import CommitMap
@@ -21,6 +22,7 @@ from lvq_kafka.errors import AlreadySettled, LockLost
 __all__ = ["Deletion", "Item", "PendingList", "RankedItem"]
 
 _AVAILABLE = State.AVAILABLE
+_OFFSET = attrgetter("offset")
 
 _NEVER = 1 << 63  # beyond all offsets
 
@@ -133,8 +135,10 @@ class Item:
 class RankedItem(Item):
     """A message in a queue that goes by rank (R20)."""
 
-    __slots__ = ("rank",)
+    __slots__ = ("beyond", "rank")
 
+    beyond: bool
+    """Whether it waits beyond the window of its partition; see `lvq_kafka.core.rank_window`."""
     rank: Rank
     """That of its headers; messages of the lowest rank come first."""
 
@@ -142,7 +146,7 @@ class RankedItem(Item):
         """See `Item.again`."""
         twin = super().again()
         assert isinstance(twin, RankedItem)
-        twin.rank = self.rank
+        twin.rank, twin.beyond = self.rank, False
         return twin
 
 
@@ -169,7 +173,7 @@ class PendingList:
         self.first: Item | None = None
         self.last: Item | None = None
         self.count = 0
-        self._acked_behind: dict[int, Item] = {}  # by offset, messages followed by an ack before the next one
+        self._acked_behind: set[Item] = set()  # messages followed by an ack before the next one
         self._done_starts = iter([first for first, _ in loaded.done_from(start)])
         self.next_done = next(self._done_starts, _NEVER)
         """The start of the next run that the loaded map calls done.
@@ -209,7 +213,7 @@ class PendingList:
         Its records may have been compacted away. Returns the new ``next_done``.
         """
         if self.last is not None:
-            self._acked_behind[self.last.offset] = self.last
+            self._acked_behind.add(self.last)
         while self.next_done <= offset:
             self.next_done = next(self._done_starts, _NEVER)
         return self.next_done
@@ -221,15 +225,15 @@ class PendingList:
             self.last = before
         else:
             after.before = before
-        if item.offset in self._acked_behind:
-            del self._acked_behind[item.offset]
+        if item in self._acked_behind:
+            self._acked_behind.remove(item)
             acked = True
         if before is None:
             self.first = after
         else:
             before.after = after
             if acked:
-                self._acked_behind[before.offset] = before
+                self._acked_behind.add(before)
         item.before = item.after = None
         self.count -= 1
 
@@ -239,7 +243,9 @@ class PendingList:
         The old one counts as superseded.
         """
         before, after, last = item.before, item.after, self.last
-        marked = self._acked_behind.pop(item.offset, None) is not None
+        marked = item in self._acked_behind
+        if marked:
+            self._acked_behind.remove(item)
         if after is not None and last is not None:  # otherwise it is the last one, and stays last
             after.before = before
             if before is None:
@@ -250,7 +256,7 @@ class PendingList:
             item.before, item.after = last, None
             self.last = item
         if marked and before is not None:
-            self._acked_behind[before.offset] = before
+            self._acked_behind.add(before)
         item.offset = offset
 
     def replace(self, item: Item, twin: Item) -> None:
@@ -264,8 +270,9 @@ class PendingList:
             self.last = twin
         else:
             twin.after.before = twin
-        if item.offset in self._acked_behind:
-            self._acked_behind[item.offset] = twin
+        if item in self._acked_behind:
+            self._acked_behind.remove(item)
+            self._acked_behind.add(twin)
         item.before = item.after = None
 
     def clear(self) -> None:
@@ -295,13 +302,13 @@ class PendingList:
         behind = self._acked_behind
         if leaving:
             last_to_stay = (item.before for item in leaving if item.before not in leaving)
-            behind = behind | {item.offset: item for item in last_to_stay if item is not None}
+            behind = behind | {item for item in last_to_stay if item is not None}
         done: list[tuple[int, int]] = []
-        for offset in sorted(behind):
-            if done and offset < done[-1][1]:
+        for item in sorted(behind, key=_OFFSET):
+            if done and item.offset < done[-1][1]:
                 continue  # all in between is leaving, and walking it again is slow
-            after = _skip(behind[offset].after, leaving)
-            done.append((offset + 1, self.position if after is None else after.offset))
+            after = _skip(item.after, leaving)
+            done.append((item.offset + 1, self.position if after is None else after.offset))
         if self.position < self.loaded.end:  # the part that has not been read yet still holds
             done += self.loaded.done_from(self.position)
         first = _skip(self.first, leaving)

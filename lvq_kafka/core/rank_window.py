@@ -4,23 +4,25 @@ Acks in the order of ranks leave holes in the commit map, and it has room for on
 the base would take the room of nearer ones, and in the end only the lowest message could be taken. So messages
 beyond the window are kept from the ready queue until it reaches them, but for a few of the best rank. Within it,
 everything has room, in whatever order it is acked.
+
+The window is moved in steps, and only when a message beyond it would be the next: until then, nothing depends on it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush
 
+from lvq_kafka.core.beyond_window import Beyond
 from lvq_kafka.core.map_capacity import FAR, MapCapacity
-from lvq_kafka.core.pending import Item, PendingList
-from lvq_kafka.core.ranked_queue import rank_of
+from lvq_kafka.core.pending import Item, PendingList, RankedItem
+from lvq_kafka.core.ranked_queue import precedence
 from lvq_kafka.core.ranking import Rank
 from lvq_kafka.core.ready_queue import ReadyQueue
 
 __all__ = ["RankWindow"]
 
-_SPARE = 64  # offsets and ranks of messages that are gone, beside as many as there are
-_AGAIN = 512  # times that the window is moved before it is measured again
+_SPARE = 64  # messages that are gone from the list of those beyond, beside as many as there are
+_AGAIN = 8  # times that the window is moved before it is measured again
 
 
 class RankWindow:
@@ -34,7 +36,8 @@ class RankWindow:
         pending: its messages that are not done.
         line: the ready queue of all partitions.
         capacity: the room in the commit map. If it changes, call `resize`.
-        waiting: the partitions in which messages wait for room. This one is added when one does.
+        beyond: keeps the messages beyond the window, none so far.
+        waiting: the windows beyond which messages wait, by partition. This one is added when some do.
         counted: whether delivery counts take room, too.
     """
 
@@ -44,32 +47,41 @@ class RankWindow:
         pending: PendingList,
         line: ReadyQueue[Item],
         capacity: MapCapacity,
-        waiting: set[int],
+        beyond: Beyond,
+        waiting: dict[int, RankWindow],
         *,
         counted: bool,
     ) -> None:
         self._number = number
-        self._pending = pending
+        self.pending = pending
+        """The messages of the partition that are not done."""
         self._line = line
         self._capacity = capacity
+        self._beyond = beyond
         self._waiting = waiting
         self._counted = counted
         self._room = capacity.rank_room(counted=counted)
         self._end = 0
-        self._first: Item | None = None  # the lowest message at the last release
+        self.due = 0
+        """The base at which the window moves on."""
         self._measured_in = 0  # moves
-        self._beyond: dict[Rank, OrderedDict[int, Item]] = {}  # by rank and offset; no line is empty
-        self._ranks: list[Rank] = []  # a heap of these ranks, and of some that are gone
-        self._offsets: deque[tuple[int, Rank]] = deque()  # of these messages, and of some that are gone
-        self._ascends = True  # whether these are in order
-        self._count = 0
+        self._count = 0  # of the messages beyond
+        self._gone = 0  # at most so many more are listed there
         # Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs.
         self._ahead = {first for first, _ in pending.loaded.done_from(pending.position)}
         self._ahead_order = list(self._ahead)
         heapify(self._ahead_order)
         self._unknown = 0  # below, anything may have been handed out
+        self.best: Rank
+        """The lowest rank beyond the window, while something is there."""
+        self.best_slot = 0
+        """The slot of the first message of that rank."""
+        self.overtaken = False
+        """Whether messages wait for room, and one of worse rank was handed out."""
         self.exact_end = 0
         """The end of the window; 0 while something else takes its room."""
+        self.has_spare = False
+        """Whether one more message beyond the window has room, beside all within it."""
 
     def __len__(self) -> int:
         """Return the number of messages beyond the window."""
@@ -80,39 +92,35 @@ class RankWindow:
         return offset < self.exact_end or (offset in self._ahead and self.exact_end > 0)
 
     @property
-    def has_moved(self) -> bool:
-        """True if the window may have moved since the last release."""
-        return self._pending.first is not self._first
-
-    @property
-    def best(self) -> Rank | None:
-        """The lowest rank beyond the window; None if nothing is there."""
-        ranks = self._ranks
-        while ranks and ranks[0] not in self._beyond:
-            heappop(ranks)
-        return ranks[0] if ranks else None
-
-    @property
-    def head(self) -> Item | None:
-        """The best message beyond the window; None if nothing is there."""
-        best = self.best
-        return None if best is None else next(iter(self._beyond[best].values()))
+    def is_due(self) -> bool:
+        """True if the base has reached `due`."""
+        first = self.pending.first
+        return first is not None and first.offset >= self.due
 
     # ---------------------------------------------------------------- the messages
 
-    def add(self, item: Item) -> None:
+    def add(self, item: RankedItem) -> None:
         """See `ReadyQueue.add`."""
         offset = item.offset
-        if offset >= self._end and offset not in self._ahead:
-            self._move()
-            if offset >= self._end:
-                self._keep(item)
-                return
-        self._line.add(item)
+        if offset >= self._end and self.is_due:
+            self.release()
+        if offset < self._end or offset in self._ahead:
+            self._line.add(item)
+        elif not item.beyond:
+            item.beyond = True
+            if not self._count:
+                self._waiting[self._number] = self
+                self.best, self.best_slot = item.rank, item.slot
+            elif precedence(item) < (self.best, self.best_slot):
+                self.best, self.best_slot = item.rank, item.slot
+            self._count += 1
+            self._beyond.add(item)
 
-    def remove(self, item: Item) -> None:
+    def remove(self, item: RankedItem) -> None:
         """See `ReadyQueue.remove`."""
-        if self._pop_at(rank_of(item), item.offset) is None:
+        if item.beyond:
+            self._remove_beyond(item)
+        else:
             self._line.remove(item)
 
     def release(self, *, measure: bool = False) -> bool:
@@ -123,82 +131,64 @@ class RankWindow:
         """
         if measure or self._measured_in <= 0:
             self._measure()
-        elif not self.has_moved:
-            return False
         else:
             self._measured_in -= 1
             self._move()
-        self._first = self._pending.first
-        if not self._ascends:
-            self._tidy()
-        offsets, end, before = self._offsets, self._end, self._count
-        while offsets and offsets[0][0] < end:
-            offset, rank = offsets.popleft()
-            item = self._pop_at(rank, offset)
-            if item is not None:
-                self._line.add(item)
-        return self._count < before
+        found, line = self._beyond.pop_below(self._end), self._line
+        for item in found:
+            line.add(item)
+        self._count -= len(found)
+        self._forget(len(found))
+        return bool(found)
 
-    def rush(self) -> Item | None:
-        """Pop the best message beyond the window, if one more has room beside all within it."""
-        if len(self._ahead) < self._room.ahead and self.exact_end:
-            return self.pop_best()
-        return None
+    @property
+    def head(self) -> RankedItem | None:
+        """The best message beyond the window; None if nothing is there."""
+        return self._beyond.head
 
-    def pop_best(self) -> Item | None:
-        """Pop the best message beyond the window."""
-        item = self.head
-        if item is not None:
-            self._pop_at(rank_of(item), item.offset)
-            self._ahead.add(item.offset)
-            heappush(self._ahead_order, item.offset)
-            self._judge()
+    def pop_best(self) -> RankedItem:
+        """Pop the best message beyond the window. There must be one, and room for it."""
+        item = self._beyond.head
+        assert item is not None
+        self._remove_beyond(item)
+        self._ahead.add(item.offset)
+        heappush(self._ahead_order, item.offset)
+        self._judge()
         return item
 
-    def _keep(self, item: Item) -> None:
-        offset, rank, offsets = item.offset, rank_of(item), self._offsets
-        line = self._beyond.get(rank)
-        if line is None:
-            line = self._beyond[rank] = OrderedDict()
-            heappush(self._ranks, rank)
-        if offset not in line:
-            self._count += 1
-            if offsets and offset < offsets[-1][0]:
-                self._ascends = False
-            offsets.append((offset, rank))
-        line[offset] = item
-        self._waiting.add(self._number)
-        if len(offsets) + len(self._ranks) > 4 * self._count + _SPARE:
-            self._tidy()
+    def _remove_beyond(self, item: RankedItem) -> None:
+        item.beyond = False
+        self._count -= 1
+        self._forget(1)
 
-    def _pop_at(self, rank: Rank, offset: int) -> Item | None:
-        line = self._beyond.get(rank)
-        item = None if line is None else line.pop(offset, None)
-        if line is not None and item is not None:
-            self._count -= 1
-            if not line:
-                del self._beyond[rank]
-        return item
-
-    def _tidy(self) -> None:
-        """Sort the offsets, and forget those and the ranks of messages that are gone."""
-        self._ranks = sorted(self._beyond)
-        self._offsets = deque(sorted((offset, rank) for rank, line in self._beyond.items() for offset in line))
-        self._ascends = True
+    def _forget(self, gone: int) -> None:
+        """Note that so many messages are no longer beyond the window."""
+        self._gone += gone
+        if self._gone > self._count + _SPARE:
+            self._beyond.tidy()
+            self._gone = 0
+        if (head := self._beyond.head) is not None:
+            self.best, self.best_slot = head.rank, head.slot
+        elif self._waiting.get(self._number) is self:
+            del self._waiting[self._number]
+            self.overtaken = False
 
     # ---------------------------------------------------------------- the window
 
     def resize(self) -> None:
         """Take note of another limit of the text."""
         room = self._capacity.rank_room(counted=self._counted)
-        if room.window < self._room.window:
-            self._unknown = self._pending.position
-        self._room, self._end, self._first = room, 0, None
+        if room.span < self._room.span:
+            self._unknown = self.pending.position
+        self._room, self._end = room, 0
         self._measure()
+        self.due = 0
 
     def _move(self) -> None:
         """Have the window begin at the base."""
-        end = self._pending.base + self._room.window
+        base = self.pending.base
+        self.due = base + self._room.step
+        end = base + self._room.span
         if end > self._end:
             self._end = end
             self._judge()
@@ -211,7 +201,7 @@ class RankWindow:
         """
         self._measured_in = _AGAIN
         self._move()
-        pending = self._pending
+        pending = self.pending
         base, item, at = pending.base, pending.first, 0
         for lowest, span in self._room.spans:
             while at < lowest and item is not None:
@@ -232,3 +222,4 @@ class RankWindow:
             self._ahead.discard(heappop(order))
         is_exact = len(self._ahead) <= self._room.ahead and self._unknown <= end
         self.exact_end = end if is_exact else 0
+        self.has_spare = is_exact and len(self._ahead) < self._room.ahead

@@ -89,7 +89,7 @@ def ranked_items(ranking: Ranking) -> Callable[..., Item]:
 
     def ranked(*arguments: Any, **named: Any) -> Item:
         item = RankedItem(*arguments, **named)
-        item.rank = ranking.rank(item.headers)
+        item.rank, item.beyond = ranking.rank(item.headers), False
         return item
 
     return ranked

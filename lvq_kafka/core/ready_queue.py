@@ -89,8 +89,8 @@ class HeadedQueue(ReadyQueue[T], Protocol[T]):
 class BySlot(Generic[T]):
     """Lowest slot first, in constant time for messages that arrive in slot order.
 
-    Only a message that returns to its old place (released by its holder, or waiting for its key to be free) goes
-    through a heap, which therefore stays about as small as the number of messages in work.
+    Only a message that returns to its old place (released by its holder, or waiting for its key to be free), which is
+    not the first, goes through a heap. So that stays about as small as the number of messages in work.
     """
 
     def __init__(self) -> None:
@@ -113,6 +113,9 @@ class BySlot(Generic[T]):
             self._line[slot] = item
         elif slot in self._line:
             self._line[slot] = item
+        elif not self._returned_order and (not self._line or slot < next(iter(self._line))):
+            self._line[slot] = item
+            self._line.move_to_end(slot, last=False)
         else:
             if slot not in self._returned:
                 heappush(self._returned_order, slot)

@@ -48,11 +48,11 @@ def assert_nothing_is_stranded(ledger: Ledger) -> None:
         for item in part.waiting.values():
             if item.state is State.DELAYED or item.lane in part.held:
                 continue
-            assert item in part.gated
+            assert item in part.room.gated
             assert item is not part.pending.first, "the one at the base can always be handed out"
-            assert item is not part.gated.head or not part.has_room(item, ledger.capacity)
-        ready = [item for item in part.waiting.values() if item in part.gated]
-        assert len(ready) == len(part.gated)
+            assert item is not part.room.gated.head or not part.room.has_room(item)
+        ready = [item for item in part.waiting.values() if item in part.room.gated]
+        assert len(ready) == len(part.room.gated)
 
 
 WHICH = st.integers(0, 1000)
@@ -244,11 +244,11 @@ def test_replaced_messages_count_as_changes_of_the_measured_length() -> None:
     ledger = Ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
     taken_until_it_waits(ledger, range(0, 30_000, 2), 10)
     part = ledger._partitions[0]
-    before = part._changes
+    before = part.changes
     waiting = [item for item in part.waiting.values() if item is not part.pending.first]
     for number, item in enumerate(waiting[:50]):
         ledger.offer(0, 30_000 + number, item.key, b"newer")
-    assert part._changes == before + 50
+    assert part.changes == before + 50
 
 
 def test_after_a_claim_that_outgrew_its_reckoning_only_the_worst_case_counts_until_the_base_moves() -> None:
@@ -262,7 +262,7 @@ def test_after_a_claim_that_outgrew_its_reckoning_only_the_worst_case_counts_unt
             ledger.release(item, 9.0)
     part = ledger._partitions[0]
     queue.take()
-    part.overflowed()
+    part.room.overflowed()
     assert ledger.acquire() is None
     assert ledger.assignment.gated
     ledger.ack(first)

@@ -64,7 +64,7 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
         line.add(first)
         line.remove(item)
     assert len(line._returned_order) <= 2
-    assert (len(line._line), len(line._returned)) == (0, 1)
+    assert len(line._line) + len(line._returned) == len(line) == 1
 
 
 def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> None:

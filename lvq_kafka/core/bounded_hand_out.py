@@ -1,0 +1,175 @@
+"""Hand-out of only what the commit maps have room for.
+
+A message whose turn comes while there is no room is kept at the gate of its partition. In a queue that goes by rank,
+those beyond a partition's window do not even reach the ready queue. Both compete again as soon as they have room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from lvq_kafka.core.fronts import SessionPins
+from lvq_kafka.core.grouped_queue import GroupedQueue
+from lvq_kafka.core.ledger_stats import LedgerStats
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.map_capacity import MapCapacity
+from lvq_kafka.core.partition_room import PartitionRoom
+from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.rank_window import RankWindow
+from lvq_kafka.core.ranked_queue import precedence, rank_of
+from lvq_kafka.core.ranking import Rank
+from lvq_kafka.core.ready_queue import ReadyQueue
+
+__all__ = ["BoundedHandOut"]
+
+
+class _Roomy(Protocol):
+    """An assigned partition; see `PartitionLedger`."""
+
+    pending: PendingList
+    room: PartitionRoom
+
+
+class BoundedHandOut:
+    """Hands out the next message that there is room for.
+
+    Args:
+        partitions: the assigned partitions, by number.
+        line: the ready queue.
+        capacity: the room in a commit map.
+        ranked: whether messages have ranks.
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[int, _Roomy],
+        line: ReadyQueue[Item],
+        capacity: MapCapacity,
+        stats: LedgerStats,
+        *,
+        ranked: bool,
+    ) -> None:
+        self.beyond: dict[int, RankWindow] = {}
+        """The windows beyond which messages wait."""
+        self._partitions = partitions
+        self._line = line
+        self._capacity = capacity
+        self._stats = stats
+        self._ranked = ranked
+        self._gating: set[int] = set()  # partitions at whose gates messages wait, or did
+        self._sized_for = capacity.window  # which says whether the limit has changed
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition that was revoked."""
+        self.beyond.pop(partition, None)
+        self._gating.discard(partition)
+
+    def next(self, session: SessionPins | None = None) -> Item | None:
+        """Pop the next message that there is room for. ``session`` only matters to groups."""
+        if self._sized_for != self._capacity.window:
+            self._resize()
+        if self._gating:
+            self._let_through()
+        line = self._line
+        while True:
+            item = line.pop()
+            if item is None:
+                if self._reach():
+                    continue
+                return None
+            overtakes = self._overtakes(*precedence(item)) if self._ranked and (self.beyond or self._gating) else False
+            if overtakes is None:
+                line.add(item)
+            elif self._partitions[item.partition].room.admit(item):
+                self._stats.out_of_order += overtakes
+                return item
+            else:
+                self._gating.add(item.partition)
+
+    def next_of_groups(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
+        """Pop the next message for a session that there is room for.
+
+        That pins its group, so what precedes it has to compete before.
+        """
+        if self._sized_for != self._capacity.window:
+            self._resize()
+        while self.beyond and (lowest := groups.lowest(session)) is not None and self._overtakes(*lowest) is None:
+            pass
+        item = groups.pop_with_room(session, self._admits, self._lowest)
+        while item is None and self._reach():
+            item = groups.pop_with_room(session, self._admits, self._lowest)
+        if item is not None and self._ranked:
+            gated = groups.gated_before(session, item)
+            for partition in gated:
+                self._mark(partition)
+            # None, if something better has found room only now.
+            self._stats.out_of_order += bool(gated) or self._overtakes(*precedence(item)) is not False
+        return item
+
+    def _admits(self, item: Item) -> bool:
+        return self._partitions[item.partition].room.admits(item)
+
+    def _lowest(self, partition: int) -> Item | None:
+        """Return a partition's lowest message; None if it is scheduled, or in work."""
+        lowest = self._partitions[partition].pending.first
+        return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
+
+    # ---------------------------------------------------------------- what waits for room
+
+    def _overtakes(self, rank: Rank, slot: int) -> bool | None:
+        """Return whether better messages than one of this rank wait for room.
+
+        Returns None if some that precede it have found room: then they are in the ready queue.
+        """
+        overtakes = False
+        for window in self.beyond.values():
+            best = window.best
+            if best > rank or (best == rank and window.best_slot > slot):  # type: ignore[operator]  # of one type
+                continue
+            if window.is_due and window.release():
+                return None
+            if best == rank:
+                continue
+            if window.has_spare:
+                self._line.add(window.pop_best())
+                return None
+            window.overtaken = overtakes = True
+        for partition in self._gating:
+            head = self._partitions[partition].room.gated.head
+            if head is not None and rank_of(head) < rank:  # type: ignore[operator]
+                self._mark(partition)
+                overtakes = True
+        return overtakes
+
+    def _mark(self, partition: int) -> None:
+        """Note that a message in a partition was overtaken by one of worse rank."""
+        window = self._partitions[partition].room.window
+        if window is not None:
+            window.overtaken = True
+
+    def _let_through(self) -> None:
+        """Have what has found room at the gates compete again, and the lowest messages."""
+        for partition in tuple(self._gating):
+            room = self._partitions[partition].room
+            room.let_through(self._line)
+            if not room.gated:
+                self._gating.discard(partition)
+
+    def _reach(self) -> bool:
+        """Move to the ready queue what has room by now. Return whether there was anything.
+
+        Call it if nothing is left there.
+        """
+        line, moved = self._line, False
+        for partition in {*self.beyond, *self._gating}:
+            room = self._partitions[partition].room
+            moved = room.reach(line) or moved
+            moved = (bool(room.gated) and room.let_through(line)) or moved
+        return moved
+
+    def _resize(self) -> None:
+        self._sized_for = self._capacity.window
+        for part in self._partitions.values():
+            if part.room.window is not None:
+                part.room.window.resize()
