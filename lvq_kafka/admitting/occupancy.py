@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from threading import Event, Lock, RLock, Thread
 from weakref import ref
 
@@ -14,6 +14,7 @@ from lvq_kafka.core.conflation import ConflatedKeys
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.limits import Depth, Limits
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.standard import StandardScreen
 from lvq_kafka.core.terms import TTL_HEADER
 from lvq_kafka.core.value_store import NewestRecords
@@ -51,7 +52,7 @@ class Occupancy:
         self._group = ConsumedFilter(cluster, definition, definition.group, "refuse") if consumed else None
         self._admission = Admission(limits)
         self._changes = ConflatedKeys()
-        self._sizes: dict[int, int] = {}  # one object for each, in place of one for each message
+        self._sizes = _Numbers()
         self._topic_id = ""
         self._news = 0  # the `ConsumedFilter.news` that was counted
         self._as_of = 0.0
@@ -69,7 +70,7 @@ class Occupancy:
             screen=in_turn(
                 None if definition.conflate else StandardScreen(),
                 None if selection is None else ValueScreen(definition, selection),
-                SizeScreen(_needed_headers(definition)),
+                SizeScreen(_needed_headers(definition), definition.key_header),
             ),
             by_value=selection is not None,
         )
@@ -131,7 +132,9 @@ class Occupancy:
         admission = self._admission
         if size is not None and not admission.counts(key):
             self._check_news()
-        return admission.send(key, size) if admission.admits(key, size) else None
+            if not admission.has_room(size):
+                return None
+        return admission.send(key, size)
 
     def stored(self, send: Send, partition: int, offset: int) -> None:
         """Note where a send is stored."""
@@ -156,30 +159,32 @@ class Occupancy:
         if catch_up.topic_id != self._topic_id:  # also at first
             admission.forget()
             self._topic_id = catch_up.topic_id
-            self._changes.precede(values.table.keys())
-        if self._changes:
-            self._count(values.table)
+            self._count_all()
+        elif self._changes:
+            self._count(values.table, self._changes.pop_all())
         admission.read(values.progress.positions)
 
-    def _count(self, table: NewestRecords) -> None:
-        admission, group, sizes, changes = self._admission, self._group, self._sizes, self._changes
-        consumed = []
-        while (key := changes.pop()) is not None:
-            record = table.record(key)
-            if record is None or record.value is None:
-                admission.remove(key)
-            elif group is not None and group.done(record):
-                consumed.append(key)
-            else:
-                size = int(record.value)
-                admission.show(key, sizes.setdefault(size, size))
-        self._remove(consumed)
+    def _count_all(self) -> None:
+        self._changes.pop_all()
+        table = self._shared.catch_up.values.table
+        self._count(table, table.keys("in-place"))
 
-    def _remove(self, consumed: Collection[bytes]) -> None:
-        for key in consumed:
-            self._admission.remove(key)
-        if consumed and not self._definition.conflate:
-            self._shared.catch_up.values.forget_returned(consumed)
+    def _count(self, table: NewestRecords, keys: Sequence[bytes]) -> None:
+        """Count the newest messages of these keys, which are all different."""
+        there = table.newest(keys)
+        if len(there) < len(keys):
+            self._admission.remove(key for key in keys if key not in table)
+        if self._group is not None and (done := self._group.rows_done(there)):
+            self._remove(_keys_of(there)[row] for row in done)
+            there = there.without(done)
+        sizes: list[bytes] = there.values  # type: ignore[assignment]  # as the screen has put them
+        self._admission.show(_keys_of(there), list(map(self._sizes.__getitem__, sizes)))
+
+    def _remove(self, consumed: Iterable[bytes]) -> None:
+        keys = list(consumed)
+        self._admission.remove(keys)
+        if keys and not self._definition.conflate:
+            self._shared.catch_up.values.forget_returned(keys)
 
     def _check_news(self) -> None:
         """Raise if what is known is too old to judge by."""
@@ -246,7 +251,7 @@ class Occupancy:
     def _read_again(self, group: ConsumedFilter) -> None:
         """Count again what is no longer consumed, as after a reset. The lock is held."""
         self._update()
-        self._changes.precede(self._shared.catch_up.values.table.keys())
+        self._count_all()
         self._shared.rewind(group.bases)
 
     def _remove_consumed(self, group: ConsumedFilter) -> None:
@@ -255,15 +260,26 @@ class Occupancy:
             shown = self._admission.shown
         for at in range(0, len(shown), _SOME):
             with self.lock:
-                record_of = self._shared.catch_up.values.table.record
-                records = [(key, record_of(key)) for key in shown[at : at + _SOME]]
-                self._remove([key for key, record in records if record is not None and group.done(record)])
+                there = self._shared.catch_up.values.table.newest(shown[at : at + _SOME])
+                self._remove(_keys_of(there)[row] for row in group.rows_done(there))
         with self.lock:
             self._shared.notifier.changed.notify_all()
 
     def wait(self, timeout: float) -> None:
         """Wait for a change, with the lock held, for so many seconds at most."""
         self._shared.notifier.changed.wait(timeout)
+
+
+class _Numbers(dict[bytes, int]):
+    """The numbers that texts stand for: one object for each, in place of one for each message."""
+
+    def __missing__(self, text: bytes) -> int:
+        number = self[text] = int(text)
+        return number
+
+
+def _keys_of(batch: RecordBatch) -> list[bytes]:
+    return batch.keys  # type: ignore[return-value]  # a table has no record without a key
 
 
 def _needed_headers(definition: QueueDefinition) -> set[str]:

@@ -7,8 +7,9 @@ alone never exceeds a limit, and several exceed it by what the others have under
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import compress
 from math import inf
 
 from lvq_kafka.core.limits import Depth, Limits
@@ -68,24 +69,37 @@ class Admission:
         """The keys that were shown, and not removed."""
         return list(self._shown)
 
-    def show(self, key: bytes, size: int) -> None:
-        """Note the size of a key's newest message, which waits or is in work."""
-        before = self._size(key)
-        self._shown[key] = size
-        self._count(before, self._size(key))
+    def show(self, keys: Sequence[bytes], sizes: Sequence[int]) -> None:
+        """Note the sizes of these keys' newest messages, which wait or are in work.
 
-    def remove(self, key: bytes) -> None:
-        """Note that a key has no message any longer: it was deleted or consumed, or has expired."""
-        if key in self._shown:
-            before = self._size(key)
-            del self._shown[key]
-            self._count(before, self._size(key))
+        No key comes twice.
+        """
+        shown, sends = self._shown, self._sends
+        before, after = list(map(shown.get, keys)), sizes
+        shown.update(zip(keys, sizes))
+        if sends:  # they are newer, so they count instead
+            others = [key not in sends for key in keys]
+            before, after = list(compress(before, others)), list(compress(sizes, others))
+        self._messages += before.count(None)
+        self._bytes += sum(after) - sum(filter(None, before))
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Note that these keys have no message any longer.
+
+        They were deleted or consumed, or have expired.
+        """
+        for key in keys:
+            before = self._shown.pop(key, None)
+            if before is not None and key not in self._sends:
+                self._count(before, None)
 
     def read(self, positions: Mapping[int, int]) -> None:
         """Note how far the follower has read, by partition; all below was shown or removed.
 
         Own sends below count no longer as such. Those of an aborted transaction were never shown.
         """
+        if positions == self._positions:
+            return
         self._positions.update(positions)
         for partition in list(self._stored):
             stored, position = self._stored[partition], positions.get(partition, 0)
@@ -96,8 +110,7 @@ class Admission:
 
     def forget(self) -> None:
         """Forget what was shown, and where sends are stored: the topic is another one."""
-        for key in self.shown:
-            self.remove(key)
+        self.remove(self.shown)
         for stored in self._stored.values():
             for _, _, send in stored:
                 self._drop(send)
@@ -108,17 +121,17 @@ class Admission:
     # ---------------------------------------------------------------- own sends
 
     def counts(self, key: bytes) -> bool:
-        """Return whether the queue has a message of this key, so that the next one is an update."""
+        """Return whether the queue has a message of this key.
+
+        If so, the next one is an update, which needs no room; nor does a delete.
+        """
         return self._size(key) is not None
 
-    def admits(self, key: bytes, size: int | None) -> bool:
-        """Return whether the queue has room for a message.
+    def has_room(self, size: int) -> bool:
+        """Return whether the queue has room for one more message.
 
-        A delete (None) needs none, nor does an update. Once full, a queue with the policy ``"block"`` has none until
-        its depth is down to the part ``resume``.
+        Once full, a queue with the policy ``"block"`` has none until its depth is down to the part ``resume``.
         """
-        if size is None or self.counts(key):
-            return True
         if not self._blocks:
             return self._messages < self._most_messages and self._bytes + size <= self._most_bytes
         # As in Broker-J, the last message may cross the limit of bytes.

@@ -160,6 +160,14 @@ class ColumnTable:
             return map(_unpack, map(own.__getitem__, slots))
         return map(self._headers, keys, slots)
 
+    def newest(self, keys: Sequence[bytes]) -> RecordBatch:
+        """Return the newest record of each of these keys that is there, without its headers."""
+        slots = self.all_slots(keys) if keys else ()
+        if slots is None:
+            keys = [key for key in keys if key in self.index]
+            slots = list(map(self.index.__getitem__, keys))
+        return self._batch(keys, slots, [None] * len(keys))
+
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """Yield the newest record of every key, in queue order."""
         for keys, slots in self._in_order(order):
@@ -171,14 +179,18 @@ class ColumnTable:
         while some := list(islice(items, rows)):
             keys, slots = zip(*some)
             plain = self._shared_flag == _NO_HEADERS
-            yield RecordBatch(
-                list(map(self.partition_of.__getitem__, slots)),
-                list(map(self.offsets.__getitem__, slots)),
-                list(map(self._timestamps.__getitem__, slots)),
-                list(keys),
-                list(map(self._values.__getitem__, slots)),
-                [None] * len(keys) if plain else list(map(self._headers, keys, slots)),
-            )
+            headers: list[RawHeaders] = [None] * len(keys) if plain else list(map(self._headers, keys, slots))
+            yield self._batch(keys, slots, headers)
+
+    def _batch(self, keys: Sequence[bytes], slots: Sequence[int], headers: list[RawHeaders]) -> RecordBatch:
+        return RecordBatch(
+            list(map(self.partition_of.__getitem__, slots)),
+            list(map(self.offsets.__getitem__, slots)),
+            list(map(self._timestamps.__getitem__, slots)),
+            list(keys),
+            list(map(self._values.__getitem__, slots)),
+            headers,
+        )
 
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
         """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
@@ -210,7 +222,7 @@ class ColumnTable:
         """Return the slots of these keys; None for a key that is not in the table."""
         return list(map(self.index.get, keys))
 
-    def all_slots(self, keys: list[bytes]) -> Sequence[int] | None:
+    def all_slots(self, keys: Sequence[bytes]) -> Sequence[int] | None:
         """Return the slots of these keys if all have one, else None; twice as fast as `slots`."""
         try:
             slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self.index)  # with a single item it returns no tuple

@@ -30,7 +30,7 @@ import re
 import zlib
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -148,6 +148,13 @@ class CommitMap:
         """Return whether the message at this offset is done. Takes logarithmic time."""
         # Run starts alternate between pending and done, so the parity of those up to `offset` decides.
         return bisect_right(self._bounds, offset) % 2 == 0
+
+    def rows_done(self, offsets: Sequence[int]) -> list[int]:
+        """Return the rows of the offsets whose messages are done."""
+        bounds = self._bounds
+        if not offsets or min(offsets) >= bounds[-1]:
+            return []
+        return [row for row, offset in enumerate(offsets) if bisect_right(bounds, offset) % 2 == 0]
 
     def done_from(self, offset: int) -> list[tuple[int, int]]:
         """Return the done ranges from ``offset`` on, as pairs of first offset and exclusive end."""

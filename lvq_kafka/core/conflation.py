@@ -79,6 +79,15 @@ class ConflatedKeys:
         """Return, once, why a key that `pop` returned has no value; None if it was deleted."""
         return self._causes.pop(key, None)
 
+    def pop_all(self) -> list[bytes]:
+        """Return all keys that wait, each once; their causes are forgotten."""
+        changed = self._changed
+        keys = [key for key in self._line[self._turn :] if key not in changed]
+        keys += changed
+        self.in_dump, self._line, self._turn, self._changed = False, (), 0, {}
+        self._causes.clear()
+        return keys
+
     def pop(self) -> bytes | None:
         """Return the next key, or None if there is none."""
         changed = self._changed

@@ -38,6 +38,12 @@ class NewestRecords(Protocol):
     def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
         """Yield the headers of the newest record of each of these keys, which are there."""
 
+    def newest(self, keys: Sequence[bytes]) -> RecordBatch:
+        """Return the newest record of each of these keys that is there, without its headers.
+
+        Of values that expire, call `ValueStore.pass_time` first.
+        """
+
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """Yield the newest record of every key, in queue order."""
 

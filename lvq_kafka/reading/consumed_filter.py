@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
 from lvq_kafka.errors import CatchUpTimeout, TopicNotFound, TransportError
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends
@@ -123,6 +123,19 @@ class ConsumedFilter:
         """Return whether this record was consumed."""
         known = self._maps.get(record.partition)
         return known is not None and known.done(record.offset)
+
+    def rows_done(self, batch: RecordBatch) -> list[int]:
+        """Return the rows of the records that were consumed."""
+        done: list[int] = []
+        for partition, rows in rows_by_partition(batch.partitions):
+            known = self._maps.get(partition)
+            if known is None:
+                continue
+            if rows is None:
+                return known.rows_done(batch.offsets)
+            those = range(len(batch))[rows] if isinstance(rows, slice) else rows
+            done += [those[row] for row in known.rows_done([batch.offsets[row] for row in those])]
+        return done
 
     @property
     def bases(self) -> dict[int, int]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import count
+from operator import add
 from typing import Any
 
 from lvq_kafka.codecs import Codec
 from lvq_kafka.core.conditions import UNSELECTED, KeySelection, keys_of
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.limits import size_of
+from lvq_kafka.core.mismatch import only_key_headers
 from lvq_kafka.core.records import RecordBatch, new_record
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError
@@ -102,25 +104,53 @@ class SizeScreen:
 
     Args:
         needed: the names of the headers that the fold reads; the others are dropped.
+        key_header: the header that mostly stands alone, and repeats the key; None if there is none.
     """
 
-    def __init__(self, needed: Collection[str]) -> None:
+    def __init__(self, needed: Collection[str], key_header: str | None) -> None:
         self._needed = frozenset(needed)
-        self._texts: dict[int, bytes] = {}  # shared by messages of one size
+        self._key_header = key_header
+        self._texts = _Texts()
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch without its values. Those not selected stay marked."""
-        values, all_headers, texts, needed = batch.values, batch.headers, self._texts, self._needed
+        texts = self._texts
         if len(texts) > _SIZES:
             texts.clear()
+        sizes = self._sizes_of_plain(batch)
+        if sizes is not None:
+            batch.values = list(map(texts.__getitem__, sizes))
+            batch.headers = [None] * len(sizes)
+            return batch
+        values, all_headers, needed = batch.values, batch.headers, self._needed
         for row, (key, value, headers) in enumerate(zip(batch.keys, values, all_headers)):
             if value is None or value is UNSELECTED:
                 continue
-            size = size_of(key, value, headers)
-            text = texts.get(size)
-            if text is None:
-                text = texts[size] = b"%d" % size
-            values[row] = text
+            values[row] = texts[size_of(key, value, headers)]
             if headers and len(headers) > 1:
                 all_headers[row] = [pair for pair in headers if pair[0] in needed]
         return batch
+
+    def _sizes_of_plain(self, batch: RecordBatch) -> list[int] | None:
+        """Return the sizes of messages that have no header but that of the key.
+
+        Most batches are of such messages, so there is no statement per message. Returns None for others.
+        """
+        keys, values, headers, name = batch.keys, batch.values, batch.headers, self._key_header
+        if None in keys or None in values or UNSELECTED in values:
+            return None
+        lengths = list(map(len, keys))  # type: ignore[arg-type]  # no key is null, and no value
+        sizes = map(add, lengths, map(len, values))  # type: ignore[arg-type]
+        if not any(headers):
+            return list(sizes)
+        if name is None or not only_key_headers(name, keys, headers):
+            return None
+        return list(map(add, sizes, map(len(name.encode()).__add__, lengths)))
+
+
+class _Texts(dict[int, bytes]):
+    """The digits of numbers: one object for each number, in place of one for each message."""
+
+    def __missing__(self, number: int) -> bytes:
+        text = self[number] = b"%d" % number
+        return text

@@ -26,6 +26,7 @@ from tests.benchmarks import (
     dump,
     dump_report,
     latency,
+    limits,
     prefetch,
     produce,
     rebalance,
@@ -47,6 +48,7 @@ PARTS = (
     "latency",
     "consume",
     "prefetch",
+    "limits",
     "acks",
     "rebalance",
     "scale",
@@ -131,6 +133,9 @@ def run(
     if "prefetch" in parts:
         found["prefetch"] = list(prefetch.run(servers, rounds, sizes.messages // 4))
         print(report.prefetch_table(found["prefetch"]), "\n", flush=True)
+    if "limits" in parts:
+        found["limits"] = list(limits.run(servers, rounds, sizes.messages // 4))
+        print(report.limits_table(found["limits"]), "\n", flush=True)
     if "acks" in parts:
         found["acks"] = list(acks.run(servers, rounds=rounds, acks=sizes.acks, messages=sizes.messages))
         print(report.acks_table(found["acks"]), "\n")

@@ -243,6 +243,25 @@ def prefetch_table(results: Sequence[Result]) -> str:
     return table(["consuming", "at once", "us a message", "times 1", "CPU us", "times 1"], rows)
 
 
+def limits_table(results: Sequence[Result]) -> str:
+    """Return the cost of following a queue with limits: medians, and ratios to a view and to a queue without limits."""
+    opened = {what: [result for result in results if result["what"] == what] for what in ("view", "producer")}
+    rows = []
+    for what, mine in opened.items():
+        cpu = _median(mine, lambda one: one["cpu"] / one["keys"])
+        ratio = statistics.median(one["cpu"] / view["cpu"] for one, view in zip(mine, opened["view"], strict=True))
+        rows.append([what, f"{cpu * 1e6:.2f}", f"{ratio:.2f}"])
+    costs = table(["opening", "CPU us a key", "times a view"], rows)
+    rows = []
+    for what in ("update", "new key"):
+        for limited in (False, True):
+            mine = [result for result in results if result["what"] == what and result["limited"] is limited]
+            cpu = _median(mine, lambda one: one["cpu"] / one["messages"])
+            own = _median(mine, lambda one: one["thread"] / one["messages"])
+            rows.append([what, "reject" if limited else "none", f"{cpu * 1e6:.1f}", f"{own * 1e6:.1f}"])
+    return f"{costs}\n\n{table(['sending', 'limits', 'CPU us', 'in its thread'], rows)}"
+
+
 def acks_table(results: Sequence[Result]) -> str:
     """Return how long an ack takes to become durable, and the memory of each waiting or held message."""
     latency = [result for result in results if result["what"] == "ack until durable"]

@@ -16,6 +16,7 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
 from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
 from tests.benchmarks.dump import CONTESTANTS as DUMPS
+from tests.benchmarks.limits import OPENING, SENDING
 from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
@@ -49,6 +50,10 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     left = [result["deliveries"] for result in results["consume"] if result["mode"] == COMPACTED]
     assert 500 <= min(left) <= max(left) <= 500 + TAIL  # of 5,000
     assert {(result["what"], result["at_once"]) for result in results["prefetch"]} == set(product(KINDS, AT_ONCE))
+    assert {(result["what"], result.get("limited")) for result in results["limits"]} == {
+        *product(OPENING, [None]),
+        *product(SENDING, [False, True]),
+    }
     assert {result["what"] for result in results["acks"]} == {"ack until durable", "commit text", "memory"}
     memory = [result for result in results["acks"] if result["what"] == "memory"]
     assert [result["state"] for result in memory] == ["they wait", "they are in work"]

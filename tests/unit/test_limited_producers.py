@@ -139,6 +139,23 @@ def is_stored(producer: Producer[str], key: str) -> bool:
     return True
 
 
+def test_what_was_consumed_is_known_of_each_partition(memory_cluster: MemoryCluster) -> None:
+    queue = rejecting(memory_cluster, 6, spec=TopicSpec(partitions=3))
+    with queue.producer() as before:
+        fill(before, *"abcdef")
+        with queue.consumer(commit_interval=0.0) as consumer:
+            held = [consumer.acquire(10) for _ in "abcdef"]
+            assert {delivery.position.partition for delivery in held if delivery} == {0, 1, 2}
+            for delivery in held[1:]:  # so something is done above what is not
+                assert delivery is not None
+                delivery.ack(wait=True)
+            with queue.producer() as producer:  # one that counts it as it opens
+                assert producer._gate._occupancy.depth.messages == 1  # type: ignore[union-attr]
+                fill(before, *"ghijk")
+                assert full(before, "l")
+                eventually(lambda: full(producer, "l"), 10)
+
+
 def test_messages_without_a_key_always_add(memory_cluster: MemoryCluster) -> None:
     with rejecting(memory_cluster).producer() as producer:
         producer.send(Message("1")).result(10)

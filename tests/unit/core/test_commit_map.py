@@ -152,6 +152,12 @@ def test_a_map_covers_another_if_all_that_is_done_there_is_done_here(other: Comm
     assert CommitMap(1000, (1, 2, 3, 4)).covers(other) is covered
 
 
+@pytest.mark.parametrize("offsets", [[], [99, 50, 9, 10, 11, 12, 13, 20, 31, 40], [31, 32], [12]])
+def test_the_done_rows_of_many_offsets_are_those_of_each(offsets: list[int]) -> None:
+    known = CommitMap(10, (2, 3, 4, 12))
+    assert known.rows_done(offsets) == [row for row, offset in enumerate(offsets) if known.done(offset)]
+
+
 def test_a_mark_below_the_base_becomes_the_base() -> None:
     assert CommitMap(10, delivered=3) == CommitMap(10, delivered=10)
 

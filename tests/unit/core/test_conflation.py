@@ -49,6 +49,17 @@ def test_a_key_given_in_the_dump_comes_again_when_it_changes_after() -> None:
     assert not keys.in_dump
 
 
+def test_all_keys_can_be_taken_at_once_each_of_them_once() -> None:
+    pending = ConflatedKeys([b"a", b"b", b"c"])
+    assert pending.pop() == b"a"
+    pending.changed([b"b", b"a", b"d"], "expired")
+    assert pending.pop_all() == [b"c", b"b", b"a", b"d"]
+    assert not pending
+    assert pending.pop_cause(b"d") is None, "no cause is left over"
+    pending.changed([b"b"])
+    assert (pending.pop(), pending.pop()) == (b"b", None)
+
+
 def test_nothing_waits_in_the_end() -> None:
     assert ConflatedKeys().pop() is None
 

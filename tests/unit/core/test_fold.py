@@ -193,6 +193,13 @@ def test_ranges_are_in_byte_order_and_follow_changes() -> None:
     assert latest.table.key_range() == [b"a", b"b", b"bb"]
 
 
+def test_the_newest_records_of_some_keys_come_in_columns() -> None:
+    latest = fold(*(put(at, key) for at, key in enumerate([b"1", b"2", b"3", b"2"])), put(4, b"3", None))
+    for keys, there in ([b"2", b"1"], [b"2", b"1"]), ([b"3", b"2", b"4"], [b"2"]), ([], []):
+        batch = latest.table.newest(keys)
+        assert list(batch) == [latest.table.record(key) for key in there]
+
+
 def test_a_copy_does_not_follow() -> None:
     latest = fold(put(0, b"a", b"1", (("x", b"1"),)), put(1, b"b"))
     twin = latest.table.copy()
