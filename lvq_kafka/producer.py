@@ -97,6 +97,12 @@ class Gate(Protocol):
     def guard(self, append: Append) -> Append:
         """Return an append that first waits for admission, or refuses the record."""
 
+    async def send_async(self, send: Callable[[], Receipt]) -> Receipt:
+        """Call ``send``, which uses the guarded append, without blocking the event loop.
+
+        If the task is cancelled while the record waits for admission, it is not appended.
+        """
+
     def close(self) -> None:
         """Stop following the queue. Senders that wait for admission give up."""
 
@@ -303,10 +309,10 @@ class Producer(Bound, Generic[V]):
     async def send_async(self, message: Message[V]) -> Receipt:
         """Like `send`, for asyncio.
 
-        It waits for room in a queue with limits without blocking the event loop. If it is cancelled, the message may
-        still be sent.
+        It waits for room in a queue with limits without blocking the event loop. If it is cancelled meanwhile, the
+        message is not sent.
         """
-        return self.send(message) if self._gate is None else await in_thread(partial(self.send, message))
+        return self.send(message) if self._gate is None else await self._gate.send_async(partial(self.send, message))
 
     async def put_async(
         self,
@@ -323,7 +329,7 @@ class Producer(Bound, Generic[V]):
         """Like `put`, for asyncio; see `send_async`."""
         own: dict[str, Any] = {"ttl": ttl, "not_before": not_before, "priority": priority, "sort": sort, "group": group}
         put = partial(self.put, key, value, headers, **own)
-        return put() if self._gate is None else await in_thread(put)
+        return put() if self._gate is None else await self._gate.send_async(put)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:
         """Delete a key by sending a tombstone. Raises what `send` raises.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Event, local
 
 from lvq_kafka.admitting.occupancy import Occupancy
+from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.core.admission import Send
 from lvq_kafka.core.definition import QueueDefinition
@@ -78,6 +81,10 @@ class SizeGate:
 
         return checked
 
+    async def send_async(self, send: Callable[[], Receipt]) -> Receipt:
+        """See `Gate.send_async`; nothing waits."""
+        return send()
+
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
@@ -102,11 +109,22 @@ class AdmissionGate:
         self._max_block = max_block
         self._breached = False
         self._append: Append
+        self._task = local()  # its ``cancelled`` is an event, in threads that send for a task
 
     def guard(self, append: Append) -> Append:
         """Return an append that waits for admission first."""
         self._append = append
         return self.append
+
+    async def send_async(self, send: Callable[[], Receipt]) -> Receipt:
+        """See `Gate.send_async`."""
+        cancelled = Event()
+
+        def send_in_thread() -> Receipt:
+            self._task.cancelled = cancelled
+            return send()
+
+        return await in_thread(send_in_thread, abort=cancelled.set)
 
     def close(self) -> None:
         """Stop following the queue. Senders that wait for room raise `Closed`."""
@@ -120,6 +138,7 @@ class AdmissionGate:
             QueueFull: there is no room for it, or was none within ``max_block`` seconds.
             CatchUpTimeout, ReaderFailed, QueueNotDeclared, CommitMapRefused, TransportError: it is unknown how full
                 the queue is.
+            CancelledError: the task that sends it was cancelled while it waited.
         """
         if value is None and not self._conflates:  # means nothing
             return self._append(topic, key, value, headers)
@@ -160,7 +179,7 @@ class AdmissionGate:
                 self._occupancy.read_to_end()
             else:
                 self._pass_trouble(self._occupancy.read_to_end)
-            return self._admit_now(key, size) or self._wait(key, size)
+            send = self._admit_now(key, size) or self._wait(key, size)
         except Closed:
             raise Closed(f"The producer of the queue {self._queue} was closed while a message waited.") from None
         except QueueFull:
@@ -168,6 +187,17 @@ class AdmissionGate:
         except LVQError as error:
             error.add_note(f"Without it, nobody knows whether the queue {self._queue} has room.")
             raise
+        if self._cancelled:
+            with self._occupancy.lock:
+                self._occupancy.failed(send)
+            raise CancelledError
+        return send
+
+    @property
+    def _cancelled(self) -> bool:
+        """True if this thread sends for a task that was cancelled."""
+        cancelled: Event | None = getattr(self._task, "cancelled", None)
+        return cancelled is not None and cancelled.is_set()
 
     def _admit_now(self, key: bytes, size: int | None) -> Send | None:
         with self._occupancy.lock:
@@ -180,6 +210,8 @@ class AdmissionGate:
             raise self._full("")
         trouble: LVQError | None = None
         while (left := self._left(begun)) > 0:
+            if self._cancelled:
+                raise CancelledError
             with occupancy.lock:
                 if (send := occupancy.admit(key, size)) is not None:
                     return send

@@ -437,6 +437,62 @@ def test_an_event_loop_runs_on_while_a_task_waits_for_room(memory_cluster: Memor
     assert queue.stats().depth == 1
 
 
+@pytest.mark.parametrize("room", ["then", "never"])
+def test_a_send_that_is_cancelled_while_it_waits_for_room_sends_nothing(
+    memory_cluster: MemoryCluster, room: str
+) -> None:
+    queue = blocking(memory_cluster, 1)
+
+    def waiting() -> bool:
+        return any(thread.name == "lvq-async" for thread in threading.enumerate())
+
+    async def main() -> None:
+        async with await queue.producer_async(max_block=None) as producer:
+            await (await producer.put_async("a", "1"))
+            waits = asyncio.create_task(producer.put_async("b", "1"))
+            await asyncio.to_thread(eventually, lambda: producer._gate._breached, 10)  # type: ignore[union-attr]
+            waits.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waits
+            if room == "then":
+                await asyncio.to_thread(consume, queue)
+            await asyncio.to_thread(eventually, lambda: not waiting(), 10)
+            assert producer._gate._occupancy.depth.messages == (room == "never")  # type: ignore[union-attr]
+
+    asyncio.run(main())
+    assert memory_cluster.logs.end_offsets("q") == {0: 1}
+
+
+def test_a_send_that_is_cancelled_as_it_gets_room_gives_it_back(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = rejecting(memory_cluster, 1)
+
+    async def main() -> None:
+        async with await queue.producer_async() as producer:
+            await (await producer.put_async("a", "1"))
+            reading, go_on = threading.Event(), threading.Event()
+            read_to_end = occupancy.Occupancy.read_to_end
+
+            def slow(self: occupancy.Occupancy) -> None:
+                reading.set()
+                go_on.wait(10)
+                read_to_end(self)
+
+            monkeypatch.setattr(occupancy.Occupancy, "read_to_end", slow)
+            waits = asyncio.create_task(producer.put_async("b", "1"))
+            await asyncio.to_thread(reading.wait, 10)
+            await asyncio.to_thread(consume, queue)
+            waits.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waits
+            go_on.set()
+            eventually(lambda: producer._gate._occupancy.depth == Depth(), 10)  # type: ignore[union-attr]
+
+    asyncio.run(main())
+    assert memory_cluster.logs.end_offsets("q") == {0: 1}
+
+
 def test_the_async_twins_send_at_once_where_nothing_limits(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
 
