@@ -39,7 +39,9 @@ class StandardProducer(Producer[V]):
         Raises:
             ConfigError: always.
         """
-        raise self._no_mapping("put", key)
+        raise self._no_values(
+            f"so {quoted(key)} has no value to set", "Use send() instead: producer.send(Message(value))."
+        )
 
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> NoReturn:
         """Refuse: there are no keys to delete.
@@ -47,16 +49,11 @@ class StandardProducer(Producer[V]):
         Raises:
             ConfigError: always.
         """
-        raise self._no_mapping("delete", key)
+        raise self._no_values(f"so {quoted(key)} has no value to delete", "Consume the messages, or purge the queue.")
 
-    def _no_mapping(self, what: str, key: Key) -> ConfigError:
-        way_out = "Send the message: producer.send(Message(value))." if what == "put" else "Consume messages, or purge."
-        return ConfigError(
-            f"{what}({quoted(key)}) needs a queue with one value for each key, and {self.topic!r} is that of a "
-            "standard queue (conflate=False).",
-            options=["conflate"],
-            hint=way_out,
-        )
+    def _no_values(self, so: str, hint: str) -> ConfigError:
+        what = f"{self.topic!r} is the topic of a standard queue (conflate=False), {so}."
+        return ConfigError(what, options=["conflate"], hint=hint)
 
     def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes | None:
         if not key and named is None:  # so readers give the key of a message without one
