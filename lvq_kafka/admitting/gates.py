@@ -254,9 +254,14 @@ class AdmissionGate:
             known, self._breached = self._breached, True
             depth = self._occupancy.depth
         if not known:
-            does = "refuses messages" if self._limits.policy == "reject" else "waits"
+            refuses = self._limits.policy == "reject"
+            does = "refuses messages" if refuses else "waits"
             logger.warning(
-                "the queue %s is full: it holds %s. Its producer %s", self._queue, held(depth, self._limits), does
+                "the queue %s is full: it holds %s. Its producer %s",
+                self._queue,
+                held(depth, self._limits),
+                does,
+                extra={"raised": refuses},
             )
 
     def _note_calm(self) -> None:

@@ -27,7 +27,7 @@ class Debuggable(Protocol):
 class _Stderr(logging.Handler):
     """A handler that prints warnings as lines of ``lvq``, and with ``--debug`` everything.
 
-    Errors are reported to the user elsewhere.
+    Errors are reported to the user elsewhere, and so are warnings marked as ``raised``: an error says the same.
     """
 
     def __init__(self, session: Debuggable) -> None:
@@ -38,7 +38,7 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self._invocation.debug:
             sys.stderr.write(f"{printable(self.format(record), keep=_LINES)}\n")
-        elif record.levelno == logging.WARNING and record.name != _CLIENT:
+        elif record.levelno == logging.WARNING and record.name != _CLIENT and not getattr(record, "raised", False):
             print_problem(record.getMessage(), warning=True)
 
 

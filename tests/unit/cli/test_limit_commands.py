@@ -49,6 +49,7 @@ def test_a_message_for_a_full_queue_has_an_exit_code_of_its_own(alarms: Run) -> 
     full = alarms("put", "alarms", "c", "1")
     assert full.code == 7
     assert "The queue alarms is full: it holds 2 of 2 messages." in full.stderr
+    assert full.stderr.count("is full") == 1, "the log does not repeat the error"
     assert alarms("delete", "alarms", "a").code == 0
     assert alarms("put", "alarms", "c", "1").code == 0
 
