@@ -45,7 +45,7 @@ class ConsumerStats:
     sessions: int = 0
     """Sessions that are open; none without groups."""
     scheduled: int = 0
-    """Messages that do not count yet (R11)."""
+    """Messages that do not count yet (R11); deletes that do not are not counted."""
     read: int = 0
     replaced: int = 0
     """Values replaced by a newer one of their key while waiting."""

@@ -49,8 +49,8 @@ class ReaderStats:
     split: int = 0
     """Keys found in more than one partition (R14)."""
     scheduled: int = 0
-    """Records that are set aside now, since they are not due (R11). They are not among those added, until they count
-    or a newer record of their key does."""
+    """Messages that are set aside now, since they are not due (R11). They are not among those added, until they count
+    or a newer record of their key does. Deletes may be scheduled, too, and are not counted."""
 
 
 class Changes(NamedTuple):

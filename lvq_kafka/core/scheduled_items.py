@@ -7,7 +7,7 @@ import math
 from lvq_kafka.core.expiry_queue import ExpiryQueue
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.pending import Item
+from lvq_kafka.core.pending import Deletion, Item
 from lvq_kafka.core.records import RecordBatch
 
 __all__ = ["ScheduledItems"]
@@ -28,11 +28,12 @@ class ScheduledItems:
         self.not_before = not_before
         self._time = time
         self._due: dict[Item, int] = {}
+        self._messages = 0  # of these; the others are deletes
         self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
 
     def __len__(self) -> int:
-        """Return the number of scheduled messages."""
-        return len(self._due)
+        """Return the number of scheduled messages, without deletes."""
+        return self._messages
 
     @property
     def next(self) -> float:
@@ -46,13 +47,15 @@ class ScheduledItems:
         return [(row, due) for row, due in self.not_before.scheduled(batch.timestamps, batch.headers) if due > now]
 
     def add(self, item: Item, due: int) -> None:
-        """Schedule a message."""
+        """Schedule a message or a delete."""
         self._due[item] = due
+        self._messages += not isinstance(item, Deletion)
         self._queue.add(item, due)
 
     def drop(self, item: Item) -> None:
         """Forget a message that was superseded, withdrawn or lost."""
         del self._due[item]
+        self._messages -= not isinstance(item, Deletion)
         if len(self._queue) >= 2 * len(self._due) + _SPARE:  # most entries are obsolete
             self._queue = ExpiryQueue(self)
             for left, due in self._due.items():

@@ -71,7 +71,6 @@ class ScheduledValues:
         keys = keys_of(batch, self._definition)
         for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
             self._count_superseded(dropped, batch.values[row])
-        self.stats.scheduled = len(self._scheduled)
         changed = self._values.apply(batch)
         self.progress.advance(ends)  # only now: the fold drops what lies below
         return changed
@@ -83,7 +82,9 @@ class ScheduledValues:
             key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
             if key is not None and offset >= positions.get(partition, 0):
                 fields = (partition, offset, batch.timestamps[row], batch.keys[row], batch.values[row])
-                self._scheduled.add(due, key, new_record((*fields, batch.headers[row])))
+                record = new_record((*fields, batch.headers[row]))
+                self._scheduled.add(due, key, record)
+                self.stats.scheduled += _is_message(record)
                 aside.append(row)
         return aside
 
@@ -106,7 +107,7 @@ class ScheduledValues:
             if dropped:
                 self._count_superseded(dropped, one.record.value)
             due.append(one.record)
-        self.stats.scheduled = len(self._scheduled)
+            self.stats.scheduled -= _is_message(one.record)
         due.sort(key=lambda record: (record.partition, record.offset))
         return due
 
@@ -120,9 +121,15 @@ class ScheduledValues:
 
     def _count_superseded(self, dropped: Iterable[SetAside], value: bytes | None) -> None:
         """Count what was dropped for a newer value or delete, although it never counted."""
-        count = sum(one.record.value is not None and one.record.value is not UNSELECTED for one in dropped)
+        count = sum(_is_message(one.record) for one in dropped)
+        self.stats.scheduled -= count
         self.stats.added += count
         if value is None or value is UNSELECTED:
             self.stats.deleted += count
         else:
             self.stats.replaced += count
+
+
+def _is_message(record: Record) -> bool:
+    """Return whether a record has a value that is selected."""
+    return record.value is not None and record.value is not UNSELECTED

@@ -93,11 +93,12 @@ class Rule:
         }
 
     def scheduled(self, read: Sequence[Record], now: int) -> int:
-        """Count the records that are not due and have no newer one that is."""
+        """Count the messages that are not due and have no newer record that is."""
         newest = self.newest(read, now)
         return sum(
             due(one) > now and ((at := (one.partition, one.key or b"")) not in newest or newest[at].offset < one.offset)
             for one in read
+            if one.value is not None
         )
 
 

@@ -79,6 +79,22 @@ def test_r11_what_is_not_due_is_not_handed_out_and_the_value_before_it_is(
     assert consumer.stats.scheduled == 0
 
 
+def test_scheduled_messages_are_counted_and_deletes_are_not(world: World, day: Day, consumer: Consumer[str]) -> None:
+    schedule(world, "a", "a1", 20)
+    schedule(world, "a", None, 30)
+    schedule(world, "b", None, 10)
+    has_read_all(world, consumer)
+    eventually(lambda: consumer.stats.read == 1)
+    assert consumer.stats.scheduled == 1
+    day.now += 15
+    world.send(("b", "b1"))
+    with take(consumer) as delivery:
+        assert delivery.value == "b1"
+    assert consumer.stats.scheduled == 1
+    day.now += 20
+    eventually(lambda: consumer.stats.scheduled == 0)
+
+
 def test_r11_a_caller_that_waits_is_woken_when_a_message_is_due(
     world: World, day: Day, consumer: Consumer[str]
 ) -> None:
