@@ -10,8 +10,11 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.ranking import PRIORITY_HEADER
 from lvq_kafka.errors import OutcomeUnknown
-from tests.unit.consuming.world import GROUP, TOPIC, World, consuming, has_read_all, make_world
+from tests.unit.consuming.world import GROUP, TOPIC, World, consuming, has_read_all, make_world, settled_up, take
 from tests.waiting import eventually
 
 
@@ -166,3 +169,38 @@ def test_a_transaction_is_never_given_what_it_could_not_commit() -> None:
         assert 50 < rounds < 1000
         assert consumer.stats.gated > 0
         assert "because a transaction could not commit them" in consumer.stats.trouble
+
+
+def test_evictions_scattered_over_the_log_may_fill_the_text_and_nothing_is_lost_or_stuck() -> None:
+    """In a ring by rank, while one message stays in work for long."""
+    world, random = make_world(metadata_limit=200), Random(7)
+    limits = Limits(policy="ring", messages=500)
+    queue = QueueDefinition(name="q", topic=TOPIC, key_header=None, order="priority", limits=limits)
+
+    def send(offsets: range, *priorities: bytes) -> None:
+        for at in offsets:
+            world.write(TOPIC, b"%d" % at, b"%d" % at, headers=[(PRIORITY_HEADER, random.choice(priorities))])
+
+    with consuming(world, definition=queue, max_in_work=1000) as consumer:
+        consumer._shared.core.ledger.capacity.limit = 200
+        send(range(1), b"9")
+        held = take(consumer)
+        send(range(1, 500), b"1", b"8")
+        has_read_all(world, consumer)
+        send(range(500, 700), b"8")
+        eventually(lambda: consumer.stats.unsaid > 0)
+        has_read_all(world, consumer)
+        assert (consumer.stats.evicted, consumer.stats.commit_text <= 200) == (200, True)
+        assert "the lowest is offset 0, acquired" in consumer.stats.trouble
+        assert "add partitions, or raise the brokers' offset.metadata.max.bytes" in consumer.stats.trouble
+        stored = world.committed_map()
+        assert 0 < sum(map(stored.done, range(700))) < 200, "as many as there is room for, and after a crash the rest"
+        waiting = {item.offset for item in consumer._shared.core.ledger._partitions[0].waiting.values()}
+        came = []
+        for _ in range(499):  # few may be in work at a time
+            came.append(take(consumer))
+            came[-1].ack()
+        assert {delivery.position.offset for delivery in came} == waiting
+        held.ack()
+        settled_up(world, consumer)
+        assert (world.committed_map().base, consumer.stats.trouble) == (700, "")
