@@ -19,7 +19,6 @@ from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.beyond_window import BeyondByLevel, BeyondByRank
 from lvq_kafka.core.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
-from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.grouped_partition import GroupedPartition
@@ -179,7 +178,7 @@ class Ledger:
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
         waits = self._conflate or self.ring is not None
-        counted = None if self.ring is None else CountedPendingList(loaded, start)
+        counted = None if self.ring is None else self.ring.new_pending(loaded, start, timed=self.times is not None)
         part = self._partitions[partition] = self._new_partition(
             partition,
             PendingList(loaded, start) if counted is None else counted,

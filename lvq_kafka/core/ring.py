@@ -12,26 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
-from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lvq_kafka.core.counted_pending import CountedPendingList
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.counted_pending import CountedPendingList, RingPendingList
+from lvq_kafka.core.eviction_order import WAITS, ByOffset, ByRank, EvictionOrder
 from lvq_kafka.core.ledger_stats import LedgerStats
-from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.limits import RESUME, Limits, size_of
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Item
-from lvq_kafka.core.ranked_queue import rank_of
-from lvq_kafka.core.ranking import Rank
 
 __all__ = ["Oversized", "Ring", "RingPartition"]
 
-_WAITS = frozenset(TRANSITIONS[Event.EVICT])
 _AVAILABLE = State.AVAILABLE
-_SPARE = 1024  # entries that may be obsolete, beside as many as there are messages
-
-_Entry = tuple[Any, int, int, Item]  # precedence, offset, a tie breaker, message
 
 
 class Oversized(NamedTuple):
@@ -67,22 +61,31 @@ class Ring:
         if self.oversized is None:
             self.oversized = Oversized(item.partition, item.offset, size, share)
 
-    def precedence(self, item: Item) -> Any:
-        """Return a value that is less for a message that is evicted earlier, whatever the offsets."""
-        return _worst_first(rank_of(item)) if self._ranked else 0
+    def new_order(self) -> EvictionOrder:
+        """Return an order of evictions for one partition, empty."""
+        return ByRank() if self._ranked else ByOffset()
+
+    def new_pending(self, loaded: CommitMap, start: int, *, timed: bool) -> RingPendingList:
+        """Return a pending list that knows the depth of a partition.
+
+        Args:
+            timed: whether messages may be scheduled, or expire.
+        """
+        counts = timed or self.limits.bytes is not None
+        return CountedPendingList(loaded, start) if counts else RingPendingList(loaded, start)
 
 
 class RingPartition:
     """The ring of an assigned partition.
 
     Nothing is evicted before the partition has been read to its end: newer values and deletes further on decide what it
-    holds.
+    holds. Messages are put into the order of evictions only when there is something to evict.
 
     Args:
         pending: the partition's messages.
     """
 
-    def __init__(self, part: PartitionLedger, pending: CountedPendingList, ring: Ring) -> None:
+    def __init__(self, part: PartitionLedger, pending: RingPendingList, ring: Ring) -> None:
         self._part = part
         self._pending = pending
         self._ring = ring
@@ -90,110 +93,121 @@ class RingPartition:
         self._messages = math.inf if share.messages is None else share.messages
         self._bytes = math.inf if share.bytes is None else share.bytes
         self._weighs = share.bytes is not None
-        self._counted = 0  # the offset up to which all that was read has been looked at
+        self._counts = isinstance(pending, CountedPendingList)
+        self._counted = 0  # the offset up to which all that was read has been counted
         self._newest = -1  # the offset of the message that came last
-        self._waiting: list[_Entry] = []  # a heap of what waits; some entries are obsolete
-        self._ticks = count()
+        self._order = ring.new_order()
+        self._ordered = 0  # the offset below which all that waits is in that order
         self._before = 0, 0  # the depth before the last change, in messages and bytes
         self._evicts = False
 
     def prepare(self) -> None:
-        """Note the depth before more is read or comes due."""
-        self._before = self._pending.messages, self._pending.bytes
+        """Note the depth before more is read or comes due; none until the end was reached."""
+        if self._part.open:
+            self._before = self._pending.messages, self._pending.bytes
 
     def update(self) -> None:
         """Count what was read since `prepare`, and evict what is beyond the share."""
         if self._part.open and self._counted < self._part.position:
-            new: list[Item] = []
+            if self._counts:
+                self._include(self._since(self._counted))
             item = self._pending.last
-            while item is not None and item.offset >= self._counted:
-                new.append(item)
+            while item is not None and item.offset >= self._counted and item.state is not _AVAILABLE:
                 item = item.before
+            if item is not None and item.offset >= self._counted:
+                self._newest = item.offset
             self._counted = self._part.position
-            self.enter(reversed(new))
+            self._evict_growth()
 
     def enter(self, items: Iterable[Item]) -> None:
-        """Count messages that count from now on, and evict what is beyond the share.
-
-        Nothing is evicted if they make the queue no longer than it was at `prepare`. It may have been beyond its share
-        because of what is in work, and an update must not cost another key its value.
-        """
-        if not self._part.open:
-            return
-        waiting, precedence, ticks = self._waiting, self._ring.precedence, self._ticks
-        for item in items:
-            if item.state is not _AVAILABLE:
-                continue  # it is scheduled, or has expired
-            size = size_of(item.key, item.value, item.headers) if self._weighs else 0
-            if size > self._bytes:
-                self._ring.found_oversized(item, size, int(self._bytes))
-                self._evict(item)
-            else:
-                self._pending.include(item, size)
+        """Count messages that have come due, and evict what is beyond the share."""
+        if self._part.open:
+            for item in self._include(items):
                 self._newest = item.offset
-                heappush(waiting, (precedence(item), item.offset, next(ticks), item))
-        messages, size = self._before
-        self._evict_surplus(
-            self._messages if self._pending.messages > messages else math.inf,
-            self._bytes if self._pending.bytes > size else math.inf,
-        )
+                self._add(item)
+            self._evict_growth()
 
     def come_back(self, item: Item) -> None:
         """Consider a message that a holder has returned, under its new handle."""
         if self._part.open:
-            heappush(self._waiting, (self._ring.precedence(item), item.offset, next(self._ticks), item))
+            self._add(item)
             self._evict_surplus(self._messages, self._bytes)
 
     def leave_out(self, item: Item) -> None:
         """Leave out a message that has expired, though it stays until it is stored elsewhere."""
         self._pending.exclude(item)
 
+    # ---------------------------------------------------------------- counting
+
+    def _since(self, offset: int) -> list[Item]:
+        """Return what is pending from an offset on, in the order of the log."""
+        found: list[Item] = []
+        item = self._pending.last
+        while item is not None and item.offset >= offset:
+            found.append(item)
+            item = item.before
+        found.reverse()
+        return found
+
+    def _include(self, items: Iterable[Item]) -> list[Item]:
+        """Count messages from now on, and return them.
+
+        A message that alone is too large is evicted at once.
+        """
+        waiting = [item for item in items if item.state is _AVAILABLE]  # others are scheduled, or have expired
+        sizes = [0] * len(waiting)
+        if self._weighs:
+            sizes = [size_of(item.key, item.value, item.headers) for item in waiting]
+            if max(sizes, default=0) > self._bytes:
+                for item, size in zip(waiting, sizes):
+                    if size > self._bytes:
+                        self._ring.found_oversized(item, size, int(self._bytes))
+                        self._evict(item)
+                waiting = [item for item, size in zip(waiting, sizes) if size <= self._bytes]
+                sizes = [size for size in sizes if size <= self._bytes]
+        self._pending.include(waiting, sizes)
+        return waiting
+
+    def _add(self, item: Item) -> None:
+        if item.offset < self._ordered:  # else it will be found there
+            self._order.add(item)
+
     # ---------------------------------------------------------------- evicting
 
+    def _evict_growth(self) -> None:
+        """Evict what is beyond the share, unless the queue is no longer than it was at `prepare`.
+
+        It may have been beyond its share because of what is in work, and an update must not cost another key its value.
+        """
+        messages, size = self._before
+        self._evict_surplus(
+            self._messages if self._pending.messages > messages else math.inf,
+            self._bytes if self._pending.bytes > size else math.inf,
+        )
+
     def _evict_surplus(self, most_messages: float, most_bytes: float) -> None:
-        pending, waiting = self._pending, self._waiting
-        spared: _Entry | None = None
-        while waiting and (pending.messages > most_messages or pending.bytes > most_bytes):
-            entry = heappop(waiting)
-            if not _is_current(entry):
+        pending, order = self._pending, self._order
+        spared: Item | None = None
+        if pending.messages > most_messages or pending.bytes > most_bytes:
+            order.extend([item for item in self._since(self._ordered) if item.state in WAITS])
+            self._ordered = self._counted
+        while pending.messages > most_messages or pending.bytes > most_bytes:
+            item = order.pop()
+            if item is None:
+                break
+            if item.offset == self._newest:
+                spared = item  # there is room for what came last, whatever else must go
                 continue
-            if entry[1] == self._newest:
-                spared = entry  # there is room for what came last, whatever else must go
-                continue
-            self._evict(entry[3])
+            self._evict(item)
             if not self._evicts:
                 self._evicts = True
                 self._ring.crossings += 1
         if spared is not None:
-            heappush(waiting, spared)
+            order.add(spared)
         if self._evicts and pending.messages <= RESUME * self._messages and pending.bytes <= RESUME * self._bytes:
             self._evicts = False
-        if len(waiting) > 2 * pending.messages + _SPARE:
-            self._waiting = [entry for entry in waiting if _is_current(entry)]
-            heapify(self._waiting)
+        order.tidy(pending.messages)
 
     def _evict(self, item: Item) -> None:
         self._part.evict(item)
         self._ring.stats.evicted += 1
-
-
-def _is_current(entry: _Entry) -> bool:
-    """Return whether the message of an entry still waits.
-
-    Its object may be that of a newer message by now.
-    """
-    _, offset, _, item = entry
-    return item.offset == offset and item.state in _WAITS
-
-
-def _worst_first(rank: Rank) -> Any:
-    return -rank if isinstance(rank, int) else _Reversed(rank)
-
-
-class _Reversed(bytes):
-    """Bytes of which the greater come first."""
-
-    __slots__ = ()
-
-    def __lt__(self, other: bytes) -> bool:
-        return bytes.__gt__(self, other)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.core.commit_map import CommitMap
@@ -407,10 +408,16 @@ class Process:
         ]
         if evicted and len(waits) + in_work < share:
             raise Violation("I23", f"{evicted} are evicted, though {waits} and {in_work} in work are all that is left")
-        # What came back may have been in work when others, which came back before it, were judged.
-        lower = [offset for offset in stayed if evicted and offset < evicted[-1]]
-        if len(lower) > (self._options.max_delay is not None):  # the one that came last may have been due just now
-            raise Violation("I23", f"{evicted} are evicted before {lower}")
+        if generation.came_last in evicted and self._options.max_delay is None:
+            raise Violation("I23", f"{evicted} are evicted, and {generation.came_last} came last")
+        if self._options.ranked:  # what came last stays, whatever its rank
+            stayed = [offset for offset in stayed if offset != waits[-1]]
+        # One that came back may have been in work when others, which came back before it, were judged.
+        before = self._evicted_before(generation, stayed, evicted)
+        # The one that came last may have been due just now, or been there before one that has expired.
+        unsure = self._options.max_delay is not None or (self._options.ranked and self._options.ttl is not None)
+        if len(before) > unsure:
+            raise Violation("I23", f"{evicted} are evicted before {before}")
         for lane, offset in list(generation.out.items()):
             if offset in gone:
                 item = Item(generation.partition, offset, 0, lane if isinstance(lane, bytes) else None, b"", None, -1)
@@ -419,6 +426,16 @@ class Process:
                 self._proof.acked(item)
                 if offset % 2:
                     self.ask(item)
+
+    def _evicted_before(self, generation: Life, waits: list[int], evicted: list[int]) -> list[int]:
+        """Return those messages that wait although they go before some that are evicted."""
+        ranking = self.ledger.ranking
+
+        def place(offset: int) -> tuple[Any, int]:
+            return 0 if ranking is None else -ranking.rank(generation.headers[offset]), offset  # type: ignore[operator]
+
+        last = max(map(place, evicted), default=(0, -1))
+        return [offset for offset in waits if evicted and place(offset) < last]
 
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)

@@ -47,8 +47,8 @@ class Life:
     """A naive model of one assignment of a partition: the messages read, outstanding and held."""
 
     __slots__ = (
-        "acked", "came_back", "depth", "due", "expires", "given", "gone", "headers", "holding", "last", "loaded",
-        "newest", "out", "partition", "position", "returned", "scheduled", "target",
+        "acked", "came_back", "came_last", "depth", "due", "expires", "given", "gone", "headers", "holding", "last",
+        "loaded", "newest", "out", "partition", "position", "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -76,6 +76,8 @@ class Life:
         self.acked: list[int] = []
         self.depth = 0
         """The number of messages that waited or were in work, when it was last looked."""
+        self.came_last = -1
+        """The message that was the last to count."""
         self.came_back: set[int] = set()
         """Messages that have come back since."""
         self.gone: set[int] = set()
@@ -85,6 +87,7 @@ class Life:
 
     def read(self, entries: Iterable[Entry], position: int, time: float) -> None:
         """Note what was read at a time, in ms."""
+        entries = list(entries)
         for entry in entries:
             self.expires[entry.offset] = entry.expires
             self.due[entry.offset] = entry.due
@@ -94,12 +97,19 @@ class Life:
             else:
                 self._counts(entry)
         self.position = position
+        self._note_last(entries)
 
     def pass_time(self, time: float) -> None:
         """Let count what is due at a time, in ms."""
-        for entry in [entry for entry in self.scheduled.values() if entry.due <= time]:
+        due = [entry for entry in self.scheduled.values() if entry.due <= time]
+        for entry in due:
             if entry.offset in self.scheduled:
                 self._counts(entry)
+        self._note_last(due)
+
+    def _note_last(self, entries: list[Entry]) -> None:
+        here = [entry.offset for entry in entries if self.out.get(entry.lane) == entry.offset]
+        self.came_last = max(here, default=self.came_last)
 
     def _counts(self, entry: Entry) -> None:
         lane = entry.lane

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from heapq import heappush
 from itertools import count
 from random import Random
 from typing import Any
@@ -14,14 +13,14 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.core import consumer_core
+from lvq_kafka.core import consumer_core, eviction_order
 from lvq_kafka.core import expiring as expiring_module
 from lvq_kafka.core import ledger as ledger_module
-from lvq_kafka.core import ring as ring_module
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.counted_pending import CountedPendingList
+from lvq_kafka.core.eviction_order import WAITS, ByOffset, ByRank, EvictionOrder
 from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.fronts import SessionPins
@@ -41,7 +40,7 @@ from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
 from lvq_kafka.core.ranking import Rank, Ranking
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
-from lvq_kafka.core.ring import RingPartition
+from lvq_kafka.core.ring import Ring, RingPartition
 from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.timed_partition import TimedPartition
@@ -219,6 +218,11 @@ def ringed_without_time(setting: Setting) -> Setting:
     return replace(setting, options=replace(setting.options, ttl=None, ring=2))
 
 
+def ringed_by_rank(setting: Setting) -> Setting:
+    setting = ringed_without_time(setting)
+    return replace(setting, options=replace(setting.options, order="tail", ranked=True, ring=3))
+
+
 def ringed_expiring_elsewhere(setting: Setting) -> Setting:
     setting = ringed(setting)
     return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), expiry_topic=True))
@@ -263,6 +267,19 @@ class MovesUnanswered(World):
                 super().act(*step)
 
 
+class AcksWhileMoving(World):
+    """A world where partitions move while messages are held, and some are acked just before they have gone."""
+
+    def act(self, action: str, who: int = 0, how: int = 0) -> None:
+        super().act(action, who, how)
+        if any(len(member.held) > 1 for member in self.members):
+            for step in (
+                *(("settle", 0, 2), ("join", 0, 0), ("rebalance", 0, 1), ("heartbeat", 0, 1), ("give_up", 0, 1)),
+                *(("settle", who, 2), ("settle", who + 1, 2), ("deliver", 0, 5), ("answer", 0, 0)),
+            ):
+                super().act(*step)
+
+
 class TransactsUnanswered(World):
     """A world where transactions continue after a commit with an unknown outcome."""
 
@@ -287,12 +304,14 @@ class TransactsUnanswered(World):
         (counting_each, World, _STEPS),
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
+        (moving, AcksWhileMoving, _STEPS),
         (where_limits_sink, World, _STEPS),
         (where_texts_are_short, World, _STEPS),
         (expiring, World, _STEPS),
         (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
         (ringed, World, _STEPS),
+        (ringed_by_rank, World, _STEPS),
         (ringed_expiring_elsewhere, World, _STEPS),
         (ringed_scheduling, World, _STEPS),
     ],
@@ -597,7 +616,7 @@ def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_
 
 def test_i16_an_ack_that_is_accepted_while_the_last_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ConsumerCore, "end_locks", lambda self, partitions: self.ledger.withhold(partitions))
-    assert caught("I16", moving)
+    assert caught("I16", moving, AcksWhileMoving)
 
 
 # --- the commit pipeline ----------------------------------------------------------------------------------------------
@@ -1154,12 +1173,38 @@ def test_an_eviction_that_no_commit_says_is_caught(invariant: str, monkeypatch: 
 
 
 def test_i23_a_ring_that_evicts_the_highest_messages_is_caught(monkeypatch: Patch) -> None:
-    def mutant(waiting: list[Any], entry: Any) -> None:
-        heappush(waiting, (entry[0], -entry[1], *entry[2:]))
+    def mutant(self: ByOffset) -> Item | None:
+        while self._line:
+            offset, item = self._line.pop()
+            if item.offset == offset and item.state in WAITS:
+                return item
+        return None
 
-    monkeypatch.setattr(ring_module, "heappush", mutant)
-    monkeypatch.setattr(ring_module, "_is_current", lambda entry: entry[3].state in ring_module._WAITS)
+    monkeypatch.setattr(ByOffset, "pop", mutant)
     assert caught("I23", ringed)
+
+
+def test_i23_a_ring_that_knows_no_ranks_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Ring, "new_order", lambda self: ByOffset())
+    assert caught("I23", ringed_by_rank)
+
+
+def test_i23_a_ring_that_evicts_the_best_rank_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(eviction_order, "_worst_first", lambda rank: rank)
+    assert caught("I23", ringed_by_rank)
+
+
+@pytest.mark.parametrize("order", [ByOffset, ByRank])
+def test_i23_a_ring_that_evicts_what_came_last_is_caught(order: type[EvictionOrder], monkeypatch: Patch) -> None:
+    """The mutant forgets which one that is."""
+    evict = RingPartition._evict_surplus
+
+    def mutant(self: RingPartition, most_messages: float, most_bytes: float) -> None:
+        self._newest = -1
+        evict(self, most_messages, most_bytes)
+
+    monkeypatch.setattr(RingPartition, "_evict_surplus", mutant)
+    assert caught("I23", ringed_without_time if order is ByOffset else ringed_by_rank)
 
 
 def test_i23_an_update_that_costs_another_key_its_value_is_caught(monkeypatch: Patch) -> None:

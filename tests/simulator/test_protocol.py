@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random, SystemRandom
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import settings
 
 from lvq_kafka.core import packing
 from tests.simulator.machine import ConsumeProtocol
-from tests.simulator.walk import any_setting, walk, walks
+from tests.simulator.walk import any_setting, by_rank, walk, walks
 from tests.simulator.world import World
 
 pytestmark = pytest.mark.timeout(600)  # half a minute on an idle machine
@@ -69,10 +68,7 @@ def test_the_invariants_hold_in_queues_that_go_by_rank() -> None:
     begin = SystemRandom().randrange(1 << 32)
     for seed in range(begin, begin + 60):
         random = Random(seed)
-        setting = any_setting(random.choice)
-        # The model of a ring knows no ranks: it has the lowest message go first.
-        setting = replace(setting, options=replace(setting.options, order="tail", ranked=True, ring=None))
-        world = World(setting)
+        world = World(by_rank(any_setting(random.choice)))
         try:
             walk(world, random, 250)
         except Exception as error:
@@ -80,3 +76,4 @@ def test_the_invariants_hold_in_queues_that_go_by_rank() -> None:
             raise
         counts += world.counts
     assert counts["hand_out"] > 500, "nothing much has happened"
+    assert counts["steps after something was evicted"] > 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 from typing import Protocol, TypeVar
@@ -17,7 +18,7 @@ from tests.simulator.proof import Violation
 from tests.simulator.scene import Setting, Step
 from tests.simulator.world import ACTIONS, World
 
-__all__ = ["Choose", "any_setting", "minimised", "replay", "walk", "walks"]
+__all__ = ["Choose", "any_setting", "by_rank", "minimised", "replay", "walk", "walks"]
 
 T = TypeVar("T")
 
@@ -86,6 +87,11 @@ def any_setting(choose: Choose) -> Setting:
     )
 
 
+def by_rank(setting: Setting) -> Setting:
+    """Have messages go by rank."""
+    return replace(setting, options=replace(setting.options, order="tail", ranked=True))
+
+
 def walk(world: World, random: Random, steps: int) -> None:
     """Do so many random steps, then finish the world."""
     for _ in range(steps):
@@ -103,6 +109,8 @@ def walks(seeds: Iterable[int], steps: int) -> Counter[str]:
     for seed in seeds:
         random = Random(seed)
         setting = any_setting(random.choice)
+        if seed % 5 == 0:
+            setting = by_rank(setting)
         world = World(setting)
         try:
             walk(world, random, steps)
