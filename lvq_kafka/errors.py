@@ -40,6 +40,7 @@
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
+    ├─ PageUnreadable(OSError)             a value that a consumer paged to disk cannot be read back (R12)
     ├─ SpillFailed(OSError)                a Spark task could not spill to disk
     ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
@@ -100,6 +101,7 @@ __all__ = [
     "OffsetsExpired",
     "OffsetsPending",
     "OutcomeUnknown",
+    "PageUnreadable",
     "PartitionsAdded",
     "PredicateFailed",
     "QueueError",
@@ -467,6 +469,17 @@ class ReaderFailed(LVQError, RuntimeError):
     def reason(self) -> BaseException:
         """The error that stopped the reader."""
         return self.__cause__ or self
+
+
+class PageUnreadable(LVQError, OSError):
+    """A value that a consumer paged to disk cannot be read back, so it has stopped (R12).
+
+    ``path`` is the directory. The operating system's own error, if there was one, is the ``__cause__``.
+    """
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        LVQError.__init__(self, message, hint=hint)
+        self.path = path
 
 
 class SpillFailed(LVQError, OSError):

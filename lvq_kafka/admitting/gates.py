@@ -45,7 +45,7 @@ def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, ma
             `Occupancy.open`.
     """
     limits = definition.limits
-    if limits is None or limits.policy == "none":
+    if limits is None or limits.policy in ("none", "disk"):
         return None
     max_block = waiting(max_block, "max_block")
     if limits.policy == "ring":

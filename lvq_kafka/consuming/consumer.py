@@ -21,6 +21,7 @@ from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
+from lvq_kafka.consuming.page_file import check_page_directory
 from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
@@ -71,6 +72,8 @@ class ConsumerOptions(TypedDict, total=False):
         auto_reclaim: every so many seconds, delete from the topic what all its queues have consumed, for good. This is
             `LastValueQueue.reclaim`, in a thread of its own, and needs the right Delete on the topic. If it fails,
             ``stats.trouble`` says why, and the log once. None keeps everything.
+        page_directory: the directory for values beyond the limits of a queue whose policy is disk. They are in
+            temporary files, which nobody else can open (R12). None stands for the directory of `tempfile.gettempdir`.
     """
 
     undecodable: Undecodable
@@ -84,6 +87,7 @@ class ConsumerOptions(TypedDict, total=False):
     revoke_grace: float
     on_foreign_commits: OnForeignCommits
     auto_reclaim: float | None
+    page_directory: str | None
 
 
 class Consumer(Bound, Generic[V]):
@@ -104,7 +108,7 @@ class Consumer(Bound, Generic[V]):
 
     Messages are chosen at the moment they are acquired, so none goes stale in a buffer: newer values replace waiting
     ones. The consumer holds in memory the newest waiting value of each key in its assigned partitions, and every
-    waiting message without a key.
+    waiting message without a key; or on disk what is beyond the queue's limits, if these have the policy ``"disk"``.
 
     A partition has one consumer at a time. So on a queue with one partition, the default, a second consumer stands by
     until the first one leaves or dies; ``stats.standby`` says so. To work in parallel, share one consumer: between
@@ -132,7 +136,7 @@ class Consumer(Bound, Generic[V]):
         CommitMapRefused: another client has committed with the queue's group.
         TopicNotFound: the topic, the dead letter topic or the expiry topic does not exist.
         TopicRecreated: the topic was recreated since the queue was declared or consumed.
-        ConfigError: an option is out of range.
+        ConfigError: an option is out of range, or does not fit the queue.
         TransportError: the cluster cannot be reached or refuses.
     """
 
@@ -154,6 +158,7 @@ class Consumer(Bound, Generic[V]):
         revoke_grace: float = 1.0,
         on_foreign_commits: OnForeignCommits = "refuse",
         auto_reclaim: float | None = None,
+        page_directory: str | None = None,
     ) -> None:
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch)
@@ -168,12 +173,15 @@ class Consumer(Bound, Generic[V]):
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         if auto_reclaim is not None:
             durations("Leave it out to keep what was consumed.", auto_reclaim=auto_reclaim)
+        if page_directory is not None:
+            check_page_directory(page_directory, definition)
         self.name = definition.name
         self.topic = definition.topic
         self._shared = SharedState(
             definition,
             ConsumerLimits(max_in_work, lock_timeout, max_deliveries, durable_counts),
             now=cluster.now,
+            page_directory=page_directory,
         )
         monitor = GroupMonitor(cluster, definition, on_foreign_commits)
         self._dead_letters = DeadLetters(cluster, dead_letters, self._shared)
@@ -211,7 +219,8 @@ class Consumer(Bound, Generic[V]):
             Closed: the consumer was closed.
             StateError: called without a ``timeout`` in a callback on the consumer's own thread.
             LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
-                `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
+                `KeyMismatch`, `PageUnreadable`, `TransportError` …), or of another one (`ReaderFailed`, with its
+                cause).
         """
         taken = self._acquiring.acquire(1, timeout, self._settler)
         return taken[0] if taken else None

@@ -55,6 +55,12 @@ class ConsumerStats:
     """Messages that expired before anyone received them (R10)."""
     evicted: int = 0
     """Waiting messages that were beyond the queue's ring (R12)."""
+    paged: int = 0
+    """Waiting messages whose values are on disk (R12)."""
+    paged_bytes: int = 0
+    """The bytes of these values."""
+    not_paged: int = 0
+    """Values that stayed in memory beyond the limits, since the disk refused them."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries of messages that were, or may have been, delivered before."""
@@ -93,14 +99,15 @@ class ConsumerStats:
     The cluster cannot be reached, or commits fail. Or nothing is handed out even though the cluster answers: no
     partition is assigned, the group accepts no commit, an open transaction hides what follows, all messages that may be
     in work are held, or what waits is in message groups of other sessions than the callers'. Or the commit text has no
-    room for all acks.
+    room for all acks. Or values cannot be paged to disk.
     """
 
     @classmethod
     def of(cls, core: ConsumerCore[Any]) -> Self:
         """Build the stats from what a consumer knows."""
         ledger, commits = core.ledger, core.commits
-        assignment, stats, times, groups = ledger.assignment, ledger.stats, ledger.times, ledger.groups
+        assignment, stats, times = ledger.assignment, ledger.stats, ledger.times
+        groups, paging = ledger.groups, ledger.paging
         return cls(
             partitions=tuple(sorted(core.partitions)),
             standby=core.stands_by and not core.partitions,
@@ -118,6 +125,9 @@ class ConsumerStats:
             deleted=stats.deleted,
             expired=stats.expired,
             evicted=stats.evicted,
+            paged=0 if paging is None else paging.messages,
+            paged_bytes=0 if paging is None else paging.bytes,
+            not_paged=0 if paging is None else paging.refused,
             delivered=stats.delivered,
             redelivered=stats.redelivered,
             acked=stats.acked,

@@ -18,6 +18,7 @@ from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
+from lvq_kafka.consuming.paging_warnings import PagingWarnings
 from lvq_kafka.consuming.ring_warnings import RingWarnings
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.unclosed import Unclosed
@@ -72,6 +73,7 @@ class ConsumerThread:
         self._needed_room = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
+        self._paging_warnings = PagingWarnings(name, shared)
         self._expiry_letters = expiry_letters
         self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -142,6 +144,8 @@ class ConsumerThread:
             with self._shared as core:
                 core.forget(core.partitions)
                 undecided = core.transaction.pop_undecided()
+            if self._shared.pages is not None:
+                self._shared.pages.close()
             if undecided is not None:
                 undecided.notify(None)
 
@@ -198,6 +202,7 @@ class ConsumerThread:
         self._commits.send_if_due(now, urgent=self._urgent)
         self._idle_warnings.check(now)
         self._ring_warnings.check()
+        self._paging_warnings.check()
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
         if (ranking := self._core.ledger.ranking) is not None:

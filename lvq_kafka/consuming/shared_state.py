@@ -13,6 +13,7 @@ from threading import Condition, RLock, Thread, current_thread
 from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
+from lvq_kafka.consuming.page_file import PageFile
 from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.settlement import Durable, resolve
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
@@ -28,6 +29,7 @@ from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Doing
+from lvq_kafka.core.paging import Paging
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Fetch
@@ -40,6 +42,7 @@ from lvq_kafka.errors import (
     LockLost,
     LVQError,
     OutcomeUnknown,
+    PageUnreadable,
     ReaderFailed,
     StateError,
     TransportError,
@@ -64,6 +67,7 @@ class SharedState:
     Args:
         clock: returns the seconds by which lock timeouts, delays and silence are judged.
         now: returns the seconds since the epoch by which messages are due and expire.
+        page_directory: where values are paged to; None for the system's directory of temporary files.
     """
 
     def __init__(
@@ -72,11 +76,14 @@ class SharedState:
         limits: ConsumerLimits,
         clock: Callable[[], float] = uptime,
         now: Callable[[], float] = time.time,
+        page_directory: str | None = None,
     ) -> None:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
         selector = queue_selector(definition)
+        self.pages = None if definition.paged is None else PageFile(page_directory, self._fail_unreadable)
+        """The values on disk; None in a queue that keeps all in memory."""
         self.core: ConsumerCore[Durable] = ConsumerCore(
             limits,
             definition.place_order,
@@ -88,6 +95,7 @@ class SharedState:
             groups=definition.groups,
             ring=definition.ring,
             ranking=Ranking.of(definition.order, priorities=definition.priorities, sort_header=definition.sort_header),
+            paging=None if definition.paged is None or self.pages is None else Paging(definition.paged, self.pages),
             now=clock(),
         )
         self.thread: Thread | None = None
@@ -134,6 +142,8 @@ class SharedState:
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
         with self as core:
             core.forget(core.partitions)
+        if self.pages is not None:
+            self.pages.left_behind()
 
     # ---------------------------------------------------------------- acquiring
 
@@ -305,6 +315,15 @@ class SharedState:
             self._failure = self._failure or error
             self.failed = True
             self._stop()
+
+    def _fail_unreadable(self, error: PageUnreadable) -> None:
+        """Stop because a value cannot be read back.
+
+        Its message is not handed out, and all that is not acked comes again, from the log.
+        """
+        if not self.failed:
+            logger.error("the consumer of %s has failed: %s", self._definition.name, error)
+        self.fail(error)
 
     def close(self) -> None:
         """Stop handing out messages for good."""

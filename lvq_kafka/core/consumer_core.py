@@ -30,6 +30,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.obstacles import Obstacles
+from lvq_kafka.core.paging import Paging
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ranking import Ranking
@@ -89,6 +90,7 @@ class ConsumerCore(Generic[W]):
         groups: see `Ledger`.
         ring: see `Ledger`.
         ranking: see `Ledger`.
+        paging: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
@@ -105,6 +107,7 @@ class ConsumerCore(Generic[W]):
         groups: Groups | None = None,
         ring: Limits | None = None,
         ranking: Ranking | None = None,
+        paging: Paging | None = None,
         now: float,
     ) -> None:
         self.ledger = Ledger(
@@ -118,6 +121,7 @@ class ConsumerCore(Generic[W]):
             groups=groups,
             ring=ring,
             ranking=ranking,
+            paging=paging,
         )
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()

@@ -162,7 +162,7 @@ class QueueDefinition:
             check_group_header(self.groups.header)
         if self.limits is not None:
             instance("limits", self.limits, Limits, 'For example limits=Limits(messages=1000, policy="reject").')
-            self._check_ring()
+            self._check_consumed()
 
     def _check_ranks(self) -> None:
         for option, order, default in (
@@ -185,11 +185,15 @@ class QueueDefinition:
         if self.sort_header is not None:
             check_sort_header(self.sort_header)
 
-    def _check_ring(self) -> None:
-        if self.ring is not None and self.non_destructive:
+    def _check_consumed(self) -> None:
+        """Check that a queue whose limits are for its consumers has some."""
+        assert self.limits is not None
+        policy = self.limits.policy
+        does = {"ring": "evict what is beyond a ring", "disk": "page to disk what is beyond the limits"}.get(policy)
+        if does is not None and self.non_destructive:
             raise ConfigError(
-                f"limits with policy='ring' and non_destructive=True of the queue {self.name} exclude each other: "
-                "consumers evict what is beyond a ring, and the queue has none.",
+                f"limits with policy={policy!r} and non_destructive=True of the queue {self.name} exclude each other: "
+                f"consumers {does}, and the queue has none.",
                 options=["limits", "non_destructive"],
                 hint='Consume the queue, or choose another policy, such as policy="reject".',
             )
@@ -252,6 +256,11 @@ class QueueDefinition:
     def ring(self) -> Limits | None:
         """The limits beyond which waiting messages are evicted; None if they never are (R12)."""
         return self.limits if self.limits is not None and self.limits.policy == "ring" else None
+
+    @property
+    def paged(self) -> Limits | None:
+        """The limits beyond which consumers keep values on disk; None if they never do (R12)."""
+        return self.limits if self.limits is not None and self.limits.policy == "disk" else None
 
     @property
     def expires(self) -> bool:

@@ -30,9 +30,17 @@ from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.paging import (
+    PagedGroupedPartition,
+    PagedItem,
+    PagedPartition,
+    PagedPendingList,
+    PagedRankedItem,
+    Paging,
+)
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.partition_room import PartitionRoom
-from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.pending import Item, PendingList, RankedItem
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.ranking import Ranking
@@ -77,6 +85,7 @@ class Ledger:
         ring: the limits beyond which waiting messages are evicted; None if they never are (R12).
         ranking: the ranks of messages, by which they are handed out (R20), always `bounded`; None for the order of
             arrival.
+        paging: pages values out beyond the limits; None to keep all in memory (R12).
     """
 
     def __init__(
@@ -95,6 +104,7 @@ class Ledger:
         groups: Groups | None = None,
         ring: Limits | None = None,
         ranking: Ranking | None = None,
+        paging: Paging | None = None,
     ) -> None:
         self.ranking = ranking
         """The ranks of messages; None if they come in the order of arrival."""
@@ -118,12 +128,17 @@ class Ledger:
         self._in_place = order == "in-place"
         self._selects = selects
         self._conflate = conflate
-        self._new_item = Item if ranking is None else ranked_items(ranking)
+        self.paging = paging
+        """The values on disk; None in a queue that keeps all in memory."""
+        plain, by_rank = (Item, RankedItem) if paging is None else (PagedItem, PagedRankedItem)
+        self._new_item = plain if ranking is None else ranked_items(ranking, by_rank)
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
-        self._new_partition: Callable[..., PartitionLedger] = partial(PartitionLedger, line=self._line)
+        kind = PartitionLedger if paging is None else PagedPartition
+        self._new_partition: Callable[..., PartitionLedger] = partial(kind, line=self._line)
         if self.groups is not None:
             self._line = self.groups
-            self._new_partition = partial(GroupedPartition, line=self.groups)
+            grouped = GroupedPartition if paging is None else PagedGroupedPartition
+            self._new_partition = partial(grouped, line=self.groups)
         self._bounded_hand_out = BoundedHandOut(
             self._partitions, self._line, self.capacity, self.stats, ranked=ranking is not None
         )
@@ -181,7 +196,7 @@ class Ledger:
         counted = None if self.ring is None else self.ring.new_pending(loaded, start, timed=self.times is not None)
         part = self._partitions[partition] = self._new_partition(
             partition,
-            PendingList(loaded, start) if counted is None else counted,
+            self._new_pending(loaded, start) if counted is None else counted,
             max(target, loaded.end) if waits else start,
             generation=generation,
             room=partial(self._new_room, partition),
@@ -197,6 +212,9 @@ class Ledger:
         if self.ring is not None and counted is not None:
             self._rings[partition] = RingPartition(part, counted, self.ring)
         return generation
+
+    def _new_pending(self, loaded: CommitMap, start: int) -> PendingList:
+        return PendingList(loaded, start) if self.paging is None else PagedPendingList(loaded, start, self.paging)
 
     @property
     def window(self) -> int | None:

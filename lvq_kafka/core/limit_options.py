@@ -18,7 +18,6 @@ _MESSAGES = (
     *("ring-size", "qpid.flow_stop_count"),
 )
 _BYTES = ("max-bytes", "maximumQueueDepthBytes", "qpid.max_size", "max-size-bytes", "qpid.flow_stop_size")
-_ON_DISK = "messages beyond it would go to disk, where a log has them all"
 _UNHEARD = "producers would learn nothing of messages that are dropped"
 # The policies of each option by name, with ours or the reason to refuse.
 _POLICIES: Mapping[str, Mapping[str, str]] = {
@@ -28,10 +27,10 @@ _POLICIES: Mapping[str, Mapping[str, str]] = {
         "RING": "ring",
         "REJECT": "reject",
         "PRODUCER_FLOW_CONTROL": "block",
-        "FLOW_TO_DISK": _ON_DISK,
+        "FLOW_TO_DISK": "disk",
     },
-    "qpid.policy_type": {"reject": "reject", "ring": "ring", "ring_strict": "ring", "flow_to_disk": _ON_DISK},
-    "address-full-policy": {"FAIL": "reject", "BLOCK": "block", "DROP": _UNHEARD, "PAGE": _ON_DISK},
+    "qpid.policy_type": {"reject": "reject", "ring": "ring", "ring_strict": "ring", "flow_to_disk": "disk"},
+    "address-full-policy": {"FAIL": "reject", "BLOCK": "block", "PAGE": "disk", "DROP": _UNHEARD},
 }
 # The policy that an option asks for if no other names one: that of the broker that has it, by default or always.
 _IMPLIED: Mapping[str, OverflowPolicy] = {
@@ -41,6 +40,8 @@ _IMPLIED: Mapping[str, OverflowPolicy] = {
     "maximumQueueDepthBytes": "none",
     "qpid.max_count": "reject",
     "qpid.max_size": "reject",
+    "max-size-messages": "disk",
+    "max-size-bytes": "disk",
 }
 _ALWAYS: Mapping[str, OverflowPolicy] = {
     "ring-size": "ring",
@@ -80,7 +81,9 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
     resume = _agreed([*_resumes(said)])
     limits = [one for one in (messages, size) if one is not None and one.asks is not None]
     if not limits:
-        other = policy if policy is not None and policy.asks != "none" else resume
+        # Artemis is shipped with PAGE and limits of -1, which is to say without limits.
+        pointless = ("none",) if messages is None and size is None else ("none", "disk")
+        other = policy if policy is not None and policy.asks not in pointless else resume
         if other is None:
             return None
         raise ConfigError(
@@ -148,7 +151,7 @@ def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
                 raise ConfigError(
                     f"{option}={name} has no meaning here: {asks}.",
                     options=[option],
-                    hint="Choose none, ring, reject or block in overflow.",
+                    hint=f"Choose one of {', '.join(get_args(OverflowPolicy))} in overflow.",
                 )
             yield _Said(option, said[option], asks)
     for option, policy in _ALWAYS.items():
@@ -158,13 +161,6 @@ def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
 
 def _implied(limit: _Said) -> _Said:
     """Return the policy of a limit where no option names one."""
-    if limit.option not in _IMPLIED:
-        raise ConfigError(
-            f"{limit.option}={quoted(limit.value)} needs address-full-policy: PAGE, which is what Artemis does without "
-            "it, has no meaning here.",
-            options=[limit.option, "address-full-policy"],
-            hint="Choose FAIL or BLOCK.",
-        )
     return _Said(limit.option, limit.value, _IMPLIED[limit.option])
 
 

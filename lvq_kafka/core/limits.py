@@ -16,7 +16,7 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = ["RESUME", "Depth", "Limits", "OverflowPolicy", "size_of"]
 
-OverflowPolicy = Literal["none", "ring", "reject", "block"]
+OverflowPolicy = Literal["none", "ring", "reject", "block", "disk"]
 
 _FIELDS = ("messages", "bytes", "policy", "resume")
 RESUME = 0.8
@@ -55,7 +55,7 @@ class Limits:
         bytes: the most bytes of their keys, values and headers.
         policy: ``"none"`` reports a breach and does nothing else; ``"ring"`` drops the lowest waiting messages;
             ``"reject"`` has producers refuse what would add to a full queue; ``"block"`` has them wait until there is
-            room.
+            room; ``"disk"`` has consumers keep values in memory up to the limits, and on disk beyond them.
         resume: with ``"block"``, the part of the limits below which producers go on; 0.8 unless another is given.
 
     Raises:
@@ -104,7 +104,9 @@ class Limits:
         return (messages is not None and depth.messages > messages) or (size is not None and depth.bytes > size)
 
     def breach(self, depth: Depth) -> str:
-        """Describe by how much a queue holds more than this; empty if it does not."""
+        """Describe by how much a queue holds more than this; empty if it does not, or if it may."""
+        if self.policy == "disk":
+            return ""
         pairs = ((depth.messages, self.messages, "messages"), (depth.bytes, self.bytes, "bytes"))
         return " and ".join(
             f"{held:,} {what} where {most:,} {'is' if most == 1 else 'are'} allowed"

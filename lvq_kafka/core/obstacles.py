@@ -6,12 +6,12 @@ from typing import Literal
 
 __all__ = ["Doing", "Obstacles"]
 
-Doing = Literal["reading", "committing", "transacting", "expiring", "reclaiming"]
-"""An activity that has trouble: of the consumer's thread, of a transaction, of letters of what has expired, or of
-reclaiming.
+Doing = Literal["reading", "committing", "transacting", "expiring", "reclaiming", "paging"]
+"""An activity that has trouble: of the consumer's thread, of a transaction, of letters of what has expired, of
+reclaiming, or of paging.
 """
 
-_ASIDE: frozenset[Doing] = frozenset(("expiring", "reclaiming"))
+_ASIDE: frozenset[Doing] = frozenset(("expiring", "reclaiming", "paging"))
 """Activities that do not say whether messages come and go."""
 
 

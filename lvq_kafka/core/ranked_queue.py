@@ -84,11 +84,11 @@ def ranked_line(ranking: Ranking) -> HeadedQueue[Item]:
     return ByLevel() if ranking.has_levels else ByPrecedence(precedence)  # type: ignore[return-value]
 
 
-def ranked_items(ranking: Ranking) -> Callable[..., Item]:
-    """Return a function that makes a `RankedItem` of the arguments of `Item`."""
+def ranked_items(ranking: Ranking, kind: type[RankedItem] = RankedItem) -> Callable[..., Item]:
+    """Return a function that makes a `RankedItem`, of this kind, of the arguments of `Item`."""
 
     def ranked(*arguments: Any, **named: Any) -> Item:
-        item = RankedItem(*arguments, **named)
+        item = kind(*arguments, **named)
         item.rank, item.beyond = ranking.rank(item.headers), False
         return item
 

@@ -227,7 +227,7 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
         for option, bad in {
             "messages": ["5", 0, -1, 1.5, math.nan, True],
             "bytes": ["5", 0, -1, 1.5, math.nan, True],
-            "policy": [None, "disk", 5],
+            "policy": [None, "tape", 5],
             "resume": ["0.5", 0, -1, 1.5, math.nan],
         }.items()
     ),

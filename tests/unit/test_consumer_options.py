@@ -50,7 +50,7 @@ def test_a_queue_takes_them_as_they_are(method: object) -> None:
 
 
 def test_the_command_line_has_some_of_them_under_their_names() -> None:
-    assert given().keys() == {"lock_timeout", "max_deliveries", "dead_letters", "auto_reclaim"}
+    assert given().keys() == {"lock_timeout", "max_deliveries", "dead_letters", "auto_reclaim", "page_directory"}
 
 
 @pytest.mark.parametrize("name", given())

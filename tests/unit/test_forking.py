@@ -13,13 +13,14 @@ from threading import Condition, Event, Thread
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka import TEXT, LastValueQueue, Limits
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system knows no fork")
 
@@ -98,6 +99,22 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
             assert in_child(delivery.ack).startswith(f"{LockLost.__name__}: ")
             assert in_child(consumer.close) == "None"
         delivery.ack(wait=True, timeout=30)
+
+
+def test_a_child_does_not_touch_the_pages_of_a_consumer(memory_cluster: MemoryCluster) -> None:
+    limits = Limits(messages=1, policy="disk")
+    queue = LastValueQueue.declare("long", key_header="k", cluster=memory_cluster, value=TEXT, limits=limits)
+    with queue.producer() as producer:
+        for key in "abc":
+            producer.put(key, key * 1000)
+    with queue.consumer() as consumer:
+        eventually(lambda: consumer.stats.paged == 2)
+        pages = consumer._shared.pages
+        assert pages is not None
+        with pages.lock:
+            assert in_child(lambda: (pages._segments, pages.write(b"x"), pages.trim())) == "([], None, None)"
+        taken = [consumer.acquire(30) for _ in range(3)]
+        assert [delivery and delivery.value for delivery in taken] == [key * 1000 for key in "abc"]
 
 
 def test_a_settlement_does_not_wait_for_ever_in_a_child(

@@ -39,16 +39,19 @@ def test_a_ring_that_leaves_a_partition_without_a_share_is_refused(
     declare(memory_cluster, limits=ring(**dict.fromkeys(most, 3)), spec=TopicSpec(partitions=3))
 
 
-@pytest.mark.parametrize("policy", ["none", "reject", "block"])
+@pytest.mark.parametrize("policy", ["none", "reject", "block", "disk"])
 def test_limits_that_are_not_shared_may_be_lower_than_the_number_of_partitions(
     memory_cluster: MemoryCluster, policy: Any
 ) -> None:
     declare(memory_cluster, limits=Limits(policy=policy, messages=1), spec=TopicSpec(partitions=3))
 
 
-def test_a_ring_that_nobody_consumes_is_refused(memory_cluster: MemoryCluster) -> None:
-    with pytest.raises(ConfigError, match="exclude each other: consumers evict") as refusal:
-        declare(memory_cluster, limits=ring(messages=9), non_destructive=True)
+@pytest.mark.parametrize(("policy", "does"), [("ring", "evict"), ("disk", "page to disk")])
+def test_limits_for_consumers_are_refused_where_nobody_consumes(
+    memory_cluster: MemoryCluster, policy: Any, does: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"exclude each other: consumers {does}") as refusal:
+        declare(memory_cluster, limits=Limits(policy=policy, messages=9), non_destructive=True)
     assert refusal.value.options == ("limits", "non_destructive")
 
 
@@ -102,6 +105,13 @@ def test_a_breach_names_each_limit() -> None:
         "2,000 messages where 1,000 are allowed and 6,000 bytes where 5,000 are allowed"
     )
     assert limits.exceeded_by(Depth(1, 5001))
+
+
+def test_there_is_no_breach_where_the_rest_goes_to_disk(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, limits=Limits(policy="disk", messages=1, bytes=5))
+    put(queue, *letters("abc"))
+    stats = queue.stats()
+    assert (stats.depth, stats.breach, stats.limits) == (3, "", queue.definition.limits)
 
 
 def test_that_a_ring_evicts_is_logged_once_while_it_stays_full(

@@ -97,6 +97,11 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
     metavar="SECONDS",
     help="Every so many seconds, delete from the topic what all its queues have consumed, for good.  [default: never]",
 )
+@click.option(
+    "--page-directory",
+    metavar="DIRECTORY",
+    help="The directory for values beyond the limits of a queue whose policy is disk.  [default: TMPDIR, or /tmp]",
+)
 @format_option
 def consume(
     invocation: Invocation,
@@ -111,6 +116,7 @@ def consume(
     dead_letters: str | None,
     lock_timeout: float | None,
     auto_reclaim: float | None,
+    page_directory: str | None,
     form: Format,
 ) -> None:
     """Take messages and remove them.
@@ -135,6 +141,7 @@ def consume(
         dead_letters=dead_letters,
         lock_timeout=lock_timeout,
         auto_reclaim=auto_reclaim,
+        page_directory=page_directory,
     ) as consumer:
         team = _Team(consumer, handle, workers, count, timeout)
         invocation.out.note("waiting for messages; Ctrl-C stops")

@@ -103,8 +103,8 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option(
     "--overflow",
     type=click.Choice(get_args(OverflowPolicy)),
-    help="Beyond the limits, report it, evict the lowest waiting messages, or have producers refuse or wait.  "
-    "[default: none]",
+    help="Beyond the limits, report it, evict the lowest waiting messages, have producers refuse or wait, or have "
+    "consumers keep values on disk.  [default: none]",
 )
 @click.option(
     "--resume", type=float, metavar="PART", help="With block, the part of the limits to go on at.  [default: 0.8]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,22 @@ def test_a_file_for_a_full_queue_is_sent_in_part_and_that_is_said(alarms: Run) -
     assert full.code == 7
     assert "3 messages before it were sent." in full.stderr
     assert [json.loads(line)["key"] for line in full.text.splitlines()] == ["a", "a", "b"]
+
+
+def test_a_queue_that_pages_is_declared_and_consumed_and_being_long_is_no_problem(run: Run, tmp_path: Path) -> None:
+    assert run("declare", "log", "-k", "id", "--max-messages", "2", "--overflow", "disk").row["findings"] == []
+    assert "2 messages, disk" in run("queues", person=True).text
+    values = {key: key * 1000 for key in "abcd"}
+    sent = run("put", "log", "--from-jsonl", "-", stdin=lines(*({"key": k, "value": v} for k, v in values.items())))
+    assert sent.code == 0
+    stats = run("stats", "log")
+    assert (stats.code, stats.row["problems"]) == (0, [])
+    ran = run("consume", "log", "--count", "4", "--timeout", "10", "--page-directory", str(tmp_path))
+    assert {row["key"]: row["value"] for row in ran.rows} == values
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_directory_is_refused_where_it_has_no_meaning(alarms: Run, tmp_path: Path) -> None:
+    ran = alarms("consume", "alarms", "--page-directory", str(tmp_path))
+    assert ran.code == 2
+    assert "keep all values in memory" in ran.stderr
