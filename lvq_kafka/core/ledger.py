@@ -324,12 +324,10 @@ class Ledger:
         """Add records of which none replaces another."""
         if self._selects is not None:
             batch = only_selected(batch, judged_keys(keys), self._selects)
-        self._add(batch, no_keys(batch))
         for partition, rows in runs(batch.partitions):
-            if rows is None:
-                self._partitions[partition].name(batch, keys)
-            else:
-                self._partitions[partition].name(batch.rows(rows.start, rows.stop), keys[rows])
+            run, names = (batch, keys) if rows is None else (batch.rows(rows.start, rows.stop), keys[rows])
+            self._add(run, no_keys(run))
+            self._partitions[partition].name(run, names)  # before the partition's next run
 
     def _add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         parts = self._timed or self._partitions

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.policy import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.core.standard import OwnKey, StandardScreen
@@ -173,3 +175,13 @@ def test_a_screen_gives_each_message_a_key_of_its_own_and_drops_deletes() -> Non
     assert (batch.offsets, batch.values, screen.ignored) == ([0, 0, 1], [b"1", b"", b"4"], 1)
     assert list(map(bytes, filter(lambda key: key is not None, batch.keys))) == [b"a", b"a", b""]  # type: ignore[arg-type]
     assert len(set(batch.keys)) == 3
+
+
+def test_messages_keep_their_keys_when_a_partition_comes_twice_in_one_batch() -> None:
+    ledger = Ledger(conflate=False)
+    for partition in (0, 1):
+        ledger.assign(partition, CommitMap(0), 0)
+    keys = [b"a", b"b", b"c", b"d"]
+    ledger.add(RecordBatch([0, 1, 0, 1], [0, 0, 1, 1], [0] * 4, keys, [b""] * 4, [None] * 4))
+    taken = [item for _ in keys if (item := ledger.acquire()) is not None]
+    assert [item.key for item in taken] == keys
