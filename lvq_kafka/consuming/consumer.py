@@ -112,8 +112,8 @@ class Consumer(Bound, Generic[V]):
 
     A partition has one consumer at a time. So on a queue with one partition, the default, a second consumer stands by
     until the first one leaves or dies; ``stats.standby`` says so. To work in parallel, share one consumer: between
-    threads, between tasks, or with ``run(handle, workers=8)``. To work in several processes, declare the queue on as
-    many partitions.
+    threads, between tasks, with ``run(handle, workers=8)``, or by `session`. To work in several processes, declare the
+    queue on as many partitions.
 
     Each partition is treated separately. If a key lies in two partitions, because partitions were added or a writer
     uses another partitioner, it may be delivered once from each. Views and browsers show the one that counts (R14).

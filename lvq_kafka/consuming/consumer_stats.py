@@ -22,7 +22,8 @@ class ConsumerStats:
     standby: bool = False
     """True if the consumer has no partition because the group has more members than the topic partitions.
 
-    It takes over when another consumer leaves. Known within seconds, if this user may describe the group.
+    It takes over when another consumer leaves. To work in parallel, share one consumer between threads, tasks, workers
+    or sessions, or declare the queue on more partitions. Known within seconds, if this user may describe the group.
     """
     catching_up: tuple[int, ...] = ()
     """Partitions that must be read to their end before anything is handed out from them (G12)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["STANDBY_REMEDY", "standby_report", "standing_by"]
 
 STANDBY_REMEDY = (
-    "Share one consumer between threads, tasks or workers (consumer.run(handle, workers=8)), or declare a queue on "
-    "more partitions"
+    "Share one consumer between threads, tasks, workers (consumer.run(handle, workers=8)) or sessions "
+    "(consumer.session()), or declare a queue on more partitions"
 )
 """Advice for consumers that stand by."""
 

@@ -258,3 +258,4 @@ def test_consume_beside_a_consumer_of_the_only_partition_says_that_it_stands_by(
         assert ran.code == 1
         assert ran.stderr.count("2 members, 1 partition: 1 stands by") == 1
         assert "workers" in ran.stderr
+        assert "consumer.session()" in ran.stderr

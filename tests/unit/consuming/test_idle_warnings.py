@@ -87,7 +87,8 @@ def test_g5_a_consumer_without_a_partition_says_so_within_seconds_and_once_in_th
 def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions(watched: Watched) -> None:
     watched.see(members=2)
     assert "it has no partition (2 members, 1 partition: 1 stands by)" in watched.wait(6)
-    assert "workers=8" in watched.trouble
+    assert "workers (consumer.run(handle, workers=8))" in watched.trouble
+    assert "sessions (consumer.session())" in watched.trouble
     assert "declare a queue on more partitions" in watched.trouble
     assert watched.shared.stats.standby
     assert watched.wait(100) == "", "once"
