@@ -95,7 +95,7 @@ class CountedReservations:
         return [
             item
             for item in left
-            if item.group is None or (not item.group.received and numbers[item.group] == item.group.unsettled)
+            if item.group is None or (not item.group.stays and numbers[item.group] == item.group.unsettled)
         ]
 
     def pop_done(self) -> int:

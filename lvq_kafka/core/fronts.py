@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop
 from typing import Any, Generic
 
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
@@ -16,13 +19,15 @@ class Fronts(Generic[R]):
     These are the first messages of groups, and messages without a group.
     """
 
-    __slots__ = ("gated", "heap", "number", "often", "turns")
+    __slots__ = ("gated", "heap", "line", "number", "often", "turns")
 
     def __init__(self) -> None:
         self.number = 0
-        """The number of them, without those that are gated."""
+        """The number of those that are neither gated nor came back often."""
+        self.line: deque[Any] = deque()
+        """The precedences of some of these, lowest first. Only used for what any session may get."""
         self.heap: list[Any] = []
-        """The precedences of those that did not come back often, and of some that are no longer among them."""
+        """The precedences of the others. Both also have entries of some that are no longer among these."""
         self.often: PrecedenceHeap[Any] = PrecedenceHeap()
         """By rank and turn, the precedences of those that often came back."""
         self.turns: dict[Any, Any] = {}
@@ -31,21 +36,54 @@ class Fronts(Generic[R]):
         """By partition, what waits for room in the commit map."""
 
     def __bool__(self) -> bool:
-        return self.number > 0 or any(self.gated.values())
+        return self.number > 0 or bool(self.turns) or self.is_gated
 
     def __len__(self) -> int:
-        return self.number + sum(map(len, self.gated.values()))
+        return self.number + len(self.turns) + sum(map(len, self.gated.values()))
+
+    @property
+    def obsolete(self) -> int:
+        """The number of entries of messages that are no longer in the line or the heap."""
+        return len(self.line) + len(self.heap) - self.number
+
+    @property
+    def lowest(self) -> Any:
+        """The lowest entry of the line and the heap; None if there is none."""
+        line, heap = self.line, self.heap
+        if line and not (heap and heap[0] < line[0]):
+            return line[0]
+        return heap[0] if heap else None
+
+    def drop(self, lowest: Any) -> None:
+        """Drop the lowest entry of the line and the heap."""
+        line = self.line
+        if line and line[0] == lowest:
+            line.popleft()
+        else:
+            heappop(self.heap)
+
+    def replace(self, entries: Iterable[Any]) -> None:
+        """Replace all entries of the line and the heap."""
+        self.line.clear()
+        self.heap = sorted(entries)
+
+    @property
+    def is_gated(self) -> bool:
+        """True if some of them wait for room in the commit map."""
+        return any(self.gated.values())
 
 
 class SessionPins:
     """A session, and the groups that are pinned to it. It counts as one consumer."""
 
-    __slots__ = ("ended", "fronts", "groups", "often_was_last")
+    __slots__ = ("ended", "fronts", "groups", "often_was_last", "pinned")
 
     def __init__(self) -> None:
         self.fronts: Fronts[Any] = Fronts()
+        self.pinned = 0
+        """The number of groups that are pinned to it."""
         self.groups: set[Any] = set()
-        """The groups that are pinned to it, as `lvq_kafka.core.grouped_queue` has them."""
+        """Those of them that stay pinned, as `lvq_kafka.core.grouped_queue` has them."""
         self.often_was_last = False
         """Whether the last message it got had often come back."""
         self.ended = False

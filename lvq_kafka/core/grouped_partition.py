@@ -80,8 +80,12 @@ class GroupedPartition(PartitionLedger):
     def remove(self, item: Item, after: State) -> None:
         """See `PartitionLedger.remove`."""
         PartitionLedger.remove(self, item, after)  # as `super`, in less time
-        if item.group is not None:
-            self._grouped.settled(item, item.group)
+        group = item.group
+        if group is not None:
+            if group.stays:  # as `settled`, without a call
+                group.unsettled -= 1
+            else:
+                self._grouped.settled(item, group)
 
     def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
         """See `PartitionLedger.give_back`."""

@@ -23,7 +23,7 @@ from lvq_kafka.core.counted_pending import CountedPendingList
 from lvq_kafka.core.eviction_order import WAITS, ByOffset, ByRank, EvictionOrder
 from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.fronts import SessionPins
+from lvq_kafka.core.fronts import Fronts, SessionPins
 from lvq_kafka.core.generations import Generations
 from lvq_kafka.core.grouped_queue import GroupedQueue, WaitingGroup
 from lvq_kafka.core.groups import GroupMode, Groups
@@ -1022,13 +1022,12 @@ def test_i21_a_sticky_group_that_is_free_once_it_is_settled_is_caught(monkeypatc
 
 
 def test_i21_a_pinned_group_that_is_on_offer_to_all_is_caught(monkeypatch: Patch) -> None:
-    pin = GroupedQueue._pin
+    def mutant(self: GroupedQueue, fronts: Fronts[Item], session: SessionPins) -> Any:
+        while fronts.obsolete and not self._is_front(fronts.lowest, fronts):
+            fronts.drop(fronts.lowest)
+        return fronts.lowest
 
-    def mutant(self: GroupedQueue, group: WaitingGroup, session: SessionPins) -> None:
-        pin(self, group, session)
-        group.fronts = self._free
-
-    monkeypatch.setattr(GroupedQueue, "_pin", mutant)
+    monkeypatch.setattr(GroupedQueue, "_lowest", mutant)
     assert caught("I21", grouping)
 
 
@@ -1053,8 +1052,9 @@ def test_i17_a_message_that_nobody_received_and_pins_its_group_is_caught(monkeyp
     settled = GroupedQueue.settled
 
     def mutant(self: GroupedQueue, item: Item, group: WaitingGroup) -> None:
-        group.received = True
+        reserved, item.reserved = item.reserved, False
         settled(self, item, group)
+        item.reserved = reserved
 
     monkeypatch.setattr(GroupedQueue, "settled", mutant)
     assert caught("I17", grouping)
