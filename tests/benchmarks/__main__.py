@@ -25,6 +25,7 @@ from tests.benchmarks import (
     consume,
     dump,
     dump_report,
+    groups,
     latency,
     limits,
     prefetch,
@@ -48,6 +49,7 @@ PARTS = (
     "latency",
     "consume",
     "prefetch",
+    "groups",
     "limits",
     "acks",
     "rebalance",
@@ -133,6 +135,10 @@ def run(
     if "prefetch" in parts:
         found["prefetch"] = list(prefetch.run(servers, rounds, sizes.messages // 4))
         print(report.prefetch_table(found["prefetch"]), "\n", flush=True)
+    if "groups" in parts:
+        found["groups"] = list(groups.run(servers, rounds, sizes.messages // 4))
+        print(report.groups_table(found["groups"]), "\n", flush=True)
+        targets += report.groups_targets(found["groups"])
     if "limits" in parts:
         found["limits"] = list(limits.run(servers, rounds, sizes.messages // 4))
         print(report.limits_table(found["limits"]), "\n", flush=True)
@@ -221,11 +227,11 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         servers = options.bootstrap_servers
         if servers is None:
-            groups = {
+            timing = {
                 "group.consumer.session.timeout.ms": str(round(sizes.session * 1000)),
                 "group.consumer.heartbeat.interval.ms": str(round(sizes.heartbeat * 1000)),
             }
-            servers = stack.enter_context(EmbeddedBroker(heap="1g", properties=groups)).bootstrap_servers
+            servers = stack.enter_context(EmbeddedBroker(heap="1g", properties=timing)).bootstrap_servers
         found = run(
             servers,
             sizes,

@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -22,6 +22,8 @@ __all__ = [
     "broker_targets",
     "consume_table",
     "consume_targets",
+    "groups_table",
+    "groups_targets",
     "latency_table",
     "machine",
     "produce_table",
@@ -243,6 +245,40 @@ def prefetch_table(results: Sequence[Result]) -> str:
     return table(["consuming", "at once", "us a message", "times 1", "CPU us", "times 1"], rows)
 
 
+def groups_table(results: Sequence[Result]) -> str:
+    """Return the cost of each message without groups, and the speed with them in times that: medians."""
+    head = ["groups", "sessions", "at once", "CPU us", "sticky", "shared", "reading us", "sticky", "shared"]
+    rows = []
+    for groups, sessions, at_once, mine in _ways(results):
+        row = [f"{groups:,}", f"{sessions}", f"{at_once}"]
+        for measure in (_cpu, _reading):
+            row.append(f"{statistics.median(measure(one) / one['messages'] * 1e6 for one in _of(mine, 'none')):.1f}")
+            row += [f"{_ratio(mine, 'none', mode, measure):.2f}" for mode in ("sticky", "shared")]
+        rows.append(row)
+    return table(head, rows)
+
+
+def groups_targets(results: Sequence[Result]) -> list[Target]:
+    """Return how fast the slowest way of consuming is with groups."""
+    return [
+        Target.at_least(
+            f"{mode} groups, slowest way: speed in times a queue without",
+            0.7,
+            min(_ratio(mine, "none", mode, _cpu) for *_, mine in _ways(results)),
+        )
+        for mode in ("sticky", "shared")
+        if results
+    ]
+
+
+def _ways(results: Sequence[Result]) -> Iterator[tuple[int, int, int, list[Result]]]:
+    """Yield each number of groups and way of consuming, with its results."""
+    fields = ("groups", "sessions", "at_once")
+    for groups, sessions, at_once in dict.fromkeys(tuple(result[field] for field in fields) for result in results):
+        way = (groups, sessions, at_once)
+        yield groups, sessions, at_once, [one for one in results if tuple(one[field] for field in fields) == way]
+
+
 def limits_table(results: Sequence[Result]) -> str:
     """Return the cost of following a queue with limits: medians, and ratios to a view and to a queue without limits."""
     opened = {what: [result for result in results if result["what"] == what] for what in ("view", "producer")}
@@ -313,6 +349,10 @@ def _wall(result: Result) -> float:
 
 def _cpu(result: Result) -> float:
     return float(result["cpu"])
+
+
+def _reading(result: Result) -> float:
+    return float(result["reading"])
 
 
 def _median(results: Iterable[Result], measure: Measure) -> float:

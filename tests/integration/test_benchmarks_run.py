@@ -16,6 +16,8 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
 from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
 from tests.benchmarks.dump import CONTESTANTS as DUMPS
+from tests.benchmarks.groups import CONTESTANTS as GROUPINGS
+from tests.benchmarks.groups import WAYS, numbers_of_groups
 from tests.benchmarks.limits import OPENING, SENDING
 from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
@@ -50,6 +52,8 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     left = [result["deliveries"] for result in results["consume"] if result["mode"] == COMPACTED]
     assert 500 <= min(left) <= max(left) <= 500 + TAIL  # of 5,000
     assert {(result["what"], result["at_once"]) for result in results["prefetch"]} == set(product(KINDS, AT_ONCE))
+    ways = {(one["contestant"], one["groups"], (one["sessions"], one["at_once"])) for one in results["groups"]}
+    assert ways == set(product(GROUPINGS, numbers_of_groups(1_250), WAYS))
     assert {(result["what"], result.get("limited")) for result in results["limits"]} == {
         *product(OPENING, [None]),
         *product(SENDING, [False, True]),
