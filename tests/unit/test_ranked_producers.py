@@ -74,7 +74,7 @@ def test_messages_of_standard_queues_have_ranks_too(cluster: MemoryCluster) -> N
     queue = LastValueQueue.declare(TOPIC, key_header=None, conflate=False, order="priority", cluster=cluster)
     with queue.producer() as producer:
         producer.send(Message(b"1", priority=3))
-        with pytest.raises(ConfigError, match="put"):
+        with pytest.raises(ConfigError, match="send"):
             producer.put("IBM", b"1", priority=3)
     assert headers(cluster) == [{"lvq-priority": b"3"}]
 
