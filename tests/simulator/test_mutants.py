@@ -437,8 +437,8 @@ def test_i21_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch
 def test_i21_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkeypatch: Patch) -> None:
     ranks: dict[bytes | int, Rank] = {}
 
-    def mutant(ranking: Ranking) -> Callable[..., Item]:
-        make = ranked_items(ranking)
+    def mutant(ranking: Ranking, kind: type[RankedItem]) -> Callable[..., Item]:
+        make = ranked_items(ranking, kind)
 
         def item_of(*fields: Any) -> Item:
             item = make(*fields)
