@@ -41,19 +41,6 @@ class Fronts(Generic[R]):
     def __len__(self) -> int:
         return self.number + len(self.turns) + sum(map(len, self.gated.values()))
 
-    @property
-    def obsolete(self) -> int:
-        """The number of entries of messages that are no longer in the line or the heap."""
-        return len(self.line) + len(self.heap) - self.number
-
-    @property
-    def lowest(self) -> Any:
-        """The lowest entry of the line and the heap; None if there is none."""
-        line, heap = self.line, self.heap
-        if line and not (heap and heap[0] < line[0]):
-            return line[0]
-        return heap[0] if heap else None
-
     def drop(self, lowest: Any) -> None:
         """Drop the lowest entry of the line and the heap."""
         line = self.line

@@ -302,9 +302,13 @@ class GroupedQueue:
         if fronts.turns and (turn := fronts.turns.pop(precedence, None)) is not None:
             fronts.often.remove(turn)
             return
-        fronts.number -= 1
-        if fronts.obsolete > fronts.number + _SPARE:  # its entry stays until it comes up, or until most are such
-            entries = {*fronts.line, *fronts.heap} - {precedence}
+        fronts.number -= 1  # its entry stays until it comes up, or until most are such
+        line, heap = fronts.line, fronts.heap
+        if not fronts.number:
+            line.clear()
+            heap.clear()
+        elif len(line) + len(heap) > 2 * fronts.number + _SPARE:
+            entries = {*line, *heap} - {precedence}
             fronts.replace(one for one in entries if self._is_front(one, fronts))
 
     def _is_front(self, precedence: Any, fronts: Fronts[Item]) -> bool:
@@ -413,18 +417,18 @@ class GroupedQueue:
 
         Groups of other sessions that are in its way move to what only those may have, each once while it is pinned.
         """
-        items = self._items
-        while (lowest := fronts.lowest) is not None:
-            if fronts.obsolete and not self._is_front(lowest, fronts):
-                fronts.drop(lowest)
-                continue
-            group = items[lowest].group
-            if group is None or group.session is None or group.session is session:
-                return lowest
+        items, line, heap = self._items, fronts.line, fronts.heap
+        while line or heap:
+            lowest = line[0] if line and not (heap and heap[0] < line[0]) else heap[0]
+            if len(line) + len(heap) == fronts.number or self._is_front(lowest, fronts):
+                group = items[lowest].group
+                if group is None or group.session is None or group.session is session:
+                    return lowest
+                fronts.number -= 1
+                owned = group.fronts = group.session.fronts
+                owned.number += 1
+                heappush(owned.heap, lowest)
             fronts.drop(lowest)
-            fronts.number -= 1
-            group.fronts = group.session.fronts
-            self._list(group)
         return None
 
     def _is_in_heap(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> bool:

@@ -60,8 +60,9 @@ def _take_turns(sessions: Sequence[Any], at_once: int, count: int) -> None:
 
     One that finds nothing is left out while others find something.
     """
-    turns, held, done = deque(sessions), dict[Any, list[Any]]({session: [] for session in sessions}), 0
-    before = -1
+    held: dict[Any, list[Any]] = {session: [] for session in sessions}
+    held[sessions[0]] = sessions[0].acquire_many(at_once, _PATIENCE)
+    turns, done, before = deque((*sessions[1:], sessions[0])), 0, -1
     while done < count:
         session = turns.popleft()
         for delivery in held[session]:

@@ -1022,10 +1022,16 @@ def test_i21_a_sticky_group_that_is_free_once_it_is_settled_is_caught(monkeypatc
 
 
 def test_i21_a_pinned_group_that_is_on_offer_to_all_is_caught(monkeypatch: Patch) -> None:
+    lowest = GroupedQueue._lowest
+
     def mutant(self: GroupedQueue, fronts: Fronts[Item], session: SessionPins) -> Any:
-        while fronts.obsolete and not self._is_front(fronts.lowest, fronts):
-            fronts.drop(fronts.lowest)
-        return fronts.lowest
+        pinned = {group: group.session for group in self._groups.values() if group.session is not None}
+        for group in pinned:
+            group.session = session
+        found = lowest(self, fronts, session)
+        for group, owner in pinned.items():
+            group.session = owner
+        return found
 
     monkeypatch.setattr(GroupedQueue, "_lowest", mutant)
     assert caught("I21", grouping)
