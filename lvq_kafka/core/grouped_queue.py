@@ -23,55 +23,14 @@ from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.precedence_heap import PrecedenceHeap
 from lvq_kafka.core.ready_queue import TRIED_OFTEN, no_rank
+from lvq_kafka.core.waiting_group import WaitingGroup
 
-__all__ = ["GroupedQueue", "WaitingGroup", "by_slot"]
+__all__ = ["GroupedQueue", "by_slot"]
 
 by_slot: Callable[[Item], Any] = attrgetter("slot")
 """Returns the precedence of a message in the order of arrival."""
 
-_NONE: Any = ()  # shared, since most groups have no other messages than the first
 _SPARE = 64  # obsolete entries of a heap, beside as many as others
-
-
-class WaitingGroup:
-    """A group that has waiting messages, or a pin, or both.
-
-    Messages are known by their precedence.
-    """
-
-    __slots__ = ("first", "fronts", "listed", "name", "obsolete", "rest", "session", "stays", "unsettled")
-
-    def __init__(self, name: bytes, fronts: Fronts[Item]) -> None:
-        self.name = name
-        self.first: Any = None
-        """The next of its waiting messages, ready or not."""
-        self.rest: list[Any] = _NONE
-        """A heap of all others, and of some that are no longer here."""
-        self.obsolete = 0
-        """As many of the rest are no longer here."""
-        self.fronts = fronts
-        """Where its first message is on offer: among what anyone may have, or among what only its session may have.
-
-        A pinned group may still be in the former, until another session comes across it.
-        """
-        self.listed = False
-        """True if its first message is on offer."""
-        self.session: SessionPins | None = None
-        """Whose it is; None if it is free."""
-        self.unsettled = 0
-        """The number of messages in work."""
-        self.stays = False
-        """True if it is pinned also while nothing is in work.
-
-        That is once the session has received a message of a sticky group: before, they may only have been set aside.
-        """
-
-    def add_to_rest(self, precedence: Any) -> None:
-        """Add a message that is not the first."""
-        if self.rest:
-            heappush(self.rest, precedence)
-        else:
-            self.rest = [precedence]
 
 
 class GroupedQueue:

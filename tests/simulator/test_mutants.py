@@ -25,7 +25,7 @@ from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.fronts import Fronts, SessionPins
 from lvq_kafka.core.generations import Generations
-from lvq_kafka.core.grouped_queue import GroupedQueue, WaitingGroup
+from lvq_kafka.core.grouped_queue import GroupedQueue
 from lvq_kafka.core.groups import GroupMode, Groups
 from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.lease import Lease
@@ -45,6 +45,7 @@ from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.core.timed_partition import TimedPartition
 from lvq_kafka.core.transaction_phases import ConsumerTransaction
+from lvq_kafka.core.waiting_group import WaitingGroup
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
