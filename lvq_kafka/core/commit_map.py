@@ -47,6 +47,7 @@ from lvq_kafka.core.packing import (
     counts_bound,
     pack_counts,
     pack_runs,
+    parted_bound,
     read_counts,
     read_runs,
     read_uvarints,
@@ -402,6 +403,22 @@ def span_after(limit: int, pairs: int, span: int) -> int:
     """
     head = _text_length(_LONGEST_FRAME + windowed_bound(pairs, span, 0))
     return max(0, (limit - head) * 3 // 4 - 1) * 8
+
+
+def pairs_below(limit: int, span: int, pairs: int, farthest: int) -> int:
+    """Return how many pairs of runs always fit below others.
+
+    Args:
+        limit: the length of the text, in characters.
+        span: the number of offsets that they are within.
+        pairs: the number of the others.
+        farthest: the number of offsets that these are within.
+    """
+
+    def longest(below: int) -> int:
+        return _text_length(_LONGEST_FRAME + parted_bound(below, span, pairs, farthest))
+
+    return max(0, bisect_right(range(span // 2 + 1), limit, key=longest) - 1)
 
 
 def counts_size(counted: int, span: int, most: int) -> int:

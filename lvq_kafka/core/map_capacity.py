@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from lvq_kafka.core.commit_map import (
     ANY_LENGTH,
     CommitMap,
     counts_size,
+    pairs_below,
     pairs_that_fit,
     size_bound,
     span_after,
@@ -58,19 +60,29 @@ class Measured:
         return cls(claim.longest, max(claim.runs, default=1), claim.end)
 
 
+class Allowance(NamedTuple):
+    """Pairs of runs that have room in a commit map, whatever their lengths, and offsets after them."""
+
+    pairs: int
+    within: int
+    """The offsets that the pairs are within."""
+    after: int
+    """The number of offsets after the pairs that have room, a bit each, whatever is done there."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankRoom:
     """The room in a commit map for a queue that goes by rank."""
 
     ahead: int
     """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
-    spans: tuple[tuple[int, int], ...]
-    """Numbers of the lowest messages, and how many offsets have room above them, beside ``ahead``."""
+    allowances: tuple[Allowance, ...]
+    """What has room beside ``ahead``: one of these, the fewest pairs first."""
 
     @property
     def span(self) -> int:
         """The number of offsets that have room, whatever is done there."""
-        return self.spans[0][1]
+        return self.allowances[0].after
 
     @property
     def step(self) -> int:
@@ -87,8 +99,14 @@ class RankRoom:
     def of(cls, limit: int) -> RankRoom:
         """Share so many characters out: a quarter is for messages ahead, the rest for the window."""
         ahead = pairs_that_fit(limit, FAR) // _PARTS
-        spans = [max(1, span_after(limit, (part + 1) * ahead, FAR)) for part in range(_PARTS)]
-        return cls(ahead, tuple((part * ahead, span) for part, span in enumerate(spans)))
+        bits = [Allowance(part * ahead, FAR, span_after(limit, (part + 1) * ahead, FAR)) for part in range(_PARTS)]
+        span = max(1, bits[0].after)
+        found = {one.pairs: one for one in bits[1:]} | {0: Allowance(0, FAR, span)}
+        for within in (FAR >> times for times in range(FAR.bit_length())):
+            pairs = pairs_below(limit, within, ahead, FAR)
+            if within > span and pairs > max(found):
+                found[pairs] = Allowance(pairs, within, 0)
+        return cls(ahead, tuple(found[pairs] for pairs in sorted(found)))
 
 
 class MapCapacity:

@@ -25,6 +25,7 @@ __all__ = [
     "counts_bound",
     "pack_counts",
     "pack_runs",
+    "parted_bound",
     "read_counts",
     "read_runs",
     "read_uvarints",
@@ -130,6 +131,20 @@ def windowed_bound(pairs: int, span: int, bits: int) -> int:
     """
     runs = 2 * (pairs + 1)
     return max(DENSE_FROM + 3, _BITMAP_HEAD + _numbers_bound(runs, span) + -(-bits // 8) + 1)
+
+
+def parted_bound(near: int, span: int, far: int, far_span: int) -> int:
+    """Return the maximum size in bytes of pairs of runs as numbers, some of which are over fewer offsets than others.
+
+    The last run of those that are near may reach as far as the others.
+
+    Args:
+        near: the number of pairs over ``span`` offsets.
+        far: the number of pairs beyond, over ``far_span`` offsets.
+    """
+    runs, far_runs = 2 * min(near, span // 2), 2 * (far + 1)
+    numbers = _numbers_bound(runs, span) + _numbers_bound(far_runs, far_span)
+    return len(uvarints((runs + far_runs,))) + numbers
 
 
 def _numbers_bound(runs: int, span: int) -> int:

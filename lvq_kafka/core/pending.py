@@ -164,7 +164,7 @@ class PendingList:
         start: the offset to read from: ``loaded.base``, or higher if the log starts above it.
     """
 
-    __slots__ = ("_acked_behind", "_done_starts", "count", "first", "last", "loaded", "next_done", "position")
+    __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "position")
 
     def __init__(self, loaded: CommitMap, start: int) -> None:
         self.loaded = loaded
@@ -173,7 +173,8 @@ class PendingList:
         self.first: Item | None = None
         self.last: Item | None = None
         self.count = 0
-        self._acked_behind: set[Item] = set()  # messages followed by an ack before the next one
+        self.acked_behind: set[Item] = set()
+        """Messages that are followed by an ack before the next one."""
         self._done_starts = iter([first for first, _ in loaded.done_from(start)])
         self.next_done = next(self._done_starts, _NEVER)
         """The start of the next run that the loaded map calls done.
@@ -192,7 +193,7 @@ class PendingList:
 
         Each ack adds one at most.
         """
-        return len(self._acked_behind)
+        return len(self.acked_behind)
 
     # ---------------------------------------------------------------- keeping the list
 
@@ -213,7 +214,7 @@ class PendingList:
         Its records may have been compacted away. Returns the new ``next_done``.
         """
         if self.last is not None:
-            self._acked_behind.add(self.last)
+            self.acked_behind.add(self.last)
         while self.next_done <= offset:
             self.next_done = next(self._done_starts, _NEVER)
         return self.next_done
@@ -225,15 +226,15 @@ class PendingList:
             self.last = before
         else:
             after.before = before
-        if item in self._acked_behind:
-            self._acked_behind.remove(item)
+        if item in self.acked_behind:
+            self.acked_behind.remove(item)
             acked = True
         if before is None:
             self.first = after
         else:
             before.after = after
             if acked:
-                self._acked_behind.add(before)
+                self.acked_behind.add(before)
         item.before = item.after = None
         self.count -= 1
 
@@ -243,9 +244,9 @@ class PendingList:
         The old one counts as superseded.
         """
         before, after, last = item.before, item.after, self.last
-        marked = item in self._acked_behind
+        marked = item in self.acked_behind
         if marked:
-            self._acked_behind.remove(item)
+            self.acked_behind.remove(item)
         if after is not None and last is not None:  # otherwise it is the last one, and stays last
             after.before = before
             if before is None:
@@ -256,7 +257,7 @@ class PendingList:
             item.before, item.after = last, None
             self.last = item
         if marked and before is not None:
-            self._acked_behind.add(before)
+            self.acked_behind.add(before)
         item.offset = offset
 
     def replace(self, item: Item, twin: Item) -> None:
@@ -270,9 +271,9 @@ class PendingList:
             self.last = twin
         else:
             twin.after.before = twin
-        if item in self._acked_behind:
-            self._acked_behind.remove(item)
-            self._acked_behind.add(twin)
+        if item in self.acked_behind:
+            self.acked_behind.remove(item)
+            self.acked_behind.add(twin)
         item.before = item.after = None
 
     def clear(self) -> None:
@@ -284,7 +285,7 @@ class PendingList:
             item = following
         self.first = self.last = None
         self.count = 0
-        self._acked_behind.clear()
+        self.acked_behind.clear()
 
     def __iter__(self) -> Iterator[Item]:
         item = self.first
@@ -299,7 +300,7 @@ class PendingList:
 
         The messages in ``leaving`` count as acked.
         """
-        behind = self._acked_behind
+        behind = self.acked_behind
         if leaving:
             last_to_stay = (item.before for item in leaving if item.before not in leaving)
             behind = behind | {item for item in last_to_stay if item is not None}

@@ -10,10 +10,11 @@ The window is moved in steps, and only when a message beyond it would be the nex
 
 from __future__ import annotations
 
+import math
 from heapq import heapify, heappop, heappush
 
 from lvq_kafka.core.beyond_window import Beyond
-from lvq_kafka.core.map_capacity import FAR, MapCapacity
+from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.pending import Item, PendingList, RankedItem
 from lvq_kafka.core.ranked_queue import precedence
 from lvq_kafka.core.ranking import Rank
@@ -23,6 +24,7 @@ __all__ = ["RankWindow"]
 
 _SPARE = 64  # messages that are gone from the list of those beyond, beside as many as there are
 _AGAIN = 8  # times that the window is moved before it is measured again
+_PARTS = 16  # of what is measured, after which it is measured again
 
 
 class RankWindow:
@@ -65,6 +67,7 @@ class RankWindow:
         self.due = 0
         """The base at which the window moves on."""
         self._measured_in = 0  # moves
+        self._most: float = 0  # messages beyond, until the window is measured again
         self._count = 0  # of the messages beyond
         self._gone = 0  # at most so many more are listed there
         # Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs.
@@ -102,8 +105,8 @@ class RankWindow:
     def add(self, item: RankedItem) -> None:
         """See `ReadyQueue.add`."""
         offset = item.offset
-        if offset >= self._end and self.is_due:
-            self.release()
+        if offset >= self._end and (self.is_due or self._count >= self._most):
+            self.release(measure=self._count >= self._most)
         if offset < self._end or offset in self._ahead:
             self._line.add(item)
         elif not item.beyond:
@@ -196,23 +199,31 @@ class RankWindow:
     def _measure(self) -> None:
         """Extend the window to the offset below which everything has room.
 
-        Of the lowest messages, each adds a pair of runs at most, wherever it lies; all above them add a bit for each
-        offset. So the more of them are counted one by one, the fewer offsets have room above them.
+        Each pair of runs needs a message that is not done, and an ack after it. So what is there now makes at most half
+        as many pairs as it has messages and acks between them, whatever is acked next. Those of the lowest messages are
+        counted so, wherever they lie; above them, there is a bit for each offset. Where messages are far apart, only
+        the pairs count.
         """
         self._measured_in = _AGAIN
         self._move()
-        pending = self.pending
-        base, item, at = pending.base, pending.first, 0
-        for lowest, span in self._room.spans:
-            while at < lowest and item is not None:
+        pending, end, span = self.pending, self._end, self._room.span
+        base, acked_behind = pending.base, pending.acked_behind
+        item, messages, halves = pending.first, 0, 0
+        for pairs, within, after in self._room.allowances:
+            while item is not None and halves < 2 * pairs:
+                halves += 2 if item in acked_behind else 1
+                messages += 1
                 item = item.after
-                at += 1
             offset = pending.position if item is None else item.offset
-            if offset - base > FAR:
-                break
-            self._end = max(self._end, offset + span)
+            end = max(end, offset + after if offset <= base + within else base + within)
             if item is None:
                 break
+        self._end = end
+        if end > base + span:  # by pairs, which change with what is done
+            self.due = base + max(self._room.step, (end - base) // _PARTS)
+            self._measured_in = 0
+        # If all that there is has room, more may have some.
+        self._most = max(_SPARE, messages // _PARTS) if item is None and end >= pending.position else math.inf
         self._judge()
 
     def _judge(self) -> None:

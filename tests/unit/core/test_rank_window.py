@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap, span_after
+from lvq_kafka.core.commit_map import CommitMap, pairs_below, span_after
 from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.map_capacity import FAR, MapCapacity
@@ -18,6 +18,7 @@ from lvq_kafka.core.pending import RankedItem
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
 from lvq_kafka.core.records import RecordBatch
 
+RUN = st.integers(1, 1 << 20)
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
 
 
@@ -31,16 +32,18 @@ def ranked(priority: int) -> list[tuple[str, bytes | None]]:
     return [(PRIORITY_HEADER, b"%d" % priority), (SORT_HEADER, b"%d" % (9 - priority))]
 
 
-def fill(ledger: Ledger, priorities: list[int], *, partition: int = 0, loaded: CommitMap | None = None) -> None:
-    """Assign a partition with so many messages."""
+def fill(
+    ledger: Ledger, priorities: list[int], *, partition: int = 0, loaded: CommitMap | None = None, apart: int = 1
+) -> None:
+    """Assign a partition with so many messages, so many offsets apart."""
     count, loaded = len(priorities), loaded or CommitMap(0)
-    ledger.assign(partition, loaded, count)
-    offsets = [offset for offset in range(count) if offset >= loaded.base]
-    headers = [ranked(priorities[offset]) for offset in offsets]
+    ledger.assign(partition, loaded, apart * count)
+    offsets = [offset for offset in range(0, apart * count, apart) if offset >= loaded.base]
+    headers = [ranked(priorities[offset // apart]) for offset in offsets]
     keys: list[bytes | None] = [b"%d" % offset for offset in offsets]
     size = len(offsets)
     ledger.add(RecordBatch([partition] * size, offsets, [0] * size, keys, [b"v"] * size, headers))
-    ledger.advance({partition: count})
+    ledger.advance({partition: apart * count})
 
 
 def take(ledger: Ledger) -> tuple[int, int]:
@@ -57,14 +60,14 @@ def text(ledger: Ledger) -> int:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-@pytest.mark.parametrize(("limit", "count"), [(64, 100), (400, 2500)])
+@pytest.mark.parametrize(("limit", "count", "apart"), [(64, 100, 1), (400, 2500, 1), (400, 700, 40), (400, 700, 9000)])
 @given(seed=st.integers(0, 1000), stays=st.sampled_from([0.0, 0.0, 0.02]), levels=st.sampled_from([2, 10]))
 @settings(max_examples=4, deadline=None)
 def test_within_the_window_the_best_comes_first_and_everything_fits(
-    limit: int, count: int, counted: bool, seed: int, stays: float, levels: int
+    limit: int, count: int, apart: int, counted: bool, seed: int, stays: float, levels: int
 ) -> None:
     rng, ledger = random.Random(seed), by_priority(limit, counted=counted)
-    fill(ledger, [rng.randrange(levels) for _ in range(count)])
+    fill(ledger, [rng.randrange(levels) for _ in range(count)], apart=apart)
     part, window = ledger._partitions[0], ledger.window
     assert window is not None
     delayed, taken = set[int](), set[int]()
@@ -92,8 +95,8 @@ def test_within_the_window_the_best_comes_first_and_everything_fits(
     while (item := ledger.acquire()) is not None:
         ledger.ack(item)
         taken.add(item.offset)
-    assert taken == set(range(count))
-    assert part.base == count
+    assert taken == set(range(0, apart * count, apart))
+    assert part.base == apart * count
     assert text(ledger) <= limit
 
 
@@ -163,6 +166,52 @@ def test_few_messages_that_stay_behind_do_not_hold_the_window_back() -> None:
         ledger.release(item, 9.0)
     assert [take(ledger)[1] for _ in range(count)] == list(range(5, count + 5))
     assert ledger.acquire() is None
+
+
+@pytest.mark.parametrize(("apart", "count"), [(10, 1_900), (100, 1_000), (5_000, 900)])
+@pytest.mark.parametrize("read", [1, 10])  # batches
+def test_wherever_messages_lie_as_many_have_room_as_half_as_many_pairs(apart: int, count: int, read: int) -> None:
+    rng, ledger = random.Random(1), by_priority()
+    ledger.assign(0, CommitMap(0), 0)
+    headers = [ranked(rng.randrange(10)) for _ in range(count)]
+    for part in range(read):
+        rows = range(part * count // read, (part + 1) * count // read)
+        keys: list[bytes | None] = [b"%d" % row for row in rows]
+        offsets, size = [apart * row for row in rows], len(rows)
+        ledger.add(RecordBatch([0] * size, offsets, [0] * size, keys, [b"v"] * size, headers[rows.start : rows.stop]))
+    taken = [take(ledger)[0] for _ in range(count // 3)]
+    assert text(ledger) <= 4095
+    taken += [take(ledger)[0] for _ in range(count - len(taken))]
+    assert taken == sorted(taken, reverse=True)
+    assert ledger.stats.out_of_order == 0
+
+
+@pytest.mark.parametrize("limit", [200, 600, 1500])
+def test_acks_that_are_there_take_the_room_of_messages(limit: int) -> None:
+    rng, ledger, offset = random.Random(1), by_priority(limit), 0
+    ledger.assign(0, CommitMap(0), 0)
+    for number in range(limit):
+        ledger.offer(0, offset, b"%d" % number, b"v", headers=ranked(9 if number % 2 else 4))
+        offset += rng.randrange(130, 16_000)
+    ledger.advance({0: offset})
+    part = ledger._partitions[0]
+    window, room = part.room.window, ledger.capacity.rank_room(counted=False)
+    assert window is not None
+    while ledger.assignment.available:
+        take(ledger)
+        length, inside = window.exact_end - part.base, [one for one in part.pending if one.offset < window.exact_end]
+        halves = len(inside) + sum(one in part.pending.acked_behind for one in inside)
+        pairs = max(one.pairs for one in room.allowances if length <= one.within + one.after)
+        assert halves <= 2 * pairs + 1 or length <= room.span
+        assert text(ledger) <= limit
+
+
+@given(pairs=st.lists(st.tuples(RUN, RUN), max_size=30), near=st.integers(0, 20))
+def test_pairs_that_have_room_below_others_do_fit(pairs: list[tuple[int, int]], near: int) -> None:
+    below = pairs[:near]
+    claim = CommitMap(0, tuple(run for pair in pairs for run in pair), delivered=(1 << 63) - 1, **FRAME)
+    limit, span = len(claim.encode(1 << 30)), sum(map(sum, below))
+    assert pairs_below(limit - 1, span, len(pairs) - len(below), 1 << 26) < max(1, len(below))
 
 
 def test_an_urgent_message_that_always_fails_beyond_the_window_blocks_nobody() -> None:
