@@ -61,7 +61,7 @@ class Measured:
 
 
 class Allowance(NamedTuple):
-    """Pairs of runs that have room in a commit map, whatever their lengths, and offsets after them."""
+    """Pairs of runs that have room, whatever their lengths, and offsets after them."""
 
     pairs: int
     within: int
@@ -77,7 +77,7 @@ class RankRoom:
     ahead: int
     """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
     allowances: tuple[Allowance, ...]
-    """What has room beside ``ahead``: one of these, the fewest pairs first."""
+    """Any one of these has room beside ``ahead``. The fewest pairs come first."""
 
     @property
     def span(self) -> int:

@@ -134,7 +134,7 @@ def windowed_bound(pairs: int, span: int, bits: int) -> int:
 
 
 def parted_bound(near: int, span: int, far: int, far_span: int) -> int:
-    """Return the maximum size in bytes of pairs of runs as numbers, some of which are over fewer offsets than others.
+    """Return the maximum size in bytes of pairs of runs as numbers, near and far ones.
 
     The last run of those that are near may reach as far as the others.
 

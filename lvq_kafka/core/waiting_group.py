@@ -1,4 +1,4 @@
-"""A message group, as `lvq_kafka.core.grouped_queue` has it: what waits in it, and whose it is."""
+"""A message group in the ready queue: what waits in it, and whose it is."""
 
 from __future__ import annotations
 
