@@ -140,10 +140,10 @@ class SharedState:
         self._changed = Condition(self._lock)
         self._waiters.forget()
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
+        if self.pages is not None:  # before what is set aside comes back, and is paged out
+            self.pages.left_behind()
         with self as core:
             core.forget(core.partitions)
-        if self.pages is not None:
-            self.pages.left_behind()
 
     # ---------------------------------------------------------------- acquiring
 

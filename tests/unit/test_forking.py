@@ -117,6 +117,25 @@ def test_a_child_does_not_touch_the_pages_of_a_consumer(memory_cluster: MemoryCl
         assert [delivery and delivery.value for delivery in taken] == [key * 1000 for key in "abc"]
 
 
+def test_a_child_writes_no_pages_of_what_was_set_aside(memory_cluster: MemoryCluster) -> None:
+    limits = Limits(messages=1, policy="disk")
+    queue = LastValueQueue.declare("long", key_header="k", cluster=memory_cluster, value=TEXT, limits=limits)
+    with queue.producer() as producer:
+        for key in "abcdef":
+            producer.put(key, key * 1000)
+    with queue.consumer(prefetch=3) as consumer:
+        eventually(lambda: consumer.stats.paged == 5)
+        deliveries = iter(consumer)
+        next(deliveries)  # two are set aside
+        pages = consumer._shared.pages
+        assert pages is not None
+        (file,) = [segment.file for segment in pages._segments]
+        end = file.seek(0, os.SEEK_END)
+        assert in_child(lambda: consumer.stats.paged) == "0"
+        assert file.tell() == end, "the child has moved the parent's place in the file"
+        assert [next(deliveries).value for _ in range(5)] == [key * 1000 for key in "bcdef"]
+
+
 def test_a_settlement_does_not_wait_for_ever_in_a_child(
     queue: LastValueQueue[str], memory_cluster: MemoryCluster
 ) -> None:
