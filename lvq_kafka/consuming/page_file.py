@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections import deque
@@ -94,7 +95,7 @@ class PageFile:
 
         Python reports them wherever it collects them, on any thread and under any lock. So that takes no lock.
         """
-        self._directory = directory
+        self._directory = None if directory is None else os.path.abspath(directory)
         self._on_unreadable = on_unreadable
         self.lock = Lock()
         self._segments: list[_Segment] = []
@@ -128,7 +129,7 @@ class PageFile:
                 self._again = time.monotonic() + _PAUSE
                 self.failure = bounded(
                     f"values beyond the limits stay in memory, since they cannot be written to {self.directory}: "
-                    f"{error}. Make room there, or name another directory in page_directory or TMPDIR"
+                    f"{error}. {_remedy(error)}"
                 )
                 return None
             self.failure = ""
@@ -244,10 +245,16 @@ def _write_at(segment: _Segment, at: int, value: bytes) -> None:
     Raises:
         OSError: that failed, perhaps half-way.
     """
-    content = _checksum(value) + value
+    left = memoryview(_checksum(value) + value)
     segment.file.seek(at)
-    if segment.file.write(content) != len(content):
-        raise OSError("the disk is full")
+    while left:  # if only a part has been written, the next try says why
+        left = left[segment.file.write(left) :]
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Raise the limit of open files"
+    return "Make room there, or name another directory in page_directory or TMPDIR"
 
 
 def _checksum(value: bytes) -> bytes:

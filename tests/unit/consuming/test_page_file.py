@@ -134,10 +134,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Broken:
-    """A file that fails with this error, or writes only a part."""
+    """A file that fails with this error, after it has written a part."""
 
-    def __init__(self, error: OSError | None) -> None:
+    def __init__(self, error: OSError, *, partly: bool = False) -> None:
         self.error = error
+        self.partly = partly
         self.closed = False
         self.tries = 0
 
@@ -145,26 +146,27 @@ class Broken:
         return at
 
     def write(self, content: bytes) -> int:
+        if self.partly:
+            self.partly = False
+            return len(content) - 1
         self.tries += 1
-        if self.error is not None:
-            raise self.error
-        return len(content) - 1
+        raise self.error
 
     def close(self) -> None:
         self.closed = True
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), None])
+@pytest.mark.parametrize("partly", [False, True])
 def test_a_full_disk_is_reported_with_a_remedy_and_tried_again_later(
-    file: PageFile, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: OSError | None, tmp_path: Path
+    file: PageFile, clock: Clock, monkeypatch: pytest.MonkeyPatch, partly: bool, tmp_path: Path
 ) -> None:
-    broken = Broken(error)
+    broken = Broken(OSError(errno.EFBIG, "File too large"), partly=partly)
     monkeypatch.setattr(page_file, "TemporaryFile", lambda **_: broken)
     assert file.write(b"1") is None
     assert file.write(b"2") is None
     assert broken.tries == 1, "each try may take long"
     assert str(tmp_path) in file.failure
-    assert ("No space left on device" if error else "the disk is full") in file.failure
+    assert "File too large" in file.failure
     assert "page_directory or TMPDIR" in file.failure
     clock.now += 1.1
     file._segments.clear()
@@ -172,6 +174,41 @@ def test_a_full_disk_is_reported_with_a_remedy_and_tried_again_later(
     monkeypatch.setattr(page_file, "time", clock)
     assert written(file, b"3").read() == b"3"
     assert file.failure == ""
+
+
+def test_a_value_that_is_written_in_parts_comes_back_whole(file: PageFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = written(file, b"1" * 1000)
+    raw = file._segments[0].file
+
+    class InParts:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(raw, name)
+
+        def write(self, content: bytes) -> int:
+            return raw.write(content[:300])
+
+    file._segments[0].file = InParts()  # type: ignore[assignment]
+    parts = written(file, b"2" * 1000)
+    assert (page.read(), parts.read()) == (b"1" * 1000, b"2" * 1000)
+
+
+def test_too_many_open_files_have_a_remedy_of_their_own(file: PageFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(page_file, "TemporaryFile", refused)
+    assert file.write(b"1") is None
+    assert file.failure.endswith("Too many open files. Raise the limit of open files")
+
+
+def test_a_relative_directory_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pages").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = PageFile("pages", lambda _: None)
+    monkeypatch.chdir("/")
+    assert file.directory == tmp_path / "pages"
+    assert written(file, b"1").read() == b"1"
+    file.close()
 
 
 def test_a_failure_is_over_when_nothing_is_left_to_write(
