@@ -132,7 +132,7 @@ class Occupancy:
         admission = self._admission
         if size is not None and not admission.counts(key):
             self._check_news()
-            if not admission.has_room(size):
+            if self._reads_again or not admission.has_room(size):
                 return None
         return admission.send(key, size)
 
@@ -163,6 +163,15 @@ class Occupancy:
         elif self._changes:
             self._count(values.table, self._changes.pop_all())
         admission.read(values.progress.positions)
+
+    @property
+    def _reads_again(self) -> bool:
+        """True while the queue is read from further back, as after a reset.
+
+        Until then, its depth is unknown.
+        """
+        catch_up = self._shared.catch_up
+        return catch_up.rewinding or catch_up.starting_over
 
     def _count_all(self) -> None:
         self._changes.pop_all()
@@ -213,6 +222,8 @@ class Occupancy:
         """
         self._follower.waiter.barrier(_ANSWER, stable=True)
         self.ask(0.0)
+        if self._reads_again:  # something was taken back
+            self._follower.waiter.barrier(_ANSWER, stable=True)
 
     def ask(self, patience: float) -> None:
         """Ask what was consumed, unless someone has asked in the last so many seconds.

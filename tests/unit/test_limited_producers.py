@@ -18,6 +18,7 @@ import pytest
 from lvq_kafka import TEXT, Depth, LastValueQueue, Limits, Message, Producer, ProducerOptions, TopicSpec, Ttl
 from lvq_kafka.admitting import occupancy
 from lvq_kafka.cluster import Receipt
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -119,6 +120,33 @@ def test_what_others_store_delete_and_consume_counts_at_once(memory_cluster: Mem
         fill(producer, "d")
         with pytest.raises(QueueFull):
             producer.put("b", "2")
+
+
+def test_nothing_is_admitted_while_what_a_reset_brings_back_is_read(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = threading.Event()
+    reads.set()
+
+    class Slowly(occupancy.SizeScreen):
+        def __call__(self, batch: RecordBatch) -> RecordBatch:
+            assert reads.wait(10)
+            return super().__call__(batch)
+
+    monkeypatch.setattr(occupancy, "SizeScreen", Slowly)
+    queue = rejecting(memory_cluster)
+    with queue.producer() as producer:
+        fill(producer, "a", "b")
+    consume(queue, 2)
+    with queue.producer() as producer:
+        reads.clear()
+        queue.reset("earliest")
+        producer._gate._occupancy.ask(0.0)  # type: ignore[union-attr]
+        with waiting_sender(lambda: producer.put("d", "1")) as outcome:
+            assert not outcome
+            reads.set()
+        assert isinstance(outcome[0], QueueFull)
+        assert outcome[0].depth.messages == 2
 
 
 def full(producer: Producer[str], key: str) -> bool:
