@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event, local
 
+from lvq_kafka.admitting.lines import Lines
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
@@ -89,6 +90,24 @@ class SizeGate:
         """Do nothing: nothing is open."""
 
 
+class _Task:
+    """A task that sends a message."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.may_wait = False
+        """Whether the thread that sends may wait for room. That of the event loop may not."""
+        self.cancelled = Event()
+
+
+class _MustWait(Exception):
+    """There is no room for a message of a task now, or others wait for some before it."""
+
+    def __init__(self, line: bytes | None) -> None:
+        super().__init__(line)
+        self.line = line
+
+
 class AdmissionGate:
     """Admits messages as long as the queue has room, and refuses others or has them wait.
 
@@ -109,7 +128,8 @@ class AdmissionGate:
         self._max_block = max_block
         self._breached = False
         self._append: Append
-        self._task = local()  # its ``cancelled`` is an event, in threads that send for a task
+        self._task = local()  # what a thread that sends for a task needs to know of it; see `_Task`
+        self._lines = Lines()
 
     def guard(self, append: Append) -> Append:
         """Return an append that waits for admission first."""
@@ -118,13 +138,21 @@ class AdmissionGate:
 
     async def send_async(self, send: Callable[[], Receipt]) -> Receipt:
         """See `Gate.send_async`."""
-        cancelled = Event()
+        task = _Task()
+        try:
+            return self._send_for(task, send)
+        except _MustWait as full:
+            line = full.line
+        task.may_wait = True
+        async with self._lines.stand_in(line):
+            return await in_thread(partial(self._send_for, task, send), abort=task.cancelled.set)
 
-        def send_in_thread() -> Receipt:
-            self._task.cancelled = cancelled
+    def _send_for(self, task: _Task, send: Callable[[], Receipt]) -> Receipt:
+        self._task.now = task
+        try:
             return send()
-
-        return await in_thread(send_in_thread, abort=cancelled.set)
+        finally:
+            self._task.now = None
 
     def close(self) -> None:
         """Stop following the queue. Senders that wait for room raise `Closed`."""
@@ -146,9 +174,9 @@ class AdmissionGate:
         if size is not None and self._limits.bytes is not None:
             check_size(f"the queue {self._queue}", self._limits.bytes, key, size)
         name = key if self._conflates and key is not None else OwnKey(key or b"")
-        occupancy = self._occupancy
-        with occupancy.lock:
-            send = occupancy.admit(name, size)
+        occupancy, task = self._occupancy, self._sending
+        admit = self._admit_now if task is None or task.may_wait else self._admit_at_once
+        send = admit(name, size)
         if send is None:
             send = self._admit_later(name, size)
         elif self._breached:
@@ -171,6 +199,23 @@ class AdmissionGate:
                 occupancy.stored(send, position.partition, position.offset)
 
     # ---------------------------------------------------------------- a full queue
+
+    @property
+    def _sending(self) -> _Task | None:
+        """The task that this thread sends for."""
+        task: _Task | None = getattr(self._task, "now", None)
+        return task
+
+    def _admit_at_once(self, key: bytes, size: int | None) -> Send:
+        """Admit a message that would hold up an event loop if it waited.
+
+        Nor does it go before a message of its key that waits; those without a key wait for each other.
+        """
+        line = None if isinstance(key, OwnKey) else key
+        send = None if self._lines.has(line) else self._admit_now(key, size)
+        if send is None:
+            raise _MustWait(line)
+        return send
 
     def _admit_later(self, key: bytes, size: int | None) -> Send:
         """Admit a message for which there seemed to be no room, once there is, or refuse it."""
@@ -196,15 +241,16 @@ class AdmissionGate:
     @property
     def _cancelled(self) -> bool:
         """True if this thread sends for a task that was cancelled."""
-        cancelled: Event | None = getattr(self._task, "cancelled", None)
-        return cancelled is not None and cancelled.is_set()
+        task = self._sending
+        return task is not None and task.cancelled.is_set()
 
     def _admit_now(self, key: bytes, size: int | None) -> Send | None:
         with self._occupancy.lock:
             return self._occupancy.admit(key, size)
 
     def _wait(self, key: bytes, size: int | None) -> Send:
-        begun, occupancy = time.monotonic(), self._occupancy
+        task, occupancy = self._sending, self._occupancy
+        begun = time.monotonic() if task is None else task.begun
         self._note_breach()
         if self._limits.policy == "reject":
             raise self._full("")

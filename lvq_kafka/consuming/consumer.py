@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
@@ -87,7 +88,7 @@ class ConsumerOptions(TypedDict, total=False):
     revoke_grace: float
     on_foreign_commits: OnForeignCommits
     auto_reclaim: float | None
-    page_directory: str | None
+    page_directory: str | os.PathLike[str] | None
 
 
 class Consumer(Bound, Generic[V]):
@@ -158,7 +159,7 @@ class Consumer(Bound, Generic[V]):
         revoke_grace: float = 1.0,
         on_foreign_commits: OnForeignCommits = "refuse",
         auto_reclaim: float | None = None,
-        page_directory: str | None = None,
+        page_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch)
@@ -174,7 +175,7 @@ class Consumer(Bound, Generic[V]):
         if auto_reclaim is not None:
             durations("Leave it out to keep what was consumed.", auto_reclaim=auto_reclaim)
         if page_directory is not None:
-            check_page_directory(page_directory, definition)
+            page_directory = check_page_directory(page_directory, definition)
         self.name = definition.name
         self.topic = definition.topic
         self._shared = SharedState(

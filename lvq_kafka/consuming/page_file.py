@@ -78,7 +78,8 @@ class PageFile:
     """Values on disk, in temporary files of 64 MB that are opened when they are needed.
 
     The room of pages that are dropped is used again, for values of about the same size, and a file is closed when no
-    page is left in it. So the disk holds little more than it had to hold at one time. Each page has a checksum.
+    page is left in it. While the sizes of values change, the disk may hold two or three times as much. Each page has a
+    checksum.
 
     Thread-safe.
 
@@ -217,26 +218,27 @@ class PageFile:
                     places.pop(segment, None)
 
 
-def check_page_directory(directory: str, definition: QueueDefinition) -> None:
-    """Check that a queue's values can be paged to a directory.
+def check_page_directory(directory: str | os.PathLike[str], definition: QueueDefinition) -> str:
+    """Return the path of a directory that a queue's values can be paged to.
 
     Raises:
         ConfigError: the queue keeps its values in memory, or this is no directory that can be written to.
     """
-    text("page_directory", directory)
+    path = text("page_directory", os.fspath(directory) if isinstance(directory, os.PathLike) else directory)
     if definition.paged is None:
         raise ConfigError(
-            f"page_directory={quoted(directory)} is for values beyond the limits, and consumers of the queue "
+            f"page_directory={quoted(path)} is for values beyond the limits, and consumers of the queue "
             f"{definition.name} keep all values in memory.",
             options=["page_directory", "limits"],
             hint='Leave it out, or declare the queue with limits of policy="disk".',
         )
-    if not os.path.isdir(directory) or not os.access(directory, os.W_OK | os.X_OK):
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(
-            f"page_directory={quoted(directory)} is not a directory that this process may write to.",
+            f"page_directory={quoted(path)} is not a directory that this process may write to.",
             options=["page_directory"],
             hint="Create it, or leave it out for the system's directory of temporary files.",
         )
+    return path
 
 
 def _write_at(segment: _Segment, at: int, value: bytes) -> None:

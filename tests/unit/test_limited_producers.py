@@ -491,6 +491,62 @@ def test_a_send_that_is_cancelled_while_it_waits_for_room_sends_nothing(
     assert memory_cluster.logs.end_offsets("q") == {0: 1}
 
 
+@pytest.mark.parametrize("conflate", [True, False])
+def test_tasks_that_wait_for_room_send_in_order(memory_cluster: MemoryCluster, conflate: bool) -> None:
+    """Of one key, or without a key, so that the last value is the newest."""
+    limits = Limits(messages=1, policy="block")
+    key_header = "k" if conflate else None
+    queue: Queue = LastValueQueue.declare(
+        "q", key_header=key_header, conflate=conflate, value=TEXT, limits=limits, cluster=memory_cluster
+    )
+    headers = {"k": "b"} if conflate else {}
+
+    def consume_all() -> list[int]:
+        found = [-1]
+        with queue.consumer(commit_interval=0.0) as consumer:
+            while found[-1] < 20:
+                delivery = consumer.acquire(10)
+                assert delivery is not None
+                delivery.ack(wait=True)
+                found.append(int(delivery.value))
+        return found
+
+    async def main() -> list[int]:
+        async with await queue.producer_async(max_block=30.0) as producer:
+            await (await producer.send_async(Message("0", headers={"k": "a"} if conflate else {})))
+            sends = [producer.send_async(Message(str(number), headers=headers)) for number in range(1, 21)]
+            waits = [asyncio.create_task(send) for send in sends]
+            await asyncio.to_thread(eventually, lambda: producer._gate._breached, 10)  # type: ignore[union-attr]
+            consuming = asyncio.create_task(asyncio.to_thread(consume_all))
+            for receipt in await asyncio.gather(*waits):
+                await receipt
+            return await consuming
+
+    found = asyncio.run(main())
+    assert found == sorted(found)
+    assert conflate or found == list(range(-1, 21))
+
+
+def test_a_task_that_finds_room_needs_no_thread(memory_cluster: MemoryCluster) -> None:
+    queue = rejecting(memory_cluster, 10)
+    threads = set[int]()
+
+    async def main() -> None:
+        async with await queue.producer_async() as producer:
+            admit = producer._gate._occupancy.admit  # type: ignore[union-attr]
+
+            def noted(*arguments: Any) -> Any:
+                threads.add(threading.get_ident())
+                return admit(*arguments)
+
+            producer._gate._occupancy.admit = noted  # type: ignore[union-attr, method-assign]
+            for receipt in await asyncio.gather(*(producer.put_async(f"{number}", "1") for number in range(10))):
+                await receipt
+
+    asyncio.run(main())
+    assert threads == {threading.get_ident()}
+
+
 def test_a_send_that_is_cancelled_as_it_gets_room_gives_it_back(
     memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def opened(world: World, definition: QueueDefinition | None = None, **options: A
 @pytest.fixture
 def consumer(world: World, tmp_path: Path) -> Iterator[Consumer[str]]:
     """Return a consumer that has read everything, and pages to ``tmp_path``."""
-    with opened(world, page_directory=str(tmp_path)) as consumer:
+    with opened(world, page_directory=tmp_path) as consumer:
         has_read_all(world, consumer)
         yield consumer
 
