@@ -6,7 +6,7 @@ those beyond a partition's window do not even reach the ready queue. Both compet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Protocol
 
 from lvq_kafka.core.fronts import SessionPins
@@ -29,6 +29,9 @@ class _Roomy(Protocol):
 
     pending: PendingList
     room: PartitionRoom
+
+    @property
+    def held(self) -> Sized: ...
 
 
 class BoundedHandOut:
@@ -99,6 +102,8 @@ class BoundedHandOut:
         item = groups.pop_with_room(session, self._admits, self._lowest)
         while item is None and self._reach():
             item = groups.pop_with_room(session, self._admits, self._lowest)
+        if item is None and groups.has_gated(session):
+            item = self._next_of_stuck(groups, session)
         if item is not None and self._ranked:
             gated = groups.gated_before(session, item)
             for partition in gated:
@@ -106,6 +111,18 @@ class BoundedHandOut:
             # None, if something better has found room only now.
             self._stats.out_of_order += bool(gated) or self._overtakes(*precedence(item)) is not False
         return item
+
+    def _next_of_stuck(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
+        """Pop a partition's lowest message, whose group waits for room where nothing is in work.
+
+        No ack will make that room. The lowest message there may wait for its own group, and so on in a circle.
+        """
+        for partition in self._partitions:
+            lowest = self._lowest(partition)
+            first = None if lowest is None else groups.gated_before_lowest(session, lowest)
+            if lowest is not None and first is not None and not self._partitions[first.partition].held:
+                return groups.pop_this(session, lowest)
+        return None
 
     def _admits(self, item: Item) -> bool:
         return self._partitions[item.partition].room.admits(item)

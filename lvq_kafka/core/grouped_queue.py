@@ -471,6 +471,27 @@ class GroupedQueue:
             self._hand_out(item, session)
         return item
 
+    def has_gated(self, session: SessionPins | None) -> bool:
+        """Return whether messages wait for room that a session may get."""
+        return (session or self._sole).fronts.is_gated or self._free.is_gated
+
+    def gated_before_lowest(self, session: SessionPins | None, lowest: Item) -> Item | None:
+        """Return the first message of the group of a partition's lowest one, if it waits for room.
+
+        Returns None if the session may not get the lowest one.
+        """
+        if not self._may_have(session or self._sole, lowest) or lowest.group is None:
+            return None
+        group: WaitingGroup = lowest.group
+        first = self._items[group.first]
+        gated = group.fronts.gated.get(first.partition)
+        return first if gated is not None and group.first in gated else None
+
+    def pop_this(self, session: SessionPins | None, item: Item) -> Item:
+        """Pop a message that a session may get, also before others of its group."""
+        self._hand_out(self._pop_stand_in(item), session or self._sole)
+        return item
+
     def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
         """Return the partitions where messages wait for room that should go before this one.
 

@@ -405,3 +405,33 @@ def test_what_came_back_often_is_still_handed_out_by_rank(groups: Groups | None)
     for offset in (2, 3, 4):
         ledger.offer(0, offset, b"%d" % offset, b"v", 0, [(PRIORITY_HEADER, b"5")])
     assert [take(ledger)[0] for _ in range(5)] == [9, 5, 5, 5, 1]
+
+
+def test_partitions_do_not_wait_for_room_in_a_circle() -> None:
+    """Each one's lowest message belongs to the group of what finds no room in the other one."""
+    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups())
+    assert ledger.groups is not None
+    here, there = ledger.groups.open(), ledger.groups.open()
+
+    def send(partition: int, offset: int, priority: int, group: str) -> None:
+        headers = [(PRIORITY_HEADER, b"%d" % priority), (GROUP_HEADER, group.encode())]
+        ledger.offer(partition, offset, None, b"v", 0, headers)
+
+    for partition, mine, others in ((0, "here", "there"), (1, "there", "here")):
+        ledger.assign(partition, CommitMap(0), 0)
+        send(partition, 0, 9, mine)  # pins it
+        first = ledger.acquire(session=(here, there)[partition])
+        assert first is not None
+        ledger.ack(first)
+        for offset in range(1, 400):
+            send(partition, offset, 8 if offset % 2 else 0, mine)
+        send(partition, 400, 5, others)
+    for session in (here, there):
+        for _ in range(200):
+            item = ledger.acquire(session=session)
+            assert item is not None
+            ledger.ack(item)
+    ledger.capacity.limit = 64
+    while (item := ledger.acquire(session=here) or ledger.acquire(session=there)) is not None:
+        ledger.ack(item)
+    assert ledger.stats.acked == 802
