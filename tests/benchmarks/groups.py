@@ -31,12 +31,13 @@ SESSIONS = (1, 4)
 AT_ONCE = (1, 100)
 WAYS = tuple(product(SESSIONS, AT_ONCE))
 _HEADER = "group"
+_MANY = 10_000
 _PATIENCE = 60.0  # seconds
 
 
 def numbers_of_groups(messages: int) -> tuple[int, ...]:
-    """Return how many groups so many messages are in, in turn."""
-    return 10, messages // 50, messages
+    """Return how many groups so many messages are in, in turn: few if there are few messages."""
+    return (10, messages // 50, messages) if messages >= _MANY else (10,)
 
 
 def consume(queue: LastValueQueue[bytes], sessions: int, at_once: int, count: int) -> dict[str, Any]:
