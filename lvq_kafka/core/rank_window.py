@@ -96,17 +96,17 @@ class RankWindow:
 
     @property
     def is_due(self) -> bool:
-        """True if the base has reached `due`."""
+        """True if the base has reached `due`, or so much has come that it may have room."""
         first = self.pending.first
-        return first is not None and first.offset >= self.due
+        return (first is not None and first.offset >= self.due) or self._count >= self._most
 
     # ---------------------------------------------------------------- the messages
 
     def add(self, item: RankedItem) -> None:
         """See `ReadyQueue.add`."""
         offset = item.offset
-        if offset >= self._end and (self.is_due or self._count >= self._most):
-            self.release(measure=self._count >= self._most)
+        if offset >= self._end and self.is_due:
+            self.release()
         if offset < self._end or offset in self._ahead:
             self._line.add(item)
         elif not item.beyond:
@@ -132,7 +132,7 @@ class RankWindow:
         Args:
             measure: whether to measure the window. That takes time, so it is otherwise done once in a while.
         """
-        if measure or self._measured_in <= 0:
+        if measure or self._measured_in <= 0 or self._count >= self._most:
             self._measure()
         else:
             self._measured_in -= 1

@@ -84,7 +84,7 @@ def ranked_line(ranking: Ranking) -> HeadedQueue[Item]:
     return ByLevel() if ranking.has_levels else ByPrecedence(precedence)  # type: ignore[return-value]
 
 
-def ranked_items(ranking: Ranking, kind: type[RankedItem] = RankedItem) -> Callable[..., Item]:
+def ranked_items(ranking: Ranking, kind: type[RankedItem]) -> Callable[..., Item]:
     """Return a function that makes a `RankedItem`, of this kind, of the arguments of `Item`."""
 
     def ranked(*arguments: Any, **named: Any) -> Item:
