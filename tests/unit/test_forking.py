@@ -101,13 +101,18 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
         delivery.ack(wait=True, timeout=30)
 
 
-def test_a_child_does_not_touch_the_pages_of_a_consumer(memory_cluster: MemoryCluster) -> None:
+def paging_queue(cluster: MemoryCluster, keys: str) -> LastValueQueue[str]:
+    """Return a queue with a long value for each of these keys. One of them has room in memory."""
     limits = Limits(messages=1, policy="disk")
-    queue = LastValueQueue.declare("long", key_header="k", cluster=memory_cluster, value=TEXT, limits=limits)
+    queue = LastValueQueue.declare("long", key_header="k", cluster=cluster, value=TEXT, limits=limits)
     with queue.producer() as producer:
-        for key in "abc":
+        for key in keys:
             producer.put(key, key * 1000)
-    with queue.consumer() as consumer:
+    return queue
+
+
+def test_a_child_does_not_touch_the_pages_of_a_consumer(memory_cluster: MemoryCluster) -> None:
+    with paging_queue(memory_cluster, "abc").consumer() as consumer:
         eventually(lambda: consumer.stats.paged == 2)
         pages = consumer._shared.pages
         assert pages is not None
@@ -118,12 +123,7 @@ def test_a_child_does_not_touch_the_pages_of_a_consumer(memory_cluster: MemoryCl
 
 
 def test_a_child_writes_no_pages_of_what_was_set_aside(memory_cluster: MemoryCluster) -> None:
-    limits = Limits(messages=1, policy="disk")
-    queue = LastValueQueue.declare("long", key_header="k", cluster=memory_cluster, value=TEXT, limits=limits)
-    with queue.producer() as producer:
-        for key in "abcdef":
-            producer.put(key, key * 1000)
-    with queue.consumer(prefetch=3) as consumer:
+    with paging_queue(memory_cluster, "abcdef").consumer(prefetch=3) as consumer:
         eventually(lambda: consumer.stats.paged == 5)
         deliveries = iter(consumer)
         next(deliveries)  # two are set aside

@@ -30,11 +30,6 @@ GONE = "gone"
 
 
 @pytest.fixture
-def day() -> Day:
-    return Day()
-
-
-@pytest.fixture
 def world(day: Day) -> World:
     world = make_world(clock=day)
     world.topics.create(GONE, partitions=1, config={})

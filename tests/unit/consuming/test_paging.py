@@ -43,11 +43,6 @@ def text(key: str) -> str:
 
 
 @pytest.fixture
-def day() -> Day:
-    return Day()
-
-
-@pytest.fixture
 def world(day: Day) -> World:
     """Return a world with six messages, of which two have room in memory, and a topic for letters."""
     world = make_world(clock=day)

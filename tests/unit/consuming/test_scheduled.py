@@ -31,11 +31,6 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def day() -> Day:
-    return Day()
-
-
-@pytest.fixture
 def world(day: Day) -> World:
     return make_world(clock=day)
 
