@@ -62,6 +62,13 @@ class DeadLetters:
             self._by_reason[letter.reason].append(letter)
         self.buried = {letter.source for letter in letters}
         """The messages that have a dead letter."""
+        self.exhausted = {
+            (hold.partition, hold.offset)
+            for held in holds.values()
+            for hold in held
+            if hold.count >= max_deliveries and hold.durable == inf
+        }
+        """The messages that a consumer may have been about to give up when it ended."""
 
     @property
     def counts(self) -> Counter[str]:

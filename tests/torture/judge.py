@@ -357,7 +357,7 @@ def judge(
         one.grouped()
     one.contents(stored)
     one.stored_as_said(stored, newest)
-    expired = one.in_time(times, tenures, stored, output, dead.buried) if times else frozenset[Place]()
+    expired = one.in_time(times, tenures, stored, output, dead.buried | dead.exhausted) if times else frozenset[Place]()
     one.complete(newest, dead.buried | expired)
     one.counted(tenures, sent_at)
     dead.contents(stored)

@@ -5,7 +5,7 @@ They expire (R10), and never come back (R8); or are scheduled (R11).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,11 +165,11 @@ class Lifetimes:
         """Check that a value which counts while a newer one is scheduled has its turn (R4, R11).
 
         A consumer that hands out a message, for the first time, has read those that lie before it and handed them out
-        first, unless another message of their key was in work. A rejected one is until its dead letter is stored, which
-        no journal says.
+        first, unless another message of their key was in work, or set aside.
 
         Args:
-            buried: messages that have a dead letter.
+            buried: messages that have a dead letter, or may have been about to get one. They are in work until it is
+                stored, which no journal says.
         """
         turns: dict[int, list[Hold]] = defaultdict(list)
         held: dict[tuple[int, str], list[Hold]] = defaultdict(list)
@@ -186,10 +186,27 @@ class Lifetimes:
                 continue
             end = min(record.expires, *(other.due for other in newer))
             for turn in turns[partition]:
-                counts = turn.offset > offset and (turn.clock or inf) < end
-                if counts and not any(_meet(one, turn) for one in held[partition, record.key]):
+                if turn.offset <= offset or (turn.clock or inf) >= end or self._aside(record.key, offset, turn):
+                    continue
+                if not any(_meet(one, turn) for one in held[partition, record.key]):
                     self._find(f"R11: {partition}/{offset} ({record}) was passed over by {turn}")
                     break
+
+    def _aside(self, key: str, offset: int, turn: Hold) -> bool:
+        """Return whether an older value of a key may have been set aside when another key had its turn.
+
+        Messages taken ahead, and those to be counted durably, are in work. If they are replaced before their own turn,
+        nobody receives them, and no journal has them.
+        """
+        if not turn.ahead and not turn.life.counts:
+            return False
+        lane = self._lanes[turn.partition, key]
+        for older in reversed(lane[: bisect_left(lane, offset)]):
+            if any(hold.durable <= turn.asked for hold in self._holds.get((turn.partition, older), ())):
+                return False  # all below it are done, too
+            if self._log[turn.partition, older].value is not None:
+                return True
+        return False
 
     def _newer(self, partition: int, key: str, offset: int) -> Iterator[tuple[int, Logged]]:
         """Yield the newer records of a key, with their offsets."""
@@ -237,5 +254,6 @@ class Lifetimes:
 
 
 def _meet(one: Hold, other: Hold) -> bool:
-    """Return whether one message may have been held when the other one was handed out."""
-    return one.asked < other.acquired and other.asked < one.let_go
+    """Return whether one message may have been in work when the other one was handed out."""
+    until = min(one.durable, one.void) if one.rejected else one.let_go  # until its dead letter is stored
+    return one.asked < other.acquired and other.asked < until

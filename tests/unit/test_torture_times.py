@@ -13,7 +13,7 @@ from tests.torture.judge import Output, Verdict
 from tests.torture.lifetimes import ExpiryLetter, Times
 from tests.torture.tape import Logged, Rule
 from tests.torture.viewing import Sight
-from tests.unit.witnesses import Witness, verdict
+from tests.unit.witnesses import MOST, Witness, verdict
 
 
 def value(
@@ -244,6 +244,43 @@ class TestScheduled:
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         letter = DeadLetter((0, 0), "k", "v0", 1, reason, 3.4)
         assert verdict(one, letters=[letter], **TestExpiry.times(log=log)).findings == []
+
+    def test_what_waits_for_a_dead_letter_that_is_never_stored_is_not_passed_over(self) -> None:
+        log = {0: value(0, appended=500, expires=9000), **self.LOG}
+        for until, passed_over in ((2.7, True), (3.5, False)):
+            one = self.one((3, 2900), (2, 4000))
+            first = one.take(1.5, 0, clock=1500, appended=500, expires=9000)
+            one.reject(1.8, first)
+            one.note(Kind.VAIN, until, n=[first])
+            assert bool(self.found(one, log=log).findings) == passed_over
+
+    def test_what_waits_for_one_that_may_be_given_up_is_not_passed_over(self) -> None:
+        log = {0: value(0, appended=500, expires=9000), **self.LOG}
+        for count, passed_over in ((MOST - 1, True), (MOST, False)):
+            one = self.one((3, 2900), (2, 4000))
+            number = one.take(1.5, 0, clock=1500, appended=500, expires=9000, count=count)
+            one.note(Kind.RELEASING, 1.6, n=[number])
+            found = [finding for finding in self.found(one, log=log).findings if "passed over" in finding]
+            assert bool(found) == passed_over
+
+    @pytest.mark.parametrize("why", ["counts", "ahead"])
+    def test_what_waits_for_one_that_is_set_aside_is_not_passed_over(self, why: str) -> None:
+        """It is replaced before its turn, so no journal has it."""
+        log = {0: value(0, appended=500, expires=9000), **self.LOG}
+        one = self.one((3, 2900), (2, 4000), ahead=why == "ahead")
+        assert self.found(one, log=self.LOG if why == "ahead" else log).findings[0].startswith("R11: 0/1 ")
+        one.life.counts = why == "counts"
+        assert self.found(one, log=log).findings == []
+
+    def test_none_is_set_aside_once_a_newer_one_is_acked(self) -> None:
+        log = {0: value(0, appended=500, expires=9000), 5: value(5, "l"), **self.LOG}
+        del log[3]
+        one = Witness("one")
+        one.life.counts = True
+        one.ack(1.6, one.take(1.5, 0, clock=1500, appended=500, expires=9000), durable=1.7)
+        one.ack(3, one.take(2.9, 5, "l", clock=2900), durable=3.1)
+        one.ack(4.2, one.take(4.1, 2, clock=4000, expires=9000), durable=4.3)
+        assert self.found(one, log=log).findings[0].startswith("R11: 0/1 ")
 
     def test_r10_finds_the_letter_of_one_that_expires_before_it_is_due_and_has_it_too_early(self) -> None:
         log = {2: value(2, due=3000, expires=2000)}
