@@ -18,12 +18,15 @@ _KINDS: dict[str, dict[str, bool]] = {
     "scheduled": {"scheduled": True},
     "grouped": {"grouped": True},
     "ranked": {"ranked": True},
+    "paged": {"paged": True},
     "grouped-ranked": {"grouped": True, "ranked": True},
     "ranked-transactional": {"ranked": True, "transactional": True},
+    "paged-expiring": {"paged": True, "expiring": True},
+    "paged-grouped-ranked": {"paged": True, "grouped": True, "ranked": True},
     "expiring-transactional": {"expiring": True, "transactional": True},
     "scheduled-transactional": {"scheduled": True, "transactional": True},
 }
-_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked")
+_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked", "paged")
 
 
 def main() -> int:

@@ -54,6 +54,7 @@ class Feed:
         max_delay: float | None = None,
         groups: Groups | None = None,
         order: QueueOrder = "tail",
+        width: int = 0,
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -64,6 +65,7 @@ class Feed:
         self._max_delay = max_delay
         self._groups = groups
         self._order = order
+        self._width = width
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -169,4 +171,4 @@ class Feed:
     def _value(self) -> str:
         with self._lock:
             self._count += 1
-            return str(self._count)
+            return f"{self._count:0{self._width}}"

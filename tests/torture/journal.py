@@ -31,6 +31,8 @@ class Kind(StrEnum):
     """It is unknown whether the transaction was committed."""
     GOT = "got"
     GONE = "gone"
+    PAGED = "paged"
+    """Values lie on disk."""
     CLOSING = "closing"
     """The process leaves. It has acked everything that it will ack."""
     CLOSED = "closed"

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.paging import LEAST_PAGED
 from lvq_kafka.core.terms import Ttl
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
@@ -52,6 +54,7 @@ _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", 
 _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
 _EXPIRING = replace(_PLAIN, ttl=Ttl(default=20.0), expiry_topic=_EXPIRED)
 _SCHEDULED = replace(_EXPIRING, max_delay=4.0)
+_ON_DISK = Limits(policy="disk", messages=_PARTITIONS)  # one of each partition in memory
 _GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
@@ -79,6 +82,8 @@ class Ordeal:
     """Whether messages have groups."""
     ranked: bool = False
     """Whether messages are handed out by priority."""
+    paged: bool = False
+    """Whether consumers keep most values on disk."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -92,7 +97,7 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        options = [name for name in ("scheduled", "expiring", "grouped", "ranked") if getattr(self, name)]
+        options = [name for name in ("scheduled", "expiring", "grouped", "ranked", "paged") if getattr(self, name)]
         kind = ", ".join(["transactions" if self.transactional else "plain", *options])
         return f"{kind}, {self.protocol} protocol, {nodes}"
 
@@ -101,7 +106,10 @@ class Ordeal:
         """Return the queue's definition."""
         definition = _SCHEDULED if self.scheduled else _EXPIRING if self.expiring else _PLAIN
         return replace(
-            definition, groups=Groups() if self.grouped else None, order="priority" if self.ranked else "tail"
+            definition,
+            groups=Groups() if self.grouped else None,
+            order="priority" if self.ranked else "tail",
+            limits=_ON_DISK if self.paged else None,
         )
 
 
@@ -130,6 +138,8 @@ class Report:
     """Messages that producers reported as not stored in time."""
     unsure: int = 0
     """Messages that producers reported as maybe stored."""
+    paged: int = 0
+    """Times that a consumer was asked for messages and had values on disk."""
     memory: int = 0
     """Size of the largest process, in bytes."""
     calm: float = 0.0
@@ -198,6 +208,7 @@ class _Run:
             max_delay=ordeal.definition.max_delay,
             groups=ordeal.definition.groups,
             order=ordeal.definition.order,
+            width=LEAST_PAGED if ordeal.paged else 0,
         )
         observers = self._observers()
         chaos = Chaos(
@@ -353,6 +364,7 @@ class _Run:
             unsure=len(feed.unsure),
             compacted=len(feed.stored) - kept,
             processes=len(lives),
+            paged=sum(event.kind is Kind.PAGED for event in events),
             assignments=sum(len(event.facts["partitions"]) for event in events if event.kind is Kind.GOT),
             losses=sum(
                 len(event.facts["partitions"])

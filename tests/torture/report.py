@@ -42,6 +42,8 @@ def summary(report: Report) -> str:
             f"  {verdict.expired:>9,}  messages expired and have a letter, and {verdict.expired_again:,} one more; "
             f"{verdict.late:,} were acked after their time; {verdict.sights:,} looks at a view"
         )
+    if report.ordeal.paged:
+        lines.append(f"  {report.paged:>9,}  times a consumer had values on disk when it was asked for messages")
     lines.append(f"  {verdict.remembered:,} delivery counts had to go on from the one before")
     again = sum(verdict.again.values())
     lines += _table(f"{again:,} deliveries were not the first; {verdict.flagged:,} said so", verdict.again)

@@ -69,6 +69,7 @@ class Worker:
         self.leaving = threading.Event()
         self.cluster = _Clocked(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
+        self._count_pages: Callable[[], int] | None = None
         self._definition = QueueDefinition.from_json(orders.definition.encode(), name=QUEUE)
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
@@ -79,7 +80,9 @@ class Worker:
 
     def consumer(self) -> Consumer[str]:
         """Return a new consumer of the queue."""
-        return Consumer(self.cluster, self._definition, TEXT, max_in_work=100, **self.orders.options)
+        consumer = Consumer(self.cluster, self._definition, TEXT, max_in_work=100, **self.orders.options)
+        self._count_pages = None if self._definition.paged is None else lambda: consumer.stats.paged
+        return consumer
 
     @property
     def grouped(self) -> bool:
@@ -130,6 +133,8 @@ class Worker:
                 appended=_ms(delivery.timestamp),
                 expires=None if delivery.expires is None else _ms(delivery.expires),
             )
+        if self._count_pages is not None and (paged := self._count_pages()):
+            self.journal.write(Kind.PAGED, messages=paged)
         return numbers
 
 
