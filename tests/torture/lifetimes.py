@@ -148,11 +148,14 @@ class Lifetimes:
         return self._ms(hold.asked) if hold.ahead else hold.clock
 
     def none_revived(self) -> None:
-        """Check that no older value of a key is handed out after a newer one has a letter (R8)."""
+        """Check that no older value of a key is handed out after a newer one has a letter (R8).
+
+        One to be counted durably is chosen at any time before.
+        """
         first: dict[Place, float] = {}
         for letter in self._letters:
             first[letter.source] = min(first.get(letter.source, inf), letter.at / 1000 - self._epoch)
-        for hold in (hold for holds in self._holds.values() for hold in holds):
+        for hold in (hold for holds in self._holds.values() for hold in holds if not hold.life.counts):
             tenure = self._tenures.of(hold)
             for offset, _ in self._newer(hold.partition, hold.key, hold.offset):
                 at = first.get((hold.partition, offset), inf)

@@ -147,6 +147,9 @@ class TestExpiry:
         one.ack(6.5, one.take(6, 1, clock=6000, expires=9000), durable=7)
         [finding] = verdict(one, **self.times(expired(4000, offset=2), log=log)).findings
         assert finding.startswith("R8")
+        one.life.counts = True
+        assert verdict(one, **self.times(expired(4000, offset=2), log=log)).findings == []
+        one.life.counts = False
         one.life.stops = [(2, 5.9)]
         two = Witness("two")
         two.get(3)
