@@ -414,7 +414,7 @@ def by_rank(setting: Setting) -> Setting:
     return replace(setting, keys=7, gap=0, broker_limits=(4096,), options=options)
 
 
-def test_i21_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
+def test_i24_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
     def mutant(self: ByLevel[RankedItem]) -> RankedItem | None:
         lines = [self._lines[rank] for rank in reversed(self._used)]
         return next((item for line in lines if (item := line.pop()) is not None), None)
@@ -423,7 +423,7 @@ def test_i21_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
     assert caught("I24", by_rank)
 
 
-def test_i21_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch) -> None:
+def test_i24_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch) -> None:
     again = RankedItem.again
 
     def mutant(self: RankedItem) -> Item:
@@ -435,7 +435,7 @@ def test_i21_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch
     assert caught("I24", by_rank)
 
 
-def test_i21_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkeypatch: Patch) -> None:
+def test_i24_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkeypatch: Patch) -> None:
     ranks: dict[bytes | int, Rank] = {}
 
     def mutant(ranking: Ranking, kind: type[RankedItem]) -> Callable[..., Item]:
