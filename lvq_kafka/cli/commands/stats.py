@@ -309,7 +309,7 @@ def _waiting(stats: QueueStats) -> str:
     if stats.oldest is not None:
         told.append(f"the oldest message is from {clock(stats.oldest)}")
     if stats.attempted:
-        told.append(f"{stats.attempted:,} handed out before: in work or returned")
+        told.append(f"{stats.attempted:,} may have been handed out before: in work or returned")
     if stats.redelivered:
         told.append(f"redelivered {stats.redelivered:,} times")
     return "; ".join(told)
@@ -360,7 +360,7 @@ def _crowded(one: PartitionStats, limit: int) -> str:
     return (
         f"the commit text of partition {one.partition} is full ({one.text:,} of {limit:,} characters): until lower "
         f"messages are settled, acks are not stored, and their messages come again after a crash. {one.attempted:,} "
-        f"that were handed out before are not settled. {CROWDED_REMEDY}"
+        f"that may have been handed out before are not settled. {CROWDED_REMEDY}"
     )
 
 

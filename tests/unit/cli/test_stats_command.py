@@ -119,9 +119,9 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
         delivery = consumer.acquire(30)
         assert delivery is not None
         eventually(lambda: prices("stats", "prices").row["attempted"] == 1)
-        text = prices("stats", "prices", person=True).text
+        text = " ".join(prices("stats", "prices", person=True).text.split())
         assert "1 active consumer; the oldest message is from " in text
-        assert "1 handed out before: in work or returned" in text
+        assert "1 may have been handed out before: in work or returned" in text
 
 
 def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
