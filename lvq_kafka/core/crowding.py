@@ -35,7 +35,7 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int |
         told += [
             f"messages of better rank wait for room in the commit text of partition {partition}: order is exact only "
             f"among the first {window:,} offsets, and {assignment.gated_in[partition]:,} messages are beyond"
-            f"{_in_the_way(assignment, partition)}"
+            f"{_in_the_way(assignment, partition, 'are in work, or were returned;')}"
             for partition in assignment.overtaken
         ]
     elif assignment.gated:
@@ -61,11 +61,11 @@ def _consequences(missing: Unsaid) -> list[str]:
     return told
 
 
-def _in_the_way(assignment: Assignment, partition: int) -> str:
+def _in_the_way(assignment: Assignment, partition: int, unsettled_ones: str = "are not,") -> str:
     unsettled, lowest = assignment.unsettled(partition)
     if lowest is None:
         return ""
     times = f", handed out {lowest.delivered:,} times" if lowest.delivered > 1 else ""
     scheduled = len(assignment.scheduled(partition))
     waits = f"{scheduled:,} are scheduled and not due, " if scheduled else ""
-    return f" ({unsettled:,} are not, {waits}the lowest is offset {lowest.offset}, {lowest.state}{times})"
+    return f" ({unsettled:,} {unsettled_ones} {waits}the lowest is offset {lowest.offset}, {lowest.state}{times})"

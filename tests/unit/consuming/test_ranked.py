@@ -110,6 +110,7 @@ def test_beyond_the_window_it_is_said_that_others_go_first(caplog: pytest.LogCap
         assert stats.out_of_order == 10
         assert stats.gated > 100
         assert f"exact only among the first {window:,} offsets" in stats.trouble
+        assert "messages are beyond (0 are in work, or were returned; the lowest is offset " in stats.trouble
         assert "offset.metadata.max.bytes" in stats.trouble
         eventually(lambda: _said(caplog.records, "better rank") == 1)
         left = drain(consumer, window + 300 - len(taken))
