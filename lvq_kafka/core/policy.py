@@ -66,6 +66,7 @@ _REASONS = {
     '(placement="group"), or make the group the key',
     "limits": "they bind the producers that this library opens on the queue; other clients add to it, and producers "
     "that race exceed them by what they have under way",
+    "limits=one limit for the queue": "each partition evicts beyond an even share of it, also while others have room",
     "order": "compaction removes the first record of a key, and with it the key's place",
     "order=over one partition": "each consumer hands out the best message of its own partitions",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
@@ -73,6 +74,7 @@ _REASONS = {
     "partitions": "an existing topic keeps its partition count, since changing it would move keys",
     "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions changes them",
 }
+_PLURAL = ("groups", "limits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,8 @@ class Finding:
         return _REASONS.get(f"{self.setting}={self.expected}") or _REASONS[self.setting]
 
     def __str__(self) -> str:
-        return f"{self.setting} is {self.actual}, not {self.expected}: {self.reason}"
+        verb = "are" if self.setting in _PLURAL else "is"
+        return f"{self.setting} {verb} {self.actual}, not {self.expected}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,17 +347,19 @@ def judge_definition(definition: QueueDefinition, needs: TopicNeeds, partitions:
         needs: what it needs of the topic.
         partitions: returns the topic's partition count; called if it matters.
     """
-    groups = definition.groups
+    order, limits, groups = definition.order, definition.limits, definition.groups
+    is_ring = limits is not None and limits.policy == "ring"
     by_key = groups is not None and groups.placement == "key" and groups.header != definition.key_header
     spread = 1
-    if (definition.rank_header is not None or by_key) and not definition.non_destructive:
+    if (definition.rank_header is not None or by_key or is_ring) and not definition.non_destructive:
         spread = partitions()
-    order, limits = definition.order, definition.limits
     found = [Finding("order", "tail", order, "warning")] if order == "in-place" else []
     if definition.rank_header is not None and spread > 1:
         found.append(Finding("order", "over one partition", f"{order} over {spread} partitions", "warning"))
     if by_key and spread > 1:
         found.append(Finding("groups", "placed by group", f"placed by key in {spread} partitions", "warning"))
+    if is_ring and spread > 1:
+        found.append(Finding("limits", "one limit for the queue", f"split over {spread} partitions", "warning"))
     if limits is not None and limits.policy in ("reject", "block"):
         found.append(Finding("limits", "binding for all clients", "advisory", "warning"))
     return [*found, *judge_ttl(needs)]

@@ -55,8 +55,14 @@ def test_limits_for_consumers_are_refused_where_nobody_consumes(
     assert refusal.value.options == ("limits", "non_destructive")
 
 
-def test_each_partition_has_its_share(memory_cluster: MemoryCluster) -> None:
+def test_each_partition_has_its_share_which_declare_reports(memory_cluster: MemoryCluster) -> None:
+    alone = declare(memory_cluster, "alone", limits=ring(messages=7))
     queue = declare(memory_cluster, limits=ring(messages=7), spec=TopicSpec(partitions=2))
+    assert alone.declaration is not None
+    assert queue.declaration is not None
+    assert alone.declaration.findings == ()
+    (finding,) = queue.declaration.findings
+    assert str(finding).startswith("limits are split over 2 partitions, not one limit for the queue: each partition")
     put(queue, *(f"{number}=1" for number in range(40)))
     with queue.consumer() as consumer:
         eventually(lambda: consumer.stats.available == 6)
