@@ -276,7 +276,7 @@ class SharedState:
         if current_thread() is self.thread:
             raise StateError(
                 f"The consumer of {self._definition.name} would wait for itself: this is its own thread.",
-                hint="Settlement callbacks run on it: do on another thread what has to wait.",
+                hint="Settlement callbacks run on it. Do anything that waits on another thread.",
             )
 
     # ---------------------------------------------------------------- state

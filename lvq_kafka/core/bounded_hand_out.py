@@ -166,7 +166,7 @@ class BoundedHandOut:
             window.overtaken = True
 
     def _let_through(self) -> None:
-        """Have what has found room at the gates compete again, and the lowest messages."""
+        """Let messages compete again that found room at the gates, and the lowest ones."""
         for partition in tuple(self._gating):
             room = self._partitions[partition].room
             room.let_through(self._line)

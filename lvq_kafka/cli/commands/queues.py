@@ -107,7 +107,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     "consumers keep values on disk.  [default: none]",
 )
 @click.option(
-    "--resume", type=float, metavar="PART", help="With block, the part of the limits to go on at.  [default: 0.8]"
+    "--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.  [default: 0.8]"
 )
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")

@@ -73,7 +73,7 @@ header_option = click.option(
     callback=pair,
     help="A header of the message. Repeatable.",
 )
-ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="Have it expire after so many seconds.")
+ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="The seconds after which it expires.")
 
 group_option = click.option("--group", metavar="GROUP", help="The group that it belongs to.")
 
@@ -91,10 +91,10 @@ def schedule_options(function: F) -> F:
         "--not-before",
         metavar="TIME",
         callback=seconds_since_the_epoch,
-        help="Have it count from then on: 2026-08-01T12:30 (local time), …T12:30Z, or seconds since the epoch.",
+        help="The time from which it counts: 2026-08-01T12:30 (local time), …T12:30Z, or seconds since the epoch.",
     )
     delay_option = click.option(
-        "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Have it count so many seconds from now on."
+        "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="The seconds after which it counts."
     )
     return time_option(delay_option(cast(F, with_schedule)))
 
