@@ -77,7 +77,7 @@ class ConsumerThread:
         self._expiry_letters = expiry_letters
         self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
-        self._in_vain = 0
+        self._fruitless = 0
         self._starting_over = False
         self._stop = Event()
         self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
@@ -284,8 +284,8 @@ class ConsumerThread:
         Raises:
             DataLoss: reading was repeatedly too slow to be sure of seeing all tombstones.
         """
-        self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
-        if self._in_vain >= _ATTEMPTS:
+        self._fruitless = self._fruitless + 1 if lapse.fruitless else 0
+        if self._fruitless >= _ATTEMPTS:
             raise DataLoss(
                 f"The backlog of queue {self._name} was read {_ATTEMPTS} times, and each time deletes may have been "
                 f"removed before they were read: {lapse}.",

@@ -56,8 +56,8 @@ class _Cause:
 
     def first_time(self) -> bool:
         """Return True once since the cause began."""
-        told, self._reported = self._reported, True
-        return not told
+        before, self._reported = self._reported, True
+        return not before
 
 
 class _Place(NamedTuple):

@@ -132,7 +132,7 @@ class SharedState:
         try:
             resolve(outcome.ready)
         finally:
-            resolve(outcome.failed, self._in_vain)
+            resolve(outcome.failed, self._never_committed)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
@@ -268,7 +268,7 @@ class SharedState:
         with self._lock:
             durable = self.core.wait_done(item, future)
         if durable is not None:
-            resolve([future], None if durable else self._in_vain)
+            resolve([future], None if durable else self._never_committed)
         return future
 
     def check_may_wait(self) -> None:
@@ -361,7 +361,7 @@ class SharedState:
         finally:
             self._awaited -= 1
 
-    def _in_vain(self) -> LVQError:
+    def _never_committed(self) -> LVQError:
         """Return the error for waiters on a commit that will never come."""
         if self._failure is not None:
             error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure!r}")

@@ -13,7 +13,7 @@ __all__ = ["PRESENT", "Absence", "Lapse"]
 PRESENT = 10.0  # seconds; a reader that checked the topic since then is not away, however short the retention
 
 _TRUSTED = 0.9  # of the retention; the rest allows for clocks that run at different speeds
-_IN_VAIN = 60.0  # seconds; a read that was current to the log's end for longer than this was of some use
+_FRUITLESS = 60.0  # seconds; a read that was current to the log's end for longer than this was of some use
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Lapse:
     """Seconds since the partition was last known to its end."""
     retention: float
     """Seconds for which the topic keeps deletes."""
-    in_vain: bool
+    fruitless: bool
     """True if this read never got anywhere: the next one is unlikely to be faster."""
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Absence:
                 continue
             away = now - known.at
             if away > self.trusted and _holes(fetch, partition, known.position, position):
-                return Lapse(partition, away, self._kept, in_vain=known.at - known.began < _IN_VAIN)
+                return Lapse(partition, away, self._kept, fruitless=known.at - known.began < _FRUITLESS)
             known.position = position
             known.reach()
         return None

@@ -271,16 +271,16 @@ class Browser(QueueReader[V], Generic[V]):
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
         if record is not None and self._replay.excludes(record, self._shared.catch_up.topic_id):
             return None
-        told = self._membership.to_event(key, record, matches, cause)
-        if self._consumed is None or told is None:
-            return told
-        if isinstance(told, Deleted):
+        event = self._membership.to_event(key, record, matches, cause)
+        if self._consumed is None or event is None:
+            return event
+        if isinstance(event, Deleted):
             given = self._given.pop(key, None)
-            return None if told.expired and given is None else told  # it was consumed before it expired
-        if self._given.get(key) == told:
+            return None if event.expired and given is None else event  # it was consumed before it expired
+        if self._given.get(key) == event:
             return None
-        self._given[key] = told
-        return told
+        self._given[key] = event
+        return event
 
     def _to_message(self, key: bytes, record: Record | None, matches: bool, cause: Cause | None) -> Record | None:
         """Return a message of a standard queue. Its turn comes once.

@@ -63,7 +63,7 @@ class ReaderThread:
         self._since = since
         self._screen = screen
         self._strays = Strays() if by_value else None
-        self._in_vain = 0
+        self._fruitless = 0
         self._terms: Terms | None = None
         self._not_before: NotBefore | None = None
         self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
@@ -153,8 +153,8 @@ class ReaderThread:
 
         Fails if every read is too slow to be sure.
         """
-        self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
-        if self._in_vain < _ATTEMPTS:
+        self._fruitless = self._fruitless + 1 if lapse.fruitless else 0
+        if self._fruitless < _ATTEMPTS:
             self._shared.lose(DataLoss(f"Reading {self._topic}: {lapse}."), self._shared.catch_up.replay.topic_id)
         else:
             self._shared.fail(
