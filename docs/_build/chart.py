@@ -21,7 +21,8 @@ HEAD = "| what | against | speed, by the clock | processor time |"
 
 WIDTH, LABELS, GAP, ROW, BAR, TOP = 760, 250, 30, 30, 14, 58
 PANEL = (WIDTH - LABELS - 2 * GAP) // 2
-MOST = 1.9  # the ratio at the right edge of a panel
+MOST = 1.9  # the ratio at the right edge of a panel, where longer bars end
+CHARACTER = 6.5  # about the width of one
 
 STYLE = """
 text { font: 12px var(--md-text-font-family, sans-serif); fill: var(--md-default-fg-color, #222); }
@@ -86,11 +87,14 @@ def _marks(y: int, row: Row) -> Iterator[str]:
 
 
 def _bar(x: int, y: int, ratios: tuple[float, ...]) -> Iterator[str]:
-    low, high = (PANEL * ratio / MOST for ratio in (min(ratios), max(ratios)))
+    low, high = (PANEL * min(ratio, MOST) / MOST for ratio in (min(ratios), max(ratios)))
     yield f'<rect class="sure" x="{x}" y="{y}" width="{low:.1f}" height="{BAR}"/>'
     if high > low:
         yield f'<rect class="range" x="{x + low:.1f}" y="{y}" width="{high - low:.1f}" height="{BAR}"/>'
-    yield f'<text class="value" x="{x + high + 5:.1f}" y="{y + BAR - 2}">{" – ".join(f"{ratio:g}" for ratio in ratios)}</text>'
+    label = " – ".join(f"{ratio:g}" for ratio in ratios) + (" →" if max(ratios) > MOST else "")
+    is_inside = high + CHARACTER * len(label) > PANEL + GAP  # there is no room for it after the bar
+    at, anchor = (x + high - 5, ' text-anchor="end"') if is_inside else (x + high + 5, "")
+    yield f'<text class="value" x="{at:.1f}" y="{y + BAR - 2}"{anchor}>{label}</text>'
 
 
 def _numbers(cell: str) -> tuple[float, ...]:
