@@ -90,9 +90,9 @@ class ConsumerStats:
     text_limit: int = 0
     """The number of characters that fit: a broker's default of 4095, or less after a refusal."""
     unsaid: int = 0
-    """Runs of acked messages that do not fit into the commit text.
+    """Runs of messages that are done, by an ack or an eviction, and do not fit into the commit text.
 
-    They are stored once lower messages are settled; after a crash they are redelivered.
+    They are stored once lower messages are settled; after a crash these messages come again.
     """
     trouble: str = ""
     """The current problem, and what helps; empty when all is well.

@@ -188,7 +188,8 @@ class ConsumerCore(Generic[W]):
     @property
     def crowding(self) -> str:
         """A description of what does not fit into the commit text; empty if all is well."""
-        return crowding(self.ledger.assignment, self.commits.unsaid, self.ledger.window)
+        ledger = self.ledger
+        return crowding(ledger.assignment, self.commits.unsaid, ledger.window, evicts=ledger.ring is not None)
 
     @property
     def obstacle(self) -> str:

@@ -19,16 +19,17 @@ _RANK_REMEDY = "Until then, consume faster, so that fewer messages wait."
 _SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: schedule fewer of them, or less far ahead."
 
 
-def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None) -> str:
+def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None, *, evicts: bool) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
         unsaid: by partition, what did not fit into any commit.
         window: the number of offsets within which the order of ranks is exact; None in the order of arrival.
+        evicts: whether messages are done that nobody acked, since the queue is a ring.
     """
     told = [
-        f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing))}, until lower "
-        f"messages are settled{_in_the_way(assignment, partition)}"
+        f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing, evicts))}, until "
+        f"lower messages are settled{_in_the_way(assignment, partition)}"
         for partition, missing in unsaid.items()
     ]
     if window is not None:
@@ -52,10 +53,10 @@ def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int |
     return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{remedy}"
 
 
-def _consequences(missing: Unsaid) -> list[str]:
-    told = []
+def _consequences(missing: Unsaid, evicts: bool) -> list[str]:
+    told, done = [], "acked or evicted" if evicts else "acked"
     if missing.runs:
-        told.append(f"{missing.runs:,} runs of acked messages are not stored and come again after a crash")
+        told.append(f"{missing.runs:,} runs of {done} messages are not stored and come again after a crash")
     if missing.counts:
         told.append(f"the delivery counts of {missing.counts:,} messages are not stored and are lost in a crash")
     return told

@@ -35,7 +35,7 @@ class Unsaid(NamedTuple):
     """Parts of a claim that the commit text has no room for."""
 
     runs: int
-    """The number of runs of acked messages. They are redelivered after a crash."""
+    """The number of runs of messages that are done. They come again after a crash."""
     counts: int
     """The number of messages with delivery counts. The counts are forgotten after a crash."""
 

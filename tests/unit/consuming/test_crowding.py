@@ -191,6 +191,7 @@ def test_evictions_scattered_over_the_log_may_fill_the_text_and_nothing_is_lost_
         eventually(lambda: consumer.stats.unsaid > 0)
         has_read_all(world, consumer)
         assert (consumer.stats.evicted, consumer.stats.commit_text <= 200) == (200, True)
+        assert "runs of acked or evicted messages are not stored and come again" in consumer.stats.trouble
         assert "the lowest is offset 0, acquired" in consumer.stats.trouble
         assert "add partitions, or raise the brokers' offset.metadata.max.bytes" in consumer.stats.trouble
         stored = world.committed_map()
