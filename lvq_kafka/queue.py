@@ -581,8 +581,9 @@ class LastValueQueue(Bound, Generic[V]):
     def purge(self, *, keys: Iterable[Key] | None = None, timeout: float = 60.0) -> Change:
         """Mark everything now in the queue as consumed, or only the messages of ``keys``.
 
-        Scheduled messages go, too (R11). The topic does not change, so views, browsers of the topic and other queues on
-        it do not notice. Messages hidden by an open transaction are still to come.
+        Messages without a key cannot be chosen by keys; `expire` chooses by age. Scheduled messages go, too (R11). The
+        topic does not change, so views, browsers of the topic and other queues on it do not notice. Messages hidden by
+        an open transaction are still to come.
 
         Raises:
             QueueError: consumers are active.

@@ -9,7 +9,7 @@ from typing import Any
 
 from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.core.quoting import listed, quoted
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, UnencodableKey
 
 __all__ = [
     "as_float",
@@ -208,12 +208,19 @@ def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
 
     Raises:
         ConfigError: the value is a single key, or no iterable.
+        UnencodableKey: one of them cannot be a key. None cannot, since it would name all messages without one.
     """
     if keys is None:
         return None
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise ConfigError(f"keys={quoted(keys)} is one key, not several.", options=["keys"], hint="Put it in a list.")
-    return frozenset(map(encode_key, keys))
+    named = list(keys)
+    if None in named:
+        raise UnencodableKey(
+            "keys has None, but a message without a key cannot be chosen by its key.",
+            hint="Leave keys out to choose all messages.",
+        )
+    return frozenset(map(encode_key, named))
 
 
 def _refused(option: str, value: object, required: str, hint: str = "") -> ConfigError:

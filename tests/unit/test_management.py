@@ -22,6 +22,7 @@ from lvq_kafka.errors import (
     TopicRecreated,
     TransportError,
     Unauthorized,
+    UnencodableKey,
 )
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import claims, commits, consume, declare, drained, maps, overwrite, put, said
@@ -74,6 +75,14 @@ class TestPurge:
         assert drained(queue) == ["c"]
         with pytest.raises(ConfigError, match="one key, not several"):
             queue.purge(keys="c")
+
+    def test_a_message_without_a_key_has_none_to_be_chosen_by(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster)
+        put(queue, "c=c")
+        with pytest.raises(UnencodableKey, match="cannot be chosen by its key") as caught:
+            queue.purge(keys=["c", None])  # type: ignore[list-item]
+        assert caught.value.hint == "Leave keys out to choose all messages."
+        assert drained(queue) == ["c"]
 
     def test_what_was_done_out_of_order_stays_done(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
