@@ -102,8 +102,9 @@ class BoundedHandOut:
         item = groups.pop_with_room(session, self._admits, self._lowest)
         while item is None and self._reach():
             item = groups.pop_with_room(session, self._admits, self._lowest)
-        if item is None and groups.has_gated(session):
-            item = self._next_of_stuck(groups, session)
+        if item is None:
+            lowest = filter(None, map(self._lowest, self._partitions))
+            item = groups.pop_stuck(session, lowest, self._is_in_work)
         if item is not None and self._ranked:
             gated = groups.gated_before(session, item)
             for partition in gated:
@@ -112,20 +113,11 @@ class BoundedHandOut:
             self._stats.out_of_order += bool(gated) or self._overtakes(*precedence(item)) is not False
         return item
 
-    def _next_of_stuck(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
-        """Pop a partition's lowest message, whose group waits for room where nothing is in work.
-
-        No ack will make that room. The lowest message there may wait for its own group, and so on in a circle.
-        """
-        for partition in self._partitions:
-            lowest = self._lowest(partition)
-            first = None if lowest is None else groups.gated_before_lowest(session, lowest)
-            if lowest is not None and first is not None and not self._partitions[first.partition].held:
-                return groups.pop_this(session, lowest)
-        return None
-
     def _admits(self, item: Item) -> bool:
         return self._partitions[item.partition].room.admits(item)
+
+    def _is_in_work(self, partition: int) -> bool:
+        return len(self._partitions[partition].held) > 0
 
     def _lowest(self, partition: int) -> Item | None:
         """Return a partition's lowest message; None if it is scheduled, or in work."""

@@ -12,7 +12,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 from operator import attrgetter, itemgetter
@@ -471,26 +471,26 @@ class GroupedQueue:
             self._hand_out(item, session)
         return item
 
-    def has_gated(self, session: SessionPins | None) -> bool:
-        """Return whether messages wait for room that a session may get."""
-        return (session or self._sole).fronts.is_gated or self._free.is_gated
+    def pop_stuck(
+        self, session: SessionPins | None, lowest: Iterable[Item], in_work: Callable[[int], bool]
+    ) -> Item | None:
+        """Pop a partition's lowest message whose group waits for room in another one.
 
-    def gated_before_lowest(self, session: SessionPins | None, lowest: Item) -> Item | None:
-        """Return the first message of the group of a partition's lowest one, if it waits for room.
+        Nothing is in work there, so no ack will make that room. The lowest message there may wait for its own group,
+        and so on in a circle. Call it if `pop_with_room` returns nothing.
 
-        Returns None if the session may not get the lowest one.
+        Args:
+            lowest: the lowest messages of all partitions.
+            in_work: whether anything of a partition is in work.
         """
-        if not self._may_have(session or self._sole, lowest) or lowest.group is None:
+        session = session or self._sole
+        if not (session.fronts.is_gated or self._free.is_gated):
             return None
-        group: WaitingGroup = lowest.group
-        first = self._items[group.first]
-        gated = group.fronts.gated.get(first.partition)
-        return first if gated is not None and group.first in gated else None
-
-    def pop_this(self, session: SessionPins | None, item: Item) -> Item:
-        """Pop a message that a session may get, also before others of its group."""
-        self._hand_out(self._pop_stand_in(item), session or self._sole)
-        return item
+        for item in lowest:
+            if self._may_have(session, item) and (first := self._gated_first(item)) and not in_work(first.partition):
+                self._hand_out(self._pop_stand_in(item), session)
+                return item
+        return None
 
     def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
         """Return the partitions where messages wait for room that should go before this one.
@@ -542,6 +542,15 @@ class GroupedQueue:
         if self._items.get(precedence) is not item or precedence in self._unready:
             return False
         return item.group is None or item.group.session is None or item.group.session is session
+
+    def _gated_first(self, item: Item) -> Item | None:
+        """Return the first message of a message's group, if it waits for room."""
+        group: WaitingGroup | None = item.group
+        if group is None:
+            return None
+        first = self._items[group.first]
+        gated = group.fronts.gated.get(first.partition)
+        return first if gated is not None and group.first in gated else None
 
     def _offer_again(self, item: Item) -> None:
         if item.group is not None:
