@@ -40,11 +40,12 @@ BY_PLACE = {
 """The same for tests that need no fixtures."""
 
 TOGETHER = (
-    "tests/spark/test_cluster.py",  # these four start Sparks of their own
+    "tests/spark/test_cluster.py",  # these five start Sparks of their own
+    "tests/spark/test_connect.py",
     "tests/spark/test_demo.py",
     "tests/spark/test_example.py",
     "tests/spark/test_lakehouse.py",
-    "tests/spark/test_store",  # takes as long as all other tests of the shared session
+    "tests/spark/test_s",  # from snapshots and stores to streams: takes as long as all others of the shared session
     "tests/spark/",
     "test_bad_input.py",
     "test_docker.py",
@@ -64,11 +65,11 @@ The image holds the same Kafka as the embedded broker. Only the way to reach it 
 """
 
 LONGEST = (
-    *("tests/spark/", "tests/spark/test_store", "tests/spark/test_lakehouse.py"),
+    *("tests/spark/", "tests/spark/test_s", "tests/spark/test_lakehouse.py"),
     "tests/integration/test_torture.py",  # mostly waits, so it runs alongside tests that compute
     "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
-    *("tests/spark/test_demo.py", "tests/spark/test_example.py"),
+    *("tests/spark/test_connect.py", "tests/spark/test_demo.py", "tests/spark/test_example.py"),
     *("test_docker_spark.py", "test_docker.py"),
     *("tests/integration/guarantees/test_g14_durable.py", "tests/integration/test_lost_brokers.py"),
 )
