@@ -12,7 +12,7 @@ __all__ = ["Hold", "Life", "holds_of"]
 
 
 _GIVEN_BACK = ("released", "aborted")
-_IN_VAIN = {Kind.VAIN: "lock lost", Kind.ABORTED: "aborted", Kind.UNKNOWN: "outcome unknown"}
+_LOST_BY = {Kind.VAIN: "lock lost", Kind.ABORTED: "aborted", Kind.UNKNOWN: "outcome unknown"}
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class _Reading:
                     self._settle(self.holds[number], kind, at)
             case Kind.VAIN | Kind.ABORTED | Kind.UNKNOWN:
                 for number in facts["n"]:
-                    self.vain[number] = (at, _IN_VAIN[kind])
+                    self.vain[number] = (at, _LOST_BY[kind])
                     self.holds[number].aborted = kind is Kind.ABORTED
                     self.holds[number].refused |= facts.get("refused", False)
             case Kind.GONE:
