@@ -1,0 +1,16 @@
+"""The benchmark of hot paths runs, and sets two revisions side by side. Speed is never asserted."""
+
+from __future__ import annotations
+
+from tests.benchmarks.hot_paths import measure, table
+
+
+def test_every_path_is_measured() -> None:
+    found = measure(2_000)
+    assert found.keys() >= {"add, few keys", "acquire and ack, many keys", "put", "look up", "consume one by one"}
+    assert min(found.values()) > 0
+
+
+def test_the_table_has_the_medians_and_their_ratio() -> None:
+    here, there = [{"put": 2e-6}, {"put": 3e-6}, {"put": 90e-6}], [{"put": 6e-6}] * 3
+    assert list(table(here, there))[2:] == ["| put | 3.00 | 6.00 | 0.50 |"]
