@@ -150,16 +150,17 @@ class Lifetimes:
     def none_revived(self) -> None:
         """Check that no older value of a key is handed out after a newer one has a letter (R8).
 
-        One to be counted durably is chosen at any time before.
+        One to be counted durably may be chosen at any time since its holder got the partition.
         """
         first: dict[Place, float] = {}
         for letter in self._letters:
             first[letter.source] = min(first.get(letter.source, inf), letter.at / 1000 - self._epoch)
-        for hold in (hold for holds in self._holds.values() for hold in holds if not hold.life.counts):
+        for hold in (hold for holds in self._holds.values() for hold in holds):
             tenure = self._tenures.of(hold)
+            chosen = tenure[0] if tenure is not None and hold.life.counts else hold.asked
             for offset, _ in self._newer(hold.partition, hold.key, hold.offset):
                 at = first.get((hold.partition, offset), inf)
-                if at >= hold.asked or tenure is None:
+                if at >= chosen or tenure is None:
                     continue
                 if not self._tenures.doubted(hold.partition, max(at, tenure[0]), hold.life, since=at):
                     self._find(f"R8: {hold} was handed out after {offset} of its key had its letter at {at:.3f}")

@@ -149,6 +149,12 @@ class TestExpiry:
         assert finding.startswith("R8")
         one.life.counts = True
         assert verdict(one, **self.times(expired(4000, offset=2), log=log)).findings == []
+        late = Witness("late")
+        late.life.counts = True
+        late.get(5)
+        late.ack(6.5, late.take(6, 1, clock=6000, expires=9000), durable=7)
+        [finding] = verdict(late, **self.times(expired(4000, offset=2), log=log)).findings
+        assert finding.startswith("R8"), "it got the partition after the letter"
         one.life.counts = False
         one.life.stops = [(2, 5.9)]
         two = Witness("two")
