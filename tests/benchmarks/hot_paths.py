@@ -69,17 +69,12 @@ def _core(count: int, keys: int) -> dict[str, float]:
 def _whole(count: int) -> dict[str, float]:
     cluster, found = MemoryCluster(), {}
     with LastValueQueue.declare("hot", key_header="k", cluster=cluster) as queue:
-        began = time.process_time()
-        with queue.producer() as producer:
-            for number in range(count):
-                producer.put(str(number), b"v")
-        found["put"] = time.process_time() - began
-        with queue.view(catch_up_timeout=_PATIENCE) as view:
-            began = time.process_time()
-            for number in range(count):
-                view[str(number)]
-            found["look up"] = time.process_time() - began
         for name, at_once in (("consume one by one", 1), ("consume by the hundred", 100)):
+            began = time.process_time()
+            with queue.producer() as producer:
+                for number in range(count):
+                    producer.put(str(number), b"v")
+            found["put"] = time.process_time() - began
             with queue.consumer() as consumer:
                 began, left = time.process_time(), count
                 while left:
@@ -87,9 +82,11 @@ def _whole(count: int) -> dict[str, float]:
                     consumer.ack_many(deliveries)
                     left -= len(deliveries)
                 found[name] = time.process_time() - began
-            with queue.producer() as producer:
-                for number in range(count):
-                    producer.put(str(number), b"v")
+        with queue.view(catch_up_timeout=_PATIENCE) as view:
+            began = time.process_time()
+            for number in range(count):
+                view[str(number)]
+            found["look up"] = time.process_time() - began
     return {path: seconds / count for path, seconds in found.items()}
 
 
