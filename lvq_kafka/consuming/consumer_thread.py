@@ -137,7 +137,7 @@ class ConsumerThread:
                     self._stop.wait(_IDLE_POLL)
                 else:
                     self._run_membership()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  # raised in the callers' threads
             self._fail(error)
         finally:
             self._unclosed.end()
