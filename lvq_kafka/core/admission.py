@@ -136,7 +136,7 @@ class Admission:
             return self._messages < self._most_messages and self._bytes + size <= self._most_bytes
         # As in Broker-J, the last message may cross the limit of bytes.
         reached = self._messages >= self._most_messages or self._bytes >= self._most_bytes
-        self._held_back = not self.within(self._resume) if self._held_back else reached
+        self._held_back = reached or (self._held_back and not self.within(self._resume))
         return not self._held_back
 
     def within(self, part: float) -> bool:

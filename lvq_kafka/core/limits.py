@@ -56,7 +56,8 @@ class Limits:
         policy: ``"none"`` reports a breach and does nothing else; ``"ring"`` drops the lowest waiting messages;
             ``"reject"`` has producers refuse what would add to a full queue; ``"block"`` has them wait until there is
             room; ``"disk"`` has consumers keep values in memory up to the limits, and on disk beyond them.
-        resume: with ``"block"``, the part of the limits below which producers go on; 0.8 unless another is given.
+        resume: with ``"block"``, the part of the limits down to which a full queue must shrink before producers go on;
+            0.8 unless another is given. With 1.0 they go on as soon as there is room.
 
     Raises:
         ConfigError: a value is malformed, or two contradict each other.

@@ -173,6 +173,7 @@ LIMITS = st.one_of(
     st.builds(Limits, policy=st.just("reject"), bytes=st.integers(4, 12)),
     st.builds(Limits, policy=st.just("reject"), messages=st.integers(1, 4), bytes=st.integers(4, 12)),
     st.builds(Limits, policy=st.just("block"), messages=st.integers(1, 4), resume=st.sampled_from([0.3, 0.8, 1.0])),
+    st.builds(Limits, policy=st.just("block"), bytes=st.integers(4, 12), resume=st.sampled_from([0.3, 0.8, 1.0])),
 )
 
 
@@ -229,15 +230,21 @@ def run(producers: list[Producer], world: World, limits: Limits, step: str, argu
 
 def send_one(one: Producer, world: World, limits: Limits, key: bytes, size: int | None) -> None:
     update = one.admission.counts(key)
+    before = one.admission.depth
     admitted = one.send(key, size)
     if not admitted:  # as its gate does before it refuses
         one.refresh()
         deleting = [send.size is None for send in one.own() if send.key == key][-1:] == [True]
         update = one.admission.counts(key)
+        before = one.admission.depth
         admitted = one.send(key, size)
         assert admitted or key not in world.held() or deleting, "an update was refused"
-    if admitted and not update and size is not None and limits.policy == "reject":
-        assert not limits.exceeded_by(one.admission.depth)
+    if admitted and not update and size is not None:
+        if limits.policy == "reject":
+            assert not limits.exceeded_by(one.admission.depth)
+        else:  # the last message may cross the limit of bytes
+            assert limits.messages is None or one.admission.depth.messages <= limits.messages
+            assert limits.bytes is None or before.bytes < limits.bytes
 
 
 def test_a_limit_of_messages_admits_as_many_and_updates_of_them() -> None:
@@ -272,6 +279,20 @@ def test_a_queue_that_blocks_is_full_until_it_has_shrunk_to_the_part_to_resume_a
     for key in KEYS[:2]:
         assert not admits(admission, b"e", 2)
         admission.remove([key])
+    assert admits(admission, b"e", 2)
+
+
+@pytest.mark.parametrize(("limits", "most"), [({"messages": 2}, 2), ({"bytes": 4}, 2), ({"bytes": 3}, 2)])
+def test_a_queue_that_resumes_at_its_limits_admits_nothing_while_they_are_reached(
+    limits: dict[str, int], most: int
+) -> None:
+    admission = Admission(Limits(policy="block", resume=1.0, **limits))
+    for key in KEYS[:most]:
+        assert admits(admission, key, 2)
+        admission.show([key], [2])
+    for _ in range(3):
+        assert not admits(admission, b"e", 2)
+    admission.remove(KEYS[:1])
     assert admits(admission, b"e", 2)
 
 

@@ -407,6 +407,20 @@ def test_a_blocked_producer_gives_up_in_time(memory_cluster: MemoryCluster) -> N
                 producer.put("b", "1")
 
 
+def test_r12_a_queue_that_resumes_at_its_limit_never_holds_more(memory_cluster: MemoryCluster) -> None:
+    queue = blocking(memory_cluster, 2, resume=1.0)
+    with queue.producer(max_block=0.0) as producer:
+        fill(producer, "a", "b")
+        for key in "cde":
+            with pytest.raises(QueueFull):
+                producer.put(key, "1")
+        consume(queue)
+        fill(producer, "c")
+        assert queue.stats().breach == ""
+        with pytest.raises(QueueFull):
+            producer.put("d", "1")
+
+
 def test_a_producer_may_wait_for_room_for_as_long_as_it_takes(memory_cluster: MemoryCluster) -> None:
     queue = blocking(memory_cluster, 1)
     with queue.producer(max_block=None) as producer:
