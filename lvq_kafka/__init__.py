@@ -10,6 +10,7 @@ from lvq_kafka._version import __version__
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
+from lvq_kafka.consuming.acquiring import AsyncDeliveries
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
@@ -48,6 +49,7 @@ __all__ = [
     "BYTES",
     "JSON",
     "TEXT",
+    "AsyncDeliveries",
     "Browser",
     "Change",
     "ClientConfig",

@@ -6,10 +6,10 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
@@ -22,8 +22,9 @@ from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.validation import at_least_one, waiting
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
+from lvq_kafka.forking import Bound
 
-__all__ = ["Acquiring"]
+__all__ = ["Acquiring", "AsyncDeliveries"]
 
 T = TypeVar("T")
 
@@ -135,25 +136,11 @@ class Acquiring(Generic[V]):
         finally:
             self._give_back(ahead)
 
-    async def iterate_async(self, settler: Settler, session: OpenSession | None = None) -> AsyncIterator[Delivery[V]]:
+    def iterate_async(self, settler: Settler, session: OpenSession | None = None) -> AsyncDeliveries[V]:
         """Async version of `iterate`."""
-        most, share = self._prefetch, Share()
         if session is None and self._sessions is not None:
             session = self._sessions.of_tasks()
-        pins = None if session is None else session.pins
-        ahead: deque[Item] = deque()
-        attempt = partial(self._acquire_now, most, pins, ahead=True)
-        try:
-            while True:
-                ahead.extend(attempt(None) or await self._wait_async(most, None, attempt, pins))
-                for delivery in self._turns(ahead, settler):
-                    yield delivery
-                    if share.spent():
-                        await share.renew()
-        except Closed:
-            return
-        finally:
-            self._give_back(ahead)
+        return AsyncDeliveries(self, settler, session)
 
     # ---------------------------------------------------------------- waiting
 
@@ -186,10 +173,11 @@ class Acquiring(Generic[V]):
         timeout: float | None,
         attempt: Callable[[Waiter | None], list[T]],
         session: SessionPins | None,
+        woken: asyncio.Event | None = None,
     ) -> list[T]:
-        """Async version of `_wait`."""
+        """Async version of `_wait`. Set ``woken`` to have it try again."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop, woken = asyncio.get_running_loop(), woken or asyncio.Event()
         waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set), session)
         try:
             while not (found := attempt(waiter)):
@@ -197,7 +185,8 @@ class Acquiring(Generic[V]):
                 if left is not None and left <= 0:
                     break
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), left)
+                    async with asyncio.timeout(left):
+                        await woken.wait()
                 woken.clear()
         finally:
             self._shared.step_out(waiter)
@@ -239,19 +228,28 @@ class Acquiring(Generic[V]):
     def _turns(self, ahead: deque[Item], settler: Settler) -> Iterator[Delivery[V]]:
         """Yield the messages that are still the newest of their keys when their turn comes.
 
-        Superseded ones are returned, so the newer values can be acquired. The first message is yielded regardless, so
-        every round yields at least one; otherwise a hot key would never be delivered.
+        The first message is yielded regardless, so every round yields at least one; otherwise a hot key would never be
+        delivered.
         """
         may_be_stale = True
         while ahead:
-            item = ahead.popleft()
-            if self._shared.hand_over(item, may_be_stale=may_be_stale):
-                delivery = Delivery(settler, item, self._read)
-                if not self._skips or self._is_readable(delivery):
-                    yield delivery
-            else:
-                self._give_back([item])
+            delivery = self._turn(ahead.popleft(), settler, may_be_stale=may_be_stale)
+            if delivery is not None:
+                yield delivery
             may_be_stale = False
+
+    def _turn(self, item: Item, settler: Settler, *, may_be_stale: bool) -> Delivery[V] | None:
+        """Hand out a message that was set aside, or return None if it is not to be delivered.
+
+        A superseded one is returned, so the newer value can be acquired.
+        """
+        if self._shared.hand_over(item, may_be_stale=may_be_stale):
+            delivery = Delivery(settler, item, self._read)
+            if not self._skips or self._is_readable(delivery):
+                return delivery
+        else:
+            self._give_back([item])
+        return None
 
     def _read(self, item: Item) -> V:
         """See `Delivery.value`."""
@@ -278,3 +276,82 @@ class Acquiring(Generic[V]):
         for item in ahead:
             with suppress(LockLost, AlreadySettled):
                 self._shared.apply(Ledger.release, item)
+
+
+class AsyncDeliveries(Bound, Generic[V]):
+    """The messages of a consumer, or of a session, as they arrive: ``async for delivery in consumer``.
+
+    It ends when the consumer or the session is closed. A step that is cancelled takes nothing, and the next one goes
+    on. Prefetched messages that had no turn are back in their places once the iteration is dropped, as after ``break``,
+    or ended with `aclose`. Several tasks may share it: each message goes to one of them.
+    """
+
+    elsewhere = "Send what is needed to open the queue, and consume it there."
+
+    def __init__(self, acquiring: Acquiring[V], settler: Settler, session: OpenSession | None) -> None:
+        self._acquiring = acquiring
+        self._settler = settler
+        self._session = session  # which is open as long as somebody refers to it
+        self._pins = None if session is None else session.pins
+        self._ahead: deque[Item] = deque()
+        self._may_be_stale = True
+        self._closed = False
+        self._share = Share()
+        self._first_in_line = asyncio.Lock()
+        self._woken = asyncio.Event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery[V]:
+        """Return the next message once there is one.
+
+        Nothing is awaited between taking messages and returning one, so cancellation cannot lose any.
+        """
+        if self._share.spent():
+            await self._share.renew()
+        acquiring, ahead = self._acquiring, self._ahead
+        try:
+            while True:
+                while ahead:
+                    may_be_stale, self._may_be_stale = self._may_be_stale, False
+                    delivery = acquiring._turn(ahead.popleft(), self._settler, may_be_stale=may_be_stale)
+                    if delivery is not None:
+                        return delivery
+                if not self._set_aside(None):
+                    await self._wait()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    def _set_aside(self, waiter: Waiter | None) -> list[Item]:
+        """Set messages aside that are available now. If there are none, the waiter will be woken."""
+        if self._closed:
+            raise Closed("The iteration is closed.")
+        acquiring = self._acquiring
+        taken = acquiring._acquire_now(acquiring._prefetch, self._pins, waiter, ahead=True)
+        if taken:
+            self._ahead += taken
+            self._may_be_stale = True
+        return taken
+
+    async def _wait(self) -> None:
+        """Wait until messages are set aside, after the tasks that came before."""
+        async with self._first_in_line:
+            if not self._ahead:
+                self._woken, most = asyncio.Event(), self._acquiring._prefetch
+                await self._acquiring._wait_async(most, None, self._set_aside, self._pins, self._woken)
+
+    async def aclose(self) -> None:
+        """End the iteration, as `contextlib.aclosing` does, and give back what was prefetched.
+
+        Does not block.
+        """
+        self._closed = True
+        self._woken.set()
+        ahead = list(self._ahead)
+        self._ahead.clear()
+        self._acquiring._give_back(ahead)
+
+    def __del__(self) -> None:
+        if self._ahead:
+            self._acquiring._shared.give_back_dropped(self._ahead)

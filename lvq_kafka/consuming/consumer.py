@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypedDict, get_args
@@ -13,7 +13,7 @@ from weakref import finalize
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
-from lvq_kafka.consuming.acquiring import Acquiring
+from lvq_kafka.consuming.acquiring import Acquiring, AsyncDeliveries
 from lvq_kafka.consuming.auto_reclaim import AutoReclaim
 from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
@@ -96,7 +96,7 @@ class Consumer(Bound, Generic[V]):
 
     Messages arrive as deliveries. A delivery is exclusive (G9). Only the newest value of each key is delivered, one at
     a time (G13), in queue order per partition, and not before the consumer knows what follows it in the log (G12). A
-    message that is not acked is redelivered, here or elsewhere (G10). Deliveries can be settled in any order::
+    message that is not acked is redelivered, here or elsewhere (G10). AsyncDeliveries can be settled in any order::
 
         for delivery in consumer:
             with delivery:                # a clean exit acks, an exception releases
@@ -281,7 +281,7 @@ class Consumer(Bound, Generic[V]):
         """
         return self._acquiring.iterate(self._settler)
 
-    def __aiter__(self) -> AsyncIterator[Delivery[V]]:
+    def __aiter__(self) -> AsyncDeliveries[V]:
         """Async version of `__iter__`."""
         return self._acquiring.iterate_async(self._settler)
 

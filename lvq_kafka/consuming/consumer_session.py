@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from lvq_kafka.codecs import V
-from lvq_kafka.consuming.acquiring import Acquiring
+from lvq_kafka.consuming.acquiring import Acquiring, AsyncDeliveries
 from lvq_kafka.consuming.delivery import Delivery, Settler
 from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.transaction import Transaction
@@ -70,7 +70,7 @@ class Session(Bound, Generic[V]):
         """
         return self._acquiring.iterate(self._settler, session=self._session)
 
-    def __aiter__(self) -> AsyncIterator[Delivery[V]]:
+    def __aiter__(self) -> AsyncDeliveries[V]:
         """Async version of `__iter__`."""
         return self._acquiring.iterate_async(self._settler, self._session)
 

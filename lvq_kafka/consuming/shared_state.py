@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Condition, RLock, Thread, current_thread
 
@@ -112,6 +112,7 @@ class SharedState:
         self._waiters = WaitQueue() if definition.groups is None else SessionWaitQueue(self.core.hand_out.serves)
         self._wanted = self._waiters.wanted_by
         self._dropped: deque[SessionPins] = deque()
+        self._orphans: deque[Item] = deque()  # set aside by iterations that were dropped
         self._failure: BaseException | None = None
         self._closed = False
         notify_of_forks(self)
@@ -171,6 +172,22 @@ class SharedState:
         """
         self._dropped.append(session)
 
+    def give_back_dropped(self, items: Iterable[Item]) -> None:
+        """Return messages that an iteration had set aside, before anybody takes the next one.
+
+        Python calls this as it calls `drop_session`, so it takes no lock either. Callers that wait are woken on the
+        I/O thread's next turn.
+        """
+        self._orphans.extend(items)
+
+    def _give_back(self) -> None:
+        """Return what iterations had set aside that were dropped. The lock is held."""
+        items = self._orphans
+        while items:
+            with suppress(AlreadySettled, LockLost):
+                self.core.ledger.release(items.popleft())
+        self._notify()
+
     def acquire(
         self,
         most: int,
@@ -192,6 +209,8 @@ class SharedState:
         with self._lock:
             if self._prepares:
                 self._prepare(session)
+            if self._orphans:
+                self._give_back()
             waiters = self._waiters
             taken, exhausted = self.core.hand_out.acquire(
                 most, self.clock(), session, wanted=self._wanted, comes_now=waiter is None, ahead=ahead
@@ -285,6 +304,8 @@ class SharedState:
     def stats(self) -> ConsumerStats:
         """The consumer's current state and counters."""
         with self._lock:
+            if self._orphans:
+                self._give_back()
             return ConsumerStats.of(self.core)
 
     @property
@@ -384,6 +405,9 @@ class SharedState:
         if self._times is not None:
             with self:
                 self._pass_time(self._times)
+        if self._orphans:
+            with self._lock:
+                self._give_back()
         while self._dropped:
             self.end_session(self._dropped.popleft())
         if silence:

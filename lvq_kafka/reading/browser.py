@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -30,6 +31,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.group.group_checks import OnForeignCommits
+from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.membership import Membership
 from lvq_kafka.reading.queue_reader import QueueReader
@@ -168,14 +170,14 @@ class Browser(QueueReader[V], Generic[V]):
                 raise
         return super().start()
 
-    def _wait_open(self) -> None:
+    def _wait_open(self, limit: Limit) -> None:
         if self._watch is not None:
             return
         waiter, shared = self._follower.waiter, self._shared
-        waiter.caught_up(self._catch_up_timeout, or_blocked=True)
+        waiter.caught_up(limit, or_blocked=True)
         if self._consumed is not None:
             self._learn(self._consumed)  # consumed, or no longer consumed, since the dump was read
-            waiter.caught_up(self._catch_up_timeout, or_blocked=True)
+            waiter.caught_up(limit, or_blocked=True)
         with shared.lock:
             shared.pass_all_time()
             catch_up = shared.catch_up
@@ -305,12 +307,15 @@ class Browser(QueueReader[V], Generic[V]):
             TopicNotFound, TransportError: the cluster cannot answer right now.
             Closed, ReaderFailed: there will be no more events, perhaps because it is no longer known what was consumed.
         """
+        self._refresh_within(Limit(self._catch_up_timeout))
+
+    def _refresh_within(self, limit: Limit) -> None:
         if self._consumed is None:
             return
         self._shared.catch_up.check()
         try:
             self._refresh_consumed(self._consumed)
-            self._follower.waiter.caught_up(self._catch_up_timeout, or_blocked=True)
+            self._follower.waiter.caught_up(limit, or_blocked=True)
         except Exception as error:  # otherwise consumed values would be shown
             if not (self._stop.is_set() or is_transient(error)):
                 self._follower.fail(error)
@@ -319,7 +324,8 @@ class Browser(QueueReader[V], Generic[V]):
 
     async def refresh_async(self) -> None:
         """Like `refresh`, for asyncio."""
-        await in_thread(self.refresh)
+        limit = Limit(self._catch_up_timeout)
+        await in_thread(partial(self._refresh_within, limit), abort=limit.give_up)
 
     @property
     def as_of(self) -> float:
@@ -376,8 +382,9 @@ class Browser(QueueReader[V], Generic[V]):
     async def __anext__(self) -> Event[V]:
         if self._over:
             raise StopAsyncIteration
-        if self._watch is None:
-            await self.open_async()
+        if self._watch is None:  # unlike `open_async`, a step that is cancelled closes nothing
+            limit = Limit(self._catch_up_timeout)
+            await in_thread(partial(self._open, limit), abort=limit.give_up)
         return self._noted(await anext(self._opened))
 
 

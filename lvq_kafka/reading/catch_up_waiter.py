@@ -153,6 +153,11 @@ class Limit:
         """Seconds since the limit was created."""
         return time.monotonic() - self._begun
 
+    @property
+    def given_up(self) -> bool:
+        """True once it was given up."""
+        return self._given_up
+
     def left(self) -> float | None:
         """Return the remaining seconds, or None for no limit."""
         if self._given_up:

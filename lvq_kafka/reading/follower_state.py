@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from threading import Event, RLock
+from threading import Event, Lock, RLock
 
 from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import TopicDescription
@@ -59,6 +59,8 @@ class FollowerState:
         self.lock = RLock()
         """Held for every change. A `Condition` would acquire it through a Python function."""
         self.notifier = ChangeNotifier(self.lock)
+        self.opening = Lock()
+        """Held while a thread opens the reader: the thread of a step that was cancelled may still be doing so."""
 
     def those_read(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Return the offsets of the partitions that are read."""
@@ -243,7 +245,7 @@ class FollowerState:
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
-        self.lock = RLock()
+        self.lock, self.opening = RLock(), Lock()
         self.notifier.left_behind(self.lock)
         self.catch_up.fail(left_behind(f"The reader of {self.topic}"))
 

@@ -19,6 +19,7 @@ from lvq_kafka.core.standard import StandardScreen
 from lvq_kafka.core.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.forking import Bound
+from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
@@ -26,6 +27,8 @@ from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["QueueReader"]
+
+_PATIENCE = 0.5  # seconds until a thread notices that nobody waits any longer for what it opens
 
 
 class QueueReader(Bound, Generic[V]):
@@ -110,18 +113,33 @@ class QueueReader(Bound, Generic[V]):
             CatchUpTimeout: the end of the log was not reached in time.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        self.start()
+        return self._open(Limit(self._catch_up_timeout))
+
+    def _open(self, limit: Limit) -> Self:
+        """Open the reader within a limit.
+
+        If that is given up, the reader reads on, and may be opened later.
+        """
+        opening = self._shared.opening
+        while not opening.acquire(timeout=_PATIENCE):
+            if limit.given_up:
+                return self
         try:
-            self._wait_open()
-        except ReaderFailed as failed:  # nothing was read yet: report why it cannot be opened
-            self.close()
-            raise failed.reason from failed.reason.__cause__
-        except BaseException:
-            self.close()
-            raise
+            self.start()
+            try:
+                self._wait_open(limit)
+            except ReaderFailed as failed:  # nothing was read yet: report why it cannot be opened
+                self.close()
+                raise failed.reason from failed.reason.__cause__
+            except BaseException:
+                if not limit.given_up:
+                    self.close()
+                raise
+        finally:
+            opening.release()
         return self
 
-    def _wait_open(self) -> None:
+    def _wait_open(self, limit: Limit) -> None:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -89,8 +89,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         self._iterated = Listing(definition, by_rank=False)  # or each iteration would look at all headers
         self._callbacks: list[Watch[V]] = []
 
-    def _wait_open(self) -> None:
-        self.wait_caught_up(self._catch_up_timeout)
+    def _wait_open(self, limit: Limit) -> None:
+        self._follower.waiter.caught_up(limit)
 
     def close(self) -> None:
         """Stop reading. The mapping cannot be used afterwards."""

@@ -2,6 +2,7 @@
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_type
@@ -9,6 +10,7 @@ from typing import Any, assert_type
 from lvq_kafka import (
     JSON,
     TEXT,
+    AsyncDeliveries,
     Browser,
     Codec,
     Consumer,
@@ -123,3 +125,8 @@ async def serve(cluster: MemoryCluster) -> AsyncIterator[Price]:
         async for delivery in consumer:
             assert_type(delivery.value, str)
             await delivery.ack()
+        async with aclosing(aiter(consumer)) as deliveries, consumer.session() as session:
+            assert_type(deliveries, AsyncDeliveries[str])
+            assert_type(await anext(deliveries), Delivery[str])
+            in_session: AsyncIterator[Delivery[str]] = aiter(session)
+            assert_type(await anext(in_session), Delivery[str])

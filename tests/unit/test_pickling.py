@@ -44,6 +44,7 @@ def opened(memory_cluster: MemoryCluster) -> Iterator[dict[str, Any]]:
             "receipt": receipt,
             "consumer": consumer,
             "delivery": delivery,
+            "deliveries": aiter(consumer),
             "settlement": settlement,
             "joint settlement": consumer.ack_many([]),
             "transaction": consumer.transaction(producer),
@@ -51,7 +52,7 @@ def opened(memory_cluster: MemoryCluster) -> Iterator[dict[str, Any]]:
 
 
 BOUND = (
-    "queue", "view", "watch", "browser", "producer", "receipt", "consumer", "delivery", "settlement",
+    "queue", "view", "watch", "browser", "producer", "receipt", "consumer", "delivery", "deliveries", "settlement",
     "joint settlement", "transaction",
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -220,19 +221,140 @@ def test_an_event_loop_that_was_closed_under_a_waiting_task_hurts_nobody(world: 
         waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # the point of this test
 
 
-def test_a_loop_that_breaks_gives_back_what_it_took_ahead(world: World) -> None:
-    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+def test_a_loop_that_breaks_gives_back_at_once_and_in_place_what_it_took_ahead(world: World) -> None:
+    world.send(*((key, key) for key in "abcdef"))
+    seen = []
+
+    async def main() -> None:
+        while len(seen) < 6:
+            async for delivery in consumer:
+                seen.append(delivery.value)
+                delivery.ack()
+                break
+            assert consumer.stats.in_work == 0
+
+    with consuming(world, prefetch=3) as consumer:
+        has_read_all(world, consumer)
+        run(main())
+        assert seen == list("abcdef")
+
+
+def test_a_loop_whose_task_is_cancelled_gives_back_at_once_what_it_took_ahead(world: World) -> None:
+    world.send(*((key, key) for key in "abc"))
+
+    async def work() -> None:
+        async for delivery in consumer:
+            with delivery:
+                await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        assert consumer.stats.in_work == 3
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert consumer.stats.in_work == 0
+
+    with consuming(world, prefetch=3) as consumer:
+        has_read_all(world, consumer)
+        run(main())
+        assert drain(consumer, 3) == ["a", "b", "c"]
+
+
+def test_what_a_loop_gives_back_goes_to_those_who_wait_for_it(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
 
     async def main() -> None:
         async for delivery in consumer:
             delivery.ack()
+            waiting = asyncio.create_task(consumer.acquire_async())
+            await soon(lambda: consumer._shared._waiters.wanted == 1)
             break
-        await soon(lambda: consumer.stats.in_work == 0)
+        other = await waiting
+        assert other is not None
+        assert other.value == "b"
+
+    with consuming(world, prefetch=2) as consumer:
+        has_read_all(world, consumer)
+        run(main())
+
+
+def test_a_dropped_iteration_takes_no_lock(world: World) -> None:
+    """Python drops it wherever it collects garbage: under the lock, and in the middle of a change, too."""
+    world.send(("a", "a"), ("b", "b"))
+
+    async def main() -> None:
+        steps = aiter(consumer)
+        (await anext(steps)).ack()
+        with consumer._shared as core:
+            before = core.ledger.assignment.available, core.ledger.in_work
+            del steps
+            assert (core.ledger.assignment.available, core.ledger.in_work) == before
+        assert consumer.stats.available == 1
+
+    with consuming(world, prefetch=2) as consumer:
+        has_read_all(world, consumer)
+        run(main())
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_an_iteration_goes_on_after_a_step_that_was_cancelled(world: World, prefetch: int) -> None:
+    async def main() -> list[str]:
+        steps = aiter(consumer)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(steps), 0.01)
+        world.send(("a", "a"), ("b", "b"))
+        return [(await anext(steps)).value, (await anext(steps)).value]
+
+    with consuming(world, prefetch=prefetch) as consumer:
+        assert run(main()) == ["a", "b"]
+
+
+def test_an_iteration_that_is_closed_gives_back_what_it_took_ahead_and_ends(world: World) -> None:
+    world.send(*((key, key) for key in "abc"))
+
+    async def main() -> None:
+        async with aclosing(aiter(consumer)) as steps:
+            (await anext(steps)).ack()
+            assert consumer.stats.in_work == 2
+        assert consumer.stats.in_work == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(steps)
+        await steps.aclose()
 
     with consuming(world, prefetch=3) as consumer:
         has_read_all(world, consumer)
         run(main())
         assert drain(consumer, 2) == ["b", "c"]
+
+
+def test_closing_an_iteration_ends_the_step_that_waits(world: World) -> None:
+    async def main() -> None:
+        steps = aiter(consumer)
+        waiting = asyncio.create_task(anext(steps))
+        await soon(lambda: consumer._shared._waiters.wanted == 1)
+        await steps.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        assert consumer._shared._waiters.wanted == 0
+
+    with consuming(world) as consumer:
+        run(main())
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 5])
+def test_tasks_that_share_an_iteration_get_each_message_once(world: World, prefetch: int) -> None:
+    async def main() -> list[str]:
+        steps = aiter(consumer)
+        tasks = [asyncio.create_task(anext(steps)) for _ in range(4)]
+        await soon(lambda: consumer._shared._waiters.present)
+        world.send(*((key, key) for key in "abcd"))
+        return [delivery.value for delivery in await asyncio.gather(*tasks)]
+
+    with consuming(world, prefetch=prefetch) as consumer:
+        assert sorted(run(main())) == ["a", "b", "c", "d"]
 
 
 def test_async_with_closes_without_holding_up_the_event_loop(world: World) -> None:
