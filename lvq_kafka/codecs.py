@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from lvq_kafka.core.json_text import check_nesting, read_json
 from lvq_kafka.core.records import Position
-from lvq_kafka.core.validation import callables
+from lvq_kafka.core.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "serializers"]
@@ -37,6 +37,8 @@ Undecodable = Literal["raise", "skip", "raw"]
 - ``raw``: the bytes are returned as they are.
 """
 
+_PLAIN = "A codec needs plain functions: values are decoded in threads, too, without an event loop."
+
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
@@ -46,14 +48,18 @@ class Codec(Generic[V]):
     Args:
         encode: converts a value to bytes. It must raise for None and for anything else that it cannot encode; deletes
             are not values, see `Producer.delete`.
-        decode: converts bytes to a value; may raise any exception if it cannot.
+        decode: converts bytes to a value, as a class such as ``Decimal`` does; may raise any exception if it cannot.
         name: the codec's name in errors.
+
+    Raises:
+        ConfigError: one of the two is not a plain function of one argument.
     """
 
     __slots__ = ("_decode", "_encode", "name")
 
     def __init__(self, encode: Callable[[V], bytes], decode: Callable[[bytes], V], *, name: str = "custom") -> None:
-        callables(encode=encode, decode=decode)
+        function("encode", encode, "value", hint=_PLAIN)
+        function("decode", decode, "data", hint=_PLAIN)
         self._encode = encode
         self._decode = decode
         self.name = name

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.core.validation import function
 from lvq_kafka.errors import OutcomeUnknown
 from lvq_kafka.forking import Bound
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lvq_kafka.cluster import Receipt
     from lvq_kafka.core.records import Position
 
-__all__ = ["AwaitableReceipt", "undecided"]
+__all__ = ["AwaitableReceipt", "check_callback", "undecided"]
 
 
 class AwaitableReceipt(Bound):
@@ -40,6 +41,15 @@ class AwaitableReceipt(Bound):
             self.add_done_callback(wake)
             yield from decided.wait().__await__()
         return self.result(0)
+
+
+def check_callback(callback: object) -> None:
+    """Check what `Receipt.add_done_callback` is given.
+
+    Raises:
+        ConfigError: it is not a plain function of one argument.
+    """
+    function("callback", callback, "receipt", hint="In asyncio: await the receipt.", classes=False)
 
 
 def undecided(timeout: float | None) -> OutcomeUnknown:

@@ -61,6 +61,9 @@ class Receipt(Protocol):
         """Call back when the outcome is known, or at once if it already is.
 
         The callback runs on the thread that learns the outcome, so keep it short.
+
+        Raises:
+            ConfigError: the callback is not a plain function of one argument.
         """
 
 

@@ -279,7 +279,7 @@ class Acquiring(Generic[V]):
 
 
 class AsyncDeliveries(Bound, Generic[V]):
-    """The messages of a consumer, or of a session, as they arrive: ``async for delivery in consumer``.
+    """A consumer's messages as they arrive: ``async for delivery in consumer``.
 
     It ends when the consumer or the session is closed. A step that is cancelled takes nothing, and the next one goes
     on. Prefetched messages that had no turn are back in their places once the iteration is dropped, as after ``break``,

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from lvq_kafka.core.pending import Item
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.validation import function, waiting
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import Bound, left_behind, notify_of_forks
 
@@ -139,7 +139,11 @@ class Settlement(Bound):
 
         It usually runs on the consumer's own thread: keep it short, and do not wait there for anything the consumer has
         to do.
+
+        Raises:
+            ConfigError: the callback is not a plain function of one argument.
         """
+        function("callback", callback, "future", hint="In asyncio: await the settlement.", classes=False)
         self.future().add_done_callback(callback)
 
     def __await__(self) -> Generator[object, None, None]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event
 from typing import Generic
@@ -12,25 +11,14 @@ from typing import Generic
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.thread_group import ThreadGroup
-from lvq_kafka.core.validation import at_least_one, callables, delays
-from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
+from lvq_kafka.core.validation import at_least_one, delays, function, unfinished
+from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
 __all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_COROUTINE = "a coroutine, which would never be awaited", "In asyncio: async for delivery in consumer."
-_GENERATOR = "a generator, which would never run", "Return, do not yield."
-_NOT_HANDLERS: Sequence[tuple[Callable[[object], bool], str, str]] = (
-    (inspect.iscoroutinefunction, *_COROUTINE),
-    (inspect.isasyncgenfunction, *_GENERATOR),
-    (inspect.isgeneratorfunction, *_GENERATOR),
-)
-_NOT_OUTCOMES: Sequence[tuple[Callable[[object], bool], str, str]] = (
-    (inspect.iscoroutine, *_COROUTINE),
-    (inspect.isasyncgen, *_GENERATOR),
-    (inspect.isgenerator, *_GENERATOR),
-)
+_ASYNC = "In asyncio: async for delivery in consumer. Otherwise return, do not yield."
 
 Handler = Callable[[Delivery[V]], object]
 """Handles one message.
@@ -48,7 +36,7 @@ class Workers(Generic[V]):
     Only one message of each key is in work at a time (G13), across all threads. See `Consumer.run`.
 
     Raises:
-        ConfigError: an option is out of range, or the handler is a coroutine or a generator.
+        ConfigError: an option is out of range, or the handler is not a plain function of one argument.
     """
 
     def __init__(
@@ -61,12 +49,9 @@ class Workers(Generic[V]):
         retry_delay: float,
         attempts: int | None,
     ) -> None:
-        callables(handler=handler)
+        function("handler", handler, "delivery", hint="In asyncio: async for delivery in consumer.", classes=False)
         at_least_one(workers=workers)
         delays(retry_delay=retry_delay)
-        for is_one, what, hint in _NOT_HANDLERS:
-            if is_one(handler):
-                raise ConfigError(f"The handler {handler!r} is {what}.", options=["handler"], hint=hint)
         self._source = source
         self._handler = handler
         self._retry_delay = retry_delay
@@ -99,8 +84,5 @@ class Workers(Generic[V]):
                 else:
                     with suppress(LockLost, AlreadySettled):
                         delivery.release(delay=self._retry_delay)
-            for is_one, what, hint in _NOT_OUTCOMES:
-                if is_one(outcome):  # it has not handled anything yet
-                    if inspect.iscoroutine(outcome):
-                        outcome.close()
-                    raise StateError(f"The handler returned {what} for {delivery}.", hint=hint)
+            if what := unfinished(outcome):  # it has not handled anything yet
+                raise StateError(f"The handler returned {what} for {delivery}.", hint=_ASYNC)

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from inspect import (
+    CO_ASYNC_GENERATOR,
+    CO_COROUTINE,
+    CO_GENERATOR,
+    CO_ITERABLE_COROUTINE,
+    CO_VARARGS,
+    iscoroutinefunction,
+    signature,
+)
 from numbers import Integral, Real
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from lvq_kafka.core.keys import Key, encode_key
@@ -14,11 +25,11 @@ from lvq_kafka.errors import ConfigError, UnencodableKey
 __all__ = [
     "as_float",
     "at_least_one",
-    "callables",
     "choice",
     "chosen_keys",
     "delays",
     "durations",
+    "function",
     "instance",
     "known_fields",
     "limit",
@@ -26,6 +37,7 @@ __all__ = [
     "moment",
     "seconds",
     "text",
+    "unfinished",
     "waiting",
 ]
 
@@ -166,15 +178,93 @@ def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
         raise _refused(option, value, f"a {kind.__name__}", hint)
 
 
-def callables(**options: object) -> None:
-    """Check for callables.
+def function(option: str, value: object, *arguments: str, hint: str, classes: bool = True) -> None:
+    """Check for a plain function, or another callable, that takes these arguments.
+
+    One whose signature cannot be read, as of some builtins, passes.
+
+    Args:
+        arguments: the names of what it is called with.
+        hint: what to do instead of giving an async function.
+        classes: whether a class will do, which returns an object.
 
     Raises:
-        ConfigError: a value is not callable.
+        ConfigError: the value cannot be called; or only makes a coroutine, a generator, or an object that nobody needs;
+            or does not take the arguments.
     """
-    for option, value in options.items():
-        if not callable(value):
-            raise _refused(option, value, "callable", "Pass a function.")
+    if not callable(value):
+        raise _refused(option, value, "callable", "Pass a function.")
+    if isinstance(value, type) and not classes:
+        raise ConfigError(
+            f"{option}={quoted(value)} is a class: a call would make an object, which is dropped.",
+            options=[option],
+            hint="Pass a function, or a method of an object.",
+        )
+    called, bound, named = _unwrapped(value)
+    flags = called.__code__.co_flags if isinstance(called, FunctionType) else 0
+    if flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE) or iscoroutinefunction(value):
+        what = "an async function: a call would make a coroutine, which is never awaited"
+        raise ConfigError(f"{option}={quoted(value)} is {what}.", options=[option], hint=hint)
+    if flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
+        what = "a generator function: a call would make a generator, which never runs"
+        raise ConfigError(f"{option}={quoted(value)} is {what}.", options=[option], hint="Return, do not yield.")
+    if not _takes(value, called, bound + len(arguments), len(arguments), named):
+        number = ("no argument", "one argument", "two arguments", "three arguments")[len(arguments)]
+        given = f" ({', '.join(arguments)})" if arguments else ""
+        raise ConfigError(
+            f"{option}={quoted(value)} cannot be called with {number}{given}.",
+            options=[option],
+            hint=f"For example def {option}({', '.join(arguments)}): ...",
+        )
+
+
+def unfinished(outcome: object) -> str:
+    """Describe what a function has returned in place of a result: a coroutine or a generator.
+
+    Returns an empty text for anything else. A coroutine is closed, so Python does not warn of it later.
+    """
+    if not isinstance(outcome, CoroutineType | GeneratorType | AsyncGeneratorType):
+        return ""
+    if isinstance(outcome, CoroutineType):
+        outcome.close()
+        return "a coroutine, which would never be awaited"
+    return "a generator, which would never run"
+
+
+def _unwrapped(value: object) -> tuple[object, int, bool]:
+    """Return what a callable calls in the end.
+
+    Also return the number of arguments that are bound to it, and whether some are named.
+    """
+    bound, named = 0, False
+    while not isinstance(value, FunctionType | type):
+        if isinstance(value, partial):
+            bound, named, value = bound + len(value.args), named or bool(value.keywords), value.func
+        elif isinstance(value, MethodType):
+            bound, value = bound + 1, value.__func__
+        elif isinstance(called := getattr(type(value), "__call__", None), FunctionType):  # noqa: B004
+            bound, value = bound + 1, called
+        else:
+            break
+    return value, bound, named
+
+
+def _takes(value: Callable[..., object], called: object, number: int, own: int, named: bool) -> bool:
+    """Return whether a callable takes as many arguments: its own, or with those bound to it."""
+    if isinstance(called, FunctionType) and not named:  # in a tenth of the time that `signature` needs
+        code, defaults = called.__code__, len(called.__defaults__ or ())
+        most = math.inf if code.co_flags & CO_VARARGS else code.co_argcount
+        needs_names = code.co_kwonlyargcount > len(called.__kwdefaults__ or ())
+        return code.co_argcount - defaults <= number <= most and not needs_names
+    try:
+        parameters = signature(value)
+    except (TypeError, ValueError):
+        return True
+    try:
+        parameters.bind(*[None] * own)
+    except TypeError:
+        return False
+    return True
 
 
 def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:

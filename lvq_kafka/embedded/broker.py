@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lvq_kafka.embedded.jars import Progress
+from lvq_kafka.embedded.jars import Progress, check_progress
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.node import BrokerOptions, Node
 from lvq_kafka.embedded.server_properties import CONTROLLER, HOST, PLAIN
@@ -64,6 +64,7 @@ class EmbeddedBroker:
             raise ConfigError(
                 f"port={port} is not a port.", options=["port"], hint="Give 0 to 65535; 0 picks a free one."
             )
+        check_progress(progress)
         self._options = BrokerOptions(
             data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
             port=port or None,

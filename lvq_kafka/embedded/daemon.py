@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from lvq_kafka.embedded.broker import EmbeddedBroker
 from lvq_kafka.embedded.cache import cache_dir, locked
-from lvq_kafka.embedded.jars import Progress
+from lvq_kafka.embedded.jars import Progress, check_progress
 from lvq_kafka.embedded.processes import ProcessIdentity
 from lvq_kafka.embedded.server_properties import HOST
 from lvq_kafka.errors import EmbeddedBrokerError
@@ -96,6 +96,7 @@ def start_daemon(
         EmbeddedBrokerError: it already runs on another port or directory; also whatever :func:`ensure_jars` raises.
         DiskFull: its directory has no space left.
     """
+    check_progress(progress)
     wanted_dir = data_dir.expanduser().absolute() if data_dir is not None else None
     with locked(_lock_path()):
         running = daemon_status()

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from lvq_kafka.core.validation import function
 from lvq_kafka.embedded import ivy
 from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.errors import CorruptDownload
 
-__all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "ensure_jars"]
+__all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "check_progress", "ensure_jars"]
 
 KAFKA_VERSION = "4.3.1"
 
@@ -74,6 +75,7 @@ class JarSet:
             DiskFull: the cache directory has no space left.
             JavaNotFound: the download runs on Java, and none was found.
         """
+        check_progress(progress)
         cache, lock, progress = cache_dir(), self.read_lock(), progress or (lambda *_: None)
         # Named by the lock's content, so that a library version with another lock has its own directory.
         digest = hashlib.sha256("\n".join(jar.sha256 for jar in lock).encode()).hexdigest()[:8]
@@ -143,6 +145,16 @@ BROKER = JarSet(
     ),
     relocked_by="python -m lvq_kafka.embedded --relock",
 )
+
+
+def check_progress(progress: object) -> None:
+    """Check a function that shows the progress of a download; None shows nothing.
+
+    Raises:
+        ConfigError: it is not a plain function of three arguments.
+    """
+    if progress is not None:
+        function("progress", progress, "doing", "done", "total", hint="Show the progress at once.", classes=False)
 
 
 def ensure_jars(progress: Progress | None = None) -> list[Path]:

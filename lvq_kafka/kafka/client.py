@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lvq_kafka.core.validation import mapping, text
+from lvq_kafka.core.validation import function, mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
 
@@ -22,6 +22,9 @@ PropertyValue = str | int | float | bool | Callable[..., Any]
 
 Callables are for its callbacks (``oauth_cb``, ``stats_cb``, ``throttle_cb``).
 """
+
+_CALLBACKS = {"oauth_cb": "config", "stats_cb": "statistics", "throttle_cb": "event"}
+"""The properties that are functions, and what each is called with."""
 
 _ENVIRONMENT = {
     "LVQ_BOOTSTRAP_SERVERS": "bootstrap.servers",
@@ -77,6 +80,8 @@ class ClientConfig:
         for name, value in given.items():
             _check(text("properties", name))
             _check_writable(name, value)
+            if name in _CALLBACKS:
+                function(name, value, _CALLBACKS[name], hint="The client calls it on a thread of its own.")
         self._properties: dict[str, PropertyValue] = {"bootstrap.servers": servers, **given}
 
     @classmethod

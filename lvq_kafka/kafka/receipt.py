@@ -12,7 +12,7 @@ from lvq_kafka.core.records import Position
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.ages import Moment
-from lvq_kafka.receipts import AwaitableReceipt
+from lvq_kafka.receipts import AwaitableReceipt, check_callback
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka.deliveries import Deliveries
@@ -70,6 +70,7 @@ class KafkaReceipt(AwaitableReceipt):
 
         Runs on the writer's own thread, or here if the outcome is known.
         """
+        check_callback(callback)
         if not self._deliveries.watch(self, callback):
             callback(self)
 

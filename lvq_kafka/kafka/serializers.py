@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lvq_kafka.codecs import Codec
-from lvq_kafka.core.validation import callables
+from lvq_kafka.core.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["SerializerCodec"]
@@ -24,8 +24,9 @@ class SerializerCodec(Codec[Any]):
             raise ConfigError(
                 "There is neither a serializer nor a deserializer.", options=["serializer", "deserializer"]
             )
-        given = {"serializer": serializer, "deserializer": deserializer}
-        callables(**{name: part for name, part in given.items() if part is not None})
+        for name, part in (("serializer", serializer), ("deserializer", deserializer)):
+            if part is not None:
+                function(name, part, "value", "context", hint="Use the serializer's version without asyncio.")
         self._serializer = serializer
         self._deserializer = deserializer
         self.name = "/".join(type(part).__name__ for part in (serializer, deserializer) if part is not None)

@@ -11,7 +11,7 @@ from lvq_kafka.core.conditions import ByHeaders, Condition, HeaderCondition, Key
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import bounded, quoted
 from lvq_kafka.core.records import Position, Record
-from lvq_kafka.core.validation import callables, chosen_keys, mapping
+from lvq_kafka.core.validation import chosen_keys, function, mapping, unfinished
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import ConfigError, PredicateFailed
 from lvq_kafka.selectors.selector import Selector
@@ -92,7 +92,7 @@ class Selection(Generic[V]):
         if selector is not None:
             conditions.append(Selector(selector, topic))
         if where is not None:
-            callables(where=where)
+            function("where", where, "entry", hint="A value is judged at once, by a plain function.", classes=False)
             conditions.append(_Predicate(where, topic, codec, raw_on_error=raw_on_error))
         self.conditions: tuple[Condition, ...] = tuple(conditions)
 
@@ -145,7 +145,10 @@ class _Predicate(Generic[V]):
 
     def matches(self, record: Record) -> bool:
         """Call the predicate with the record's entry."""
-        return bool(self._where(to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error)))
+        outcome = self._where(to_entry(record, self._topic, self._codec, raw_on_error=self._raw_on_error))
+        if outcome is not True and outcome is not False and (what := unfinished(outcome)):
+            raise TypeError(f"it returned {what}")
+        return bool(outcome)
 
 
 class _InPartitions:

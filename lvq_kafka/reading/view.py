@@ -15,7 +15,7 @@ from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Position
 from lvq_kafka.core.standard import check_mapping
-from lvq_kafka.core.validation import callables, instance
+from lvq_kafka.core.validation import function, instance, unfinished
 from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
@@ -304,8 +304,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             previous: as for `watch`.
             every: as for `watch`.
             selection: what to report, as for `watch`.
+
+        Raises:
+            ConfigError: the callback is not a plain function of one argument, or as for `watch`.
         """
-        callables(callback=callback)
+        function("callback", callback, "event", hint="In asyncio: async for event in view.watch().", classes=False)
         watch = self.watch(previous=previous, every=every, **selection)
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
@@ -337,6 +340,7 @@ def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
         if event is None:
             return
         try:
-            callback(event)
+            if what := unfinished(callback(event)):
+                logger.error("a change callback has done nothing: it returned %s", what)
         except Exception:
             logger.exception("a change callback has failed")

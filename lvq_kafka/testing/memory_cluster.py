@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
 from lvq_kafka.core.records import Position, Record
+from lvq_kafka.core.validation import function
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics
@@ -45,6 +46,7 @@ class MemoryCluster(Cluster):
         fetch_limit: int = 100_000,
         metadata_limit: int = METADATA_LIMIT,
     ) -> None:
+        function("clock", clock, hint="Return the time as a number of seconds.")
         self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
         self.topics = MemoryTopics(self._state)
         self.logs = MemoryLogs(self._state)
@@ -133,6 +135,7 @@ class MemoryCluster(Cluster):
                 is never removed while a value that it hides is left.
             choose: called for each removable record; return whether to remove it. Any answer is a legal compaction.
         """
+        function("choose", choose, "record", hint="Return whether to remove the record.", classes=False)
         with self._state.changed:
             if partition is None:
                 logs = self._state.topic(topic).partitions

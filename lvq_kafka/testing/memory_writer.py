@@ -15,7 +15,7 @@ from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.overriding import override
-from lvq_kafka.receipts import AwaitableReceipt, undecided
+from lvq_kafka.receipts import AwaitableReceipt, check_callback, undecided
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
 from lvq_kafka.testing.memory_state import ClusterState, no_answer, record_size, refused
@@ -66,6 +66,7 @@ class _MemoryReceipt(AwaitableReceipt):
         return self.future.result() if known else None
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        check_callback(callback)
         self.future.add_done_callback(lambda _: callback(self))
 
 

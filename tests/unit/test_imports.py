@@ -99,7 +99,7 @@ PURE = (
         "typing",
     ),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
-    *("re", "shlex", "warnings", "weakref", "zlib"),
+    *("inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
 )
 """Modules without threads, clocks, files, networks or randomness."""
 
