@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any, NamedTuple, cast
+from unicodedata import category
 
 from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.exceptions import VisitError
@@ -50,20 +51,23 @@ QUOTED_NAME: /"(?:[^"]|"")+"/
 NUMBER: /0[xX][0-9a-fA-F]+[lL]?/
     | /(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?/
     | /[0-9]+(?:[eE][+-]?[0-9]+[fFdD]?|[fFdDlL])?/
-NAME: /(?:[^\W\d]|\$)[\w$]*/
-_OR.1: /or(?![\w$])/i
-_AND.1: /and(?![\w$])/i
-NOT.1: /not(?![\w$])/i
-_BETWEEN.1: /between(?![\w$])/i
-_IN.1: /in(?![\w$])/i
-_LIKE.1: /like(?![\w$])/i
-_ESCAPE.1: /escape(?![\w$])/i
-_IS.1: /is(?![\w$])/i
-_NULL.1: /null(?![\w$])/i
-TRUE.1: /true(?![\w$])/i
-FALSE.1: /false(?![\w$])/i
+NAME: /(?:[A-Za-z_$]|[^\x00-\x7f])(?:@PART)*/
+_OR.1: /(?ai:or)(?!@PART)/
+_AND.1: /(?ai:and)(?!@PART)/
+NOT.1: /(?ai:not)(?!@PART)/
+_BETWEEN.1: /(?ai:between)(?!@PART)/
+_IN.1: /(?ai:in)(?!@PART)/
+_LIKE.1: /(?ai:like)(?!@PART)/
+_ESCAPE.1: /(?ai:escape)(?!@PART)/
+_IS.1: /(?ai:is)(?!@PART)/
+_NULL.1: /(?ai:null)(?!@PART)/
+TRUE.1: /(?ai:true)(?!@PART)/
+FALSE.1: /(?ai:false)(?!@PART)/
 %ignore /[ \t\f\r\n]+/
-"""
+""".replace("@PART", r"[A-Za-z0-9_$\x00-\x08\x0e-\x1b\x7f]|[^\x00-\x7f]")
+# A character beyond ASCII can only be in a name, or in quotes. So a name has them all, and is judged when it is read.
+_FIRST = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})  # categories of Unicode, as in Java
+_FURTHER = _FIRST | {"Nd", "Mn", "Mc", "Cf", "Cc"}
 
 _VALUES = {"NAME", "QUOTED_NAME", "NUMBER", "TEXT", "TRUE", "FALSE", "LPAR", "SIGN", "NOT"}
 _OPERATORS = {"COMPARISON", "SIGN", "FACTOR", "_BETWEEN", "_IN", "_LIKE", "_IS", "NOT"}
@@ -121,6 +125,7 @@ class _TreeReader(Transformer_NonRecursive[Token, Any]):
         return operands.signed(str(sign), operand, _at(sign))
 
     def name(self, parts: list[Token]) -> Operand:
+        _check_name(parts[0])
         return operands.identifier(str(parts[0]), _at(parts[0]), self._topic)
 
     def quoted_name(self, parts: list[Token]) -> Operand:
@@ -138,6 +143,16 @@ class _TreeReader(Transformer_NonRecursive[Token, Any]):
 
 def _at(token: Token) -> int:
     return token.start_pos or 0
+
+
+def _check_name(name: Token) -> None:
+    """Check that a name is an identifier as in Java."""
+    if name.isascii():
+        return
+    for place, character in enumerate(name):
+        if category(character) not in (_FURTHER if place else _FIRST):
+            hint = "Write the name of the header in double quotes." if place else ""
+            raise Misplaced(f"{character!r} cannot be here", _at(name) + place, hint=hint)
 
 
 def _unquoted(token: Token) -> str:

@@ -36,6 +36,10 @@ def matches(text: str, record: Record = RECORD) -> bool:
     return Selector(text, "prices").matches(record)
 
 
+def with_headers(headers: dict[str, str]) -> Record:
+    return Record(0, 1, 1, b"k", b"v", tuple((name, text.encode()) for name, text in headers.items()))
+
+
 def outcome(condition: str) -> bool | None:
     """Return the truth value of a condition in parentheses, though `Selector.matches` only says if it is true."""
     if matches(condition):
@@ -228,6 +232,68 @@ def test_an_error_names_the_column_and_what_was_expected(text: str, column: int 
     assert said in str(caught.value)
     assert caught.value.options == ("selector",)
     assert column is None or f"at column {column}:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("größe", "变量", "हिन्दी", "ชื่อ", "e\u0301tat", "السعر", "x\u0663", "ⅷ", "ªº", "ʰx"),  # letters, marks, digits
+        *("€x", "x£", "$", "¥", "฿", "₿1"),  # currency signs
+        *("_x", "x\u203fy", "\u203fx", "x\uff3f", "\ufe33"),  # connectors
+        *("x\u200dy", "x\u00ad", "x\ufeff", "x\x00", "x\x1b", "x\x7f", "x\x85"),  # characters that Java ignores
+        *("ın", "ANDé", "or\u0301", "likе", "ıs", "İn", "bet\u212aween", "and\u203f", "true\u0660", "not€"),
+    ],
+)
+def test_a_name_is_an_identifier_as_in_java(name: str) -> None:
+    """As `Character.isJavaIdentifierStart` and `isJavaIdentifierPart` say."""
+    for condition in (f"{name} = 'v'", f"NOT({name}<>'v')and {name} IS NOT NULL", f"{name} IN('v')or {name} LIKE 'v'"):
+        assert matches(condition, with_headers({name: "v"}))
+        assert not matches(condition, with_headers({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        *(("½x = 1", 1), ("x² = 1", 2), ("x½ = 1", 2), ("\u0301x = 1", 1), ("٣x = 1", 1), ("x\u20dd = 1", 2)),
+        *(
+            ("x’s = 1", 2),
+            ("x–y = 1", 2),
+            ("a = 1 OR x¬y = 2", 11),
+            ("😀 = 1", 1),
+            ("\u200dx = 1", 1),
+            ("x\u2028 = 1", 2),
+        ),
+        *(("a = 1 or b\ud800 = 1", 11), ("x\u3000= 1", 2), ("x\ue000 = 1", 2)),
+    ],
+)
+def test_what_is_no_identifier_in_java_is_an_error(text: str, column: int) -> None:
+    with pytest.raises(ConfigError, match=f"at column {column}: .* cannot be here"):
+        Selector(text, "prices")
+    quotes = text.split(" = ")[0].split()[-1]
+    if quotes.isprintable():
+        Selector(f'"{quotes}" = 1', "prices")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a li\u212ae 'x'",
+        "a ıs NULL",
+        "a ı\u006e ('x')",
+        "a lıke 'x'",
+        "a LIKE 'x' e\u017fcape '!'",
+        "a = fal\u017fe",
+        "a AND\u0301 b",
+    ],
+)
+def test_a_keyword_has_letters_of_ascii(text: str) -> None:
+    """The Kelvin sign, the long s and the dotless i are other letters, though Python equates some in any case."""
+    if "= " in text:
+        assert not matches(text, with_headers({"a": "false"}))
+        assert matches(text, with_headers({"a": "v", "fal\u017fe": "v"}))
+    else:
+        with pytest.raises(ConfigError, match="expected"):
+            Selector(text, "prices")
 
 
 def test_an_error_shows_the_place_with_a_caret() -> None:
