@@ -76,6 +76,8 @@ class ConsumerStats:
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     ignored: int = 0
     """Deletes in a standard queue, where they mean nothing (R35)."""
+    unjudged: int = 0
+    """Messages with a text too long for a pattern of the queue's selector: unknown, and so not in the queue (R26)."""
     malformed: int = 0
     """Messages whose TTL, due time or rank cannot be read; they count as having none of their own (R10, R11, R20)."""
     clock_behind: float = 0.0

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Condition, RLock, Thread, current_thread
 
 from lvq_kafka.clocks import uptime
@@ -81,7 +82,7 @@ class SharedState:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
-        selector = queue_selector(definition)
+        self._selector = selector = queue_selector(definition)
         self.pages = None if definition.paged is None else PageFile(page_directory, self._fail_unreadable)
         """The values on disk; None in a queue that keeps all in memory."""
         self.core: ConsumerCore[Durable] = ConsumerCore(
@@ -306,7 +307,8 @@ class SharedState:
         with self._lock:
             if self._orphans:
                 self._give_back()
-            return ConsumerStats.of(self.core)
+            stats = ConsumerStats.of(self.core)
+        return stats if self._selector is None else replace(stats, unjudged=self._selector.unjudged)
 
     @property
     def kept_from_waiters(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from lvq_kafka.core.like_patterns import LONGEST_TEXT, LikePattern
 from lvq_kafka.core.records import Record
 
 __all__ = [
@@ -224,16 +225,18 @@ def is_one_of(term: Term[bytes], texts: Collection[bytes]) -> Clause:
     return judge
 
 
-def resembles(term: Term[bytes], pattern: re.Pattern[str]) -> Clause:
+def resembles(term: Term[bytes], pattern: LikePattern) -> Clause:
     """Return whether the whole of a text matches a pattern.
 
-    A byte that is not UTF-8 counts as a character.
+    That is unknown of a text longer than `LONGEST_TEXT`. A byte that is not UTF-8 counts as a character.
     """
-    matches = pattern.fullmatch
+    matches = pattern.matches
 
     def judge(fields: Fields, record: Record) -> bool | None:
         data = term(fields, record)
-        return None if data is None else matches(data.decode("utf-8", "surrogateescape")) is not None
+        if data is None or len(data) > LONGEST_TEXT:
+            return None
+        return matches(data.decode("utf-8", "surrogateescape"))
 
     return judge
 

@@ -238,7 +238,7 @@ class QueueReader(Bound, Generic[V]):
 
     @property
     def unjudged(self) -> int:
-        """The number of values that ``where`` could not judge: not selected (R31)."""
+        """The number of values that ``where`` or ``selector`` could not judge: not selected (R31)."""
         return self._selection.unjudged
 
     @property

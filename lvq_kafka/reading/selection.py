@@ -80,8 +80,7 @@ class Selection(Generic[V]):
     ) -> None:
         self.keys = KeySelection(chosen_keys(keys), _prefixes(prefix))
         self.partitions = _partitions(partitions)
-        self.unjudged = 0
-        """The number of values that could not be judged, and so were not selected."""
+        self._failed = 0
         self.failure: PredicateFailed | None = None
         """The first error of the predicate."""
         self._topic = topic
@@ -103,6 +102,11 @@ class Selection(Generic[V]):
             self.partitions = None
         return self
 
+    @property
+    def unjudged(self) -> int:
+        """The number of values that could not be judged, and so were not selected."""
+        return self._failed + sum(each.unjudged for each in self.conditions if isinstance(each, Selector))
+
     def matches(self, record: Record) -> bool:
         """Return whether a record, which holds a value, meets all conditions."""
         try:
@@ -120,7 +124,7 @@ class Selection(Generic[V]):
         return self.conditions[0].by_headers if len(self.conditions) == 1 else None
 
     def _fail(self, record: Record, error: Exception) -> None:
-        self.unjudged += 1
+        self._failed += 1
         if self.failure is None:
             position = Position(self._topic, record.partition, record.offset)
             self.failure = PredicateFailed(

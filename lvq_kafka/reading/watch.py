@@ -173,7 +173,7 @@ class Watch(Bound, Generic[V]):
 
     @property
     def unjudged(self) -> int:
-        """The number of values that ``where`` could not judge: not selected (R31)."""
+        """The number of values that ``where`` or ``selector`` could not judge: not selected (R31)."""
         return self._selection.unjudged
 
     @property

@@ -11,7 +11,7 @@ from lark.exceptions import VisitError
 from lark.visitors import Transformer_NonRecursive
 
 from lvq_kafka.core.quoting import brief
-from lvq_kafka.core.sql_logic import Clause
+from lvq_kafka.core.sql_logic import Clause, Term
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors import operands
 from lvq_kafka.selectors.operands import Misplaced, Operand
@@ -177,6 +177,8 @@ class Compiled(NamedTuple):
     """Whether it needs more of a record than its headers."""
     reads: frozenset[str]
     """The names of the headers that it reads."""
+    likes: tuple[Term[bytes], ...]
+    """The texts that it compares with patterns."""
 
 
 def compile_selector(text: str, topic: str, option: str) -> Compiled:
@@ -187,7 +189,7 @@ def compile_selector(text: str, topic: str, option: str) -> Compiled:
     """
     try:
         operand = _operand(text, topic)
-        return Compiled(operands.clause_of(operand), operand.of_record, operand.reads)
+        return Compiled(operands.clause_of(operand), operand.of_record, operand.reads, operand.likes)
     except UnexpectedInput as error:
         raise _error(text, option, _fault(text, error)) from None
     except Misplaced as error:

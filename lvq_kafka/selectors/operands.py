@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from lvq_kafka.core import sql_logic
 from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.like_patterns import LONGEST_PATTERN, like_pattern
+from lvq_kafka.core.like_patterns import LONGEST_PATTERN, LikePattern
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.core.sql_logic import Clause, Fields, Number, Term, boolean_of, constant, number_of, read_as
 from lvq_kafka.errors import UnencodableKey
@@ -79,6 +79,8 @@ class Operand:
     """Whether it needs more of a record than its headers."""
     reads: frozenset[str] = frozenset()
     """The names of the headers that it reads."""
+    likes: tuple[Term[bytes], ...] = ()
+    """The texts that it compares with patterns."""
 
 
 # ---------------------------------------------------------------- atoms
@@ -224,11 +226,12 @@ def like(operand: Operand, pattern: str, pattern_at: int, escape: str | None, es
         message = f"this pattern has {len(pattern):,} characters; {LONGEST_PATTERN:,} are allowed"
         raise Misplaced(message, pattern_at)
     try:
-        compiled = like_pattern(pattern, escape)
+        compiled = LikePattern(pattern, escape)
     except ValueError as error:
         hint = "It must precede %, _ or itself."
         raise Misplaced(f"in this pattern the escape character {error}", pattern_at, hint=hint) from None
-    return _over("boolean", sql_logic.resembles(_header_term(operand, "LIKE"), compiled), [operand])
+    term = _header_term(operand, "LIKE")
+    return replace(_over("boolean", sql_logic.resembles(term, compiled), [operand]), likes=(term,))
 
 
 def is_null(operand: Operand) -> Operand:
@@ -301,4 +304,5 @@ def _over(kind: Kind, term: Term[Any], operands: Sequence[Operand]) -> Operand:
         raise Misplaced(f"operators are nested more than {_DEEPEST} deep", operands[-1].at, hint=hint)
     of_record = any(operand.of_record for operand in operands)
     reads = frozenset[str]().union(*(operand.reads for operand in operands))
-    return Operand(kind, term, operands[0].at, depth, of_record=of_record, reads=reads)
+    likes = tuple(dict.fromkeys(like for operand in operands for like in operand.likes))
+    return Operand(kind, term, operands[0].at, depth, of_record=of_record, reads=reads, likes=likes)

@@ -68,6 +68,18 @@ def test_r26_a_queues_selector_decides_by_the_newest_message(cluster: MemoryClus
     assert hidden == [(b"b", b"1", False), (b"a", None, True), (b"c", None, True)]
 
 
+def test_r26_a_text_too_long_for_a_pattern_is_not_selected_and_counted(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for key, side in ((b"a", "buy"), (b"b", "b" * 100_000)):
+        cluster.write("t", key, b"1", message(side))
+    metrics = TaskMetrics()
+    (row,) = rows(cluster, pin(queue_on(cluster, selector="side LIKE 'b%'")), metrics)
+    assert row["key"] == b"a"
+    assert (metrics.unselected, metrics.unjudged) == (1, 1)
+    assert "t/0: 1 records have a text too long for LIKE (65,536 bytes are allowed)" in caplog.text
+
+
 def test_conditions_add_up(cluster: MemoryCluster) -> None:
     for n in range(6):
         cluster.write("t", b"%d" % n, b"1", message("buy" if n % 2 else "sell"))

@@ -51,6 +51,27 @@ def consumed(queue: LastValueQueue[str]) -> list[str]:
     return values
 
 
+def test_r26_what_has_a_text_too_long_for_a_pattern_is_not_in_the_queue_and_counted(
+    memory_cluster: MemoryCluster,
+) -> None:
+    queue = declare(memory_cluster, selector="exchange LIKE 'N%'")
+    send(queue, "IBM=1@NYSE", f"GE=2@N{'Y' * 100_000}")
+    with queue.view() as view, queue.consumer() as consumer, queue.browser() as browser:
+        assert dict(view) == {"IBM": "1"}
+        assert view.unjudged == 1
+        delivery = consumer.acquire(10)
+        assert delivery is not None
+        assert delivery.value == "1"
+        assert consumer.acquire(0.05) is None
+        assert consumer.stats.unjudged == 1
+        assert [event.key for event in browser.drain() if isinstance(event, Entry)] == ["IBM"]
+        assert browser.unjudged == 1
+    with LastValueQueue("prices", key_header="ticker", cluster=memory_cluster).view() as view:
+        watch = view.watch(dump=True, selector="exchange NOT LIKE 'L%'")
+        assert [event.key for event in watch.drain() if isinstance(event, Entry)] == ["IBM"]
+        assert watch.unjudged == 1
+
+
 def test_r26_only_what_is_selected_is_handed_out(queue: LastValueQueue[str]) -> None:
     send(queue, "IBM=1@NYSE", "MSFT=2@NASDAQ", "GE=3@NYSE", "BP=4@LSE")
     assert queue.stats().depth == 2

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from lvq_kafka.core.like_patterns import LONGEST_TEXT
 from lvq_kafka.core.records import UNREADABLE, Record
 from lvq_kafka.core.selector_text import LONGEST_SELECTOR
 from lvq_kafka.errors import ConfigError
@@ -352,6 +353,30 @@ def test_a_long_text_that_is_not_deep_is_compiled() -> None:
     assert matches("(" * 30_000 + "size = 5" + ")" * 30_000)
     assert matches("size" + " + 1" * 10_000 + " = 10005")
     assert matches(f"size NOT IN ({', '.join(map(repr, map(str, range(1000, 9000))))})")
+
+
+def test_whether_a_text_too_long_for_a_pattern_matches_is_unknown_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fits, long = with_headers({"a": "x" * LONGEST_TEXT}), with_headers({"a": "x" * (LONGEST_TEXT + 1)})
+    for condition in ("a LIKE '%'", "a LIKE 'x%'", "a LIKE '%x' AND a IS NOT NULL"):
+        assert matches(condition, fits)
+        for selector in (Selector(condition, "prices"), Selector(f"NOT ({condition})", "prices")):
+            caplog.clear()
+            assert not selector.matches(long)
+            assert selector.by_headers is not None
+            assert not selector.by_headers(long.headers)
+            assert selector.unjudged == 2
+            (line,) = caplog.messages
+            assert "LIKE takes 65,536 bytes, and a text has 65,537" in line
+            selector.matches(with_headers({"b": "x"}))
+            assert selector.unjudged == 2, "a header that is not there is no long text"
+    either = Selector("a LIKE '%y' OR a IS NOT NULL", "prices")
+    assert either.matches(long)
+    assert either.unjudged == 0, "the outcome is known"
+    key = Selector("lvq_key LIKE 'k%' AND b LIKE 'x%'", "prices")
+    assert not key.matches(Record(0, 1, 1, b"k" * (LONGEST_TEXT + 1), b"v", (("b", b"x"),)))
+    assert key.unjudged == 1
 
 
 def test_no_pattern_takes_long() -> None:

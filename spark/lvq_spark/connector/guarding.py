@@ -25,7 +25,7 @@ from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, due_now, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scan.unselected import selects_of, unselected
+from lvq_spark.scan.unselected import selector_of, unselected
 from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED
 
 __all__ = ["Guard"]
@@ -128,7 +128,7 @@ class Guard:
 
     def _candidates(self, rows: pa.RecordBatch, partition: int, metrics: TaskMetrics) -> pa.RecordBatch:
         # Spark changes irrelevant names on the way: the time zone of an instant, the element of a list.
-        selects = selects_of(self.spec)
+        selector = selector_of(self.spec)
         if MALFORMED in rows.schema.names:
             metrics.malformed_ttls = (metrics.malformed_ttls or 0) + rows[MALFORMED].true_count
         rows = rows.select(self._incoming).cast(arrow_schema(self._incoming))
@@ -138,8 +138,9 @@ class Guard:
             gone = expired(rows, self.spec.expired_by)
             metrics.expired = (metrics.expired or 0) + gone.true_count
             rows = as_deletes(rows, gone)
-        if selects is not None:
-            out = unselected(rows, selects)
+        if selector is not None:
+            out = unselected(rows, selector.matches)
+            metrics.unjudged = (metrics.unjudged or 0) + selector.unjudged
             metrics.unselected = (metrics.unselected or 0) + out.true_count
             rows = as_deletes(rows, out)
         candidates = to_candidates(rows.select(self.columns), partition, self.spec)

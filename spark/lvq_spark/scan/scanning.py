@@ -17,10 +17,11 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.ranking import Ranking
 from lvq_kafka.core.records import Position, RecordBatch
-from lvq_kafka.core.selecting import Selects, only_selected
+from lvq_kafka.core.selecting import only_selected
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.selectors.selector import Selector
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
 from lvq_spark.scan.compaction_gap import first_without_gap
@@ -39,7 +40,7 @@ from lvq_spark.scan.log_range import (
     read_range,
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scan.unselected import selects_of
+from lvq_spark.scan.unselected import selector_of
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Scan:
         return rows.select(self.columns)
 
     def _newest(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
-        spec, selects, aside = self.spec, selects_of(self.spec), DueFilter.of(self.spec)
+        spec, selector, aside = self.spec, selector_of(self.spec), DueFilter.of(self.spec)
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
             count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
@@ -196,10 +197,10 @@ class Scan:
                 self._check_homes(batch.keys, partition)
                 if self.known is not None:
                     batch = self.known.news(batch)
-                yield self._visible(batch if selects is None else self._selected(batch, selects, metrics), metrics)
+                yield self._visible(batch if selector is None else self._selected(batch, selector, metrics), metrics)
 
     def _all(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
-        spec, selects = self.spec, selects_of(self.spec)
+        spec, selector = self.spec, selector_of(self.spec)
         metrics.records = 0
         start, end = spec.start[partition], spec.end[partition]
         for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
@@ -207,8 +208,8 @@ class Scan:
             wanted = self._wanted(batch)
             if self.keyless == "drop":
                 wanted = wanted.pick([row for row, key in enumerate(spec.keys_of(wanted)) if key is not None])
-            if selects is not None:
-                wanted = self._left(wanted, selects, metrics)
+            if selector is not None:
+                wanted = self._left(wanted, selector, metrics)
             for at in range(0, len(wanted), self.rows):
                 yield self._visible(wanted.rows(at, at + self.rows), metrics)
         if self.changes and metrics.records < end - start:
@@ -263,13 +264,14 @@ class Scan:
             self.spec.keys_of(batch)  # one that does not count yet fails, too
         return aside.counting(batch)
 
-    def _selected(self, batch: RecordBatch, selects: Selects, metrics: TaskMetrics) -> RecordBatch:
+    def _selected(self, batch: RecordBatch, selector: Selector, metrics: TaskMetrics) -> RecordBatch:
         """Turn the newest records that are not selected into deletes.
 
         One without a key would delete nothing, and is left out.
         """
         before = batch.values.count(None)
-        batch = only_selected(batch, batch.keys, selects)
+        batch = only_selected(batch, batch.keys, selector.matches)
+        metrics.unjudged = selector.unjudged
         left_out = batch.values.count(None) - before
         metrics.unselected = (metrics.unselected or 0) + left_out
         metrics.deletes -= left_out  # `_visible` counts them among the others
@@ -278,12 +280,13 @@ class Scan:
             batch = batch.pick(rows)
         return batch
 
-    def _left(self, batch: RecordBatch, selects: Selects, metrics: TaskMetrics) -> RecordBatch:
+    def _left(self, batch: RecordBatch, selector: Selector, metrics: TaskMetrics) -> RecordBatch:
         """Leave out all records that are not selected.
 
         Deletes stay, since they have nothing to select.
         """
-        selected = only_selected(batch, self.spec.keys_of(batch), selects).values
+        selected = only_selected(batch, self.spec.keys_of(batch), selector.matches).values
+        metrics.unjudged = selector.unjudged
         rows = [row for row, value in enumerate(batch.values) if value is None or selected[row] is not None]
         metrics.unselected = (metrics.unselected or 0) + len(batch) - len(rows)
         return batch.pick(rows)

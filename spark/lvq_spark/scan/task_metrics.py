@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from lvq_kafka.core.like_patterns import LONGEST_TEXT
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.ranking import PRIORITY_HEADER
 from lvq_kafka.core.terms import TTL_HEADER
@@ -43,6 +44,7 @@ class TaskMetrics:
         expired: newest records that have expired at the time of the cut (R10).
         malformed_ttls: newest records with a TTL that cannot be read, which counts as none.
         unselected: newest records that a selector leaves out (R26), or all of them if nothing is conflated.
+        unjudged: of these, records with a text too long for LIKE, by which it is unknown whether they are selected.
         scheduled: records that do not count yet at the time of the cut (R11); with Spark's Kafka connector, the newest
             of each key alone.
         scheduled_from: the offset of the first of these in the log.
@@ -62,6 +64,7 @@ class TaskMetrics:
     expired: int | None = None
     malformed_ttls: int | None = None
     unselected: int | None = None
+    unjudged: int | None = None
     scheduled: int | None = None
     scheduled_from: int | None = None
     next_due: int | None = None
@@ -107,6 +110,11 @@ class TaskMetrics:
                     "%s/%d: the header %s of %d records is not %s, and counts as none.",
                     *(spec.topic, partition, header, malformed, what),
                 )
+        if self.unjudged:
+            logger.warning(
+                "%s/%d: %d records have a text too long for LIKE (%s bytes are allowed), and are not selected.",
+                *(spec.topic, partition, self.unjudged, f"{LONGEST_TEXT:,}"),
+            )
 
 
 def listen(level: int) -> None:

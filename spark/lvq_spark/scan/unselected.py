@@ -17,16 +17,16 @@ from lvq_kafka.selectors.selector import Selector
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans
 
-__all__ = ["selects_of", "unselected"]
+__all__ = ["selector_of", "unselected"]
 
 
-def selects_of(spec: SnapshotSpec) -> Selects | None:
+def selector_of(spec: SnapshotSpec) -> Selector | None:
     """Return the selector of a cut; None if it has none.
 
     Raises:
         MissingExtra: the extra ``selectors`` is not installed here.
     """
-    return None if spec.selector is None else Selector(spec.selector, spec.topic).matches
+    return None if spec.selector is None else Selector(spec.selector, spec.topic)
 
 
 def unselected(rows: pa.RecordBatch, selects: Selects) -> pa.Array:
