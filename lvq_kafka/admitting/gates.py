@@ -7,7 +7,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Event, local
+from threading import Event, Lock, local
 
 from lvq_kafka.admitting.lines import Lines
 from lvq_kafka.admitting.occupancy import Occupancy
@@ -98,6 +98,22 @@ class _Task:
         self.may_wait = False
         """Whether the thread that sends may wait for room. That of the event loop may not."""
         self.cancelled = Event()
+        self.over = Event()
+        """Set when a thread that may wait has sent the message, or will not."""
+        self._deciding = Lock()
+        self._sends = False
+
+    def cancel(self) -> None:
+        """Note that the task was cancelled, unless its message is being appended already."""
+        with self._deciding:
+            if not self._sends:
+                self.cancelled.set()
+
+    def begin(self) -> bool:
+        """Begin to append the message. Return False if the task was cancelled before."""
+        with self._deciding:
+            self._sends = not self.cancelled.is_set()
+            return self._sends
 
 
 class _MustWait(Exception):
@@ -145,7 +161,12 @@ class AdmissionGate:
             line = full.line
         task.may_wait = True
         async with self._lines.stand_in(line):
-            return await in_thread(partial(self._send_for, task, send), abort=task.cancelled.set)
+            try:
+                return await in_thread(partial(self._send_for, task, send), abort=task.cancel)
+            except CancelledError:
+                if not task.cancelled.is_set():  # the next one of the line must not overtake what is being appended
+                    task.over.wait()
+                raise
 
     def _send_for(self, task: _Task, send: Callable[[], Receipt]) -> Receipt:
         self._task.now = task
@@ -153,6 +174,8 @@ class AdmissionGate:
             return send()
         finally:
             self._task.now = None
+            if task.may_wait:
+                task.over.set()
 
     def close(self) -> None:
         """Stop following the queue. Senders that wait for room raise `Closed`."""
@@ -181,6 +204,10 @@ class AdmissionGate:
             send = self._admit_later(name, size)
         elif self._breached:
             self._note_calm()
+        if task is not None and task.may_wait and not task.begin():
+            with occupancy.lock:
+                occupancy.failed(send)
+            raise CancelledError
         try:
             receipt = self._append(topic, key, value, headers)
         except BaseException:
@@ -232,10 +259,6 @@ class AdmissionGate:
         except LVQError as error:
             error.add_note(f"Without it, nobody knows whether the queue {self._queue} has room.")
             raise
-        if self._cancelled:
-            with self._occupancy.lock:
-                self._occupancy.failed(send)
-            raise CancelledError
         return send
 
     @property

@@ -17,6 +17,7 @@ import pytest
 
 from lvq_kafka import TEXT, Depth, LastValueQueue, Limits, Message, Producer, ProducerOptions, TopicSpec, Ttl
 from lvq_kafka.admitting import occupancy
+from lvq_kafka.admitting.gates import AdmissionGate
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import (
@@ -731,3 +732,39 @@ def test_a_producer_that_was_dropped_stops_following(memory_cluster: MemoryClust
         ),
         20,
     )
+
+
+def test_a_send_that_is_cancelled_too_late_still_precedes_the_next_one_of_its_key(
+    memory_cluster: MemoryCluster,
+) -> None:
+    queue = blocking(memory_cluster, 1, 1.0)
+    appending, next_is_sent = threading.Event(), threading.Event()
+    with queue.producer() as producer:
+        gate = producer._gate
+        assert isinstance(gate, AdmissionGate)
+        append = gate._append
+
+        def append_slowly(*arguments: Any) -> Receipt:
+            if threading.current_thread().name == "lvq-async" and not appending.is_set():
+                appending.set()
+                next_is_sent.wait(0.5)
+            return append(*arguments)
+
+        gate._append = append_slowly
+        fill(producer, "a")
+
+        async def main() -> None:
+            older = asyncio.create_task(producer.put_async("b", "older"))
+            await asyncio.sleep(0)
+            producer.delete("a")
+            assert await asyncio.to_thread(appending.wait, 10)
+            older.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await older
+            await producer.put_async("b", "newer")
+            next_is_sent.set()
+
+        asyncio.run(main())
+        producer.flush(10)
+        with queue.view() as view:
+            assert dict(view) == {"b": "newer"}
