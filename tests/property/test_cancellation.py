@@ -99,7 +99,9 @@ class Scene:
 
     async def consumer(self, **options: Any) -> Consumer[str]:
         options = {"commit_interval": 0.01, "revoke_grace": 0.0, **options}
-        return await self.stack.enter_async_context(await self.queue.consumer_async(**options))
+        consumer = await self.stack.enter_async_context(await self.queue.consumer_async(**options))
+        await asyncio.to_thread(eventually, lambda: has_read_all(consumer))  # nothing else wakes what waits
+        return consumer
 
     async def view(self) -> View[str]:
         return await self.stack.enter_async_context(self.values.view())
@@ -124,6 +126,11 @@ Play = Callable[[Scene], Awaitable[Case]]
 
 async def nothing(results: list[Any]) -> None:
     """Check nothing more than what is checked after each case."""
+
+
+def has_read_all(consumer: Consumer[str]) -> bool:
+    stats = consumer.stats
+    return bool(stats.partitions) and not stats.catching_up
 
 
 def remains(consumer: Consumer[str]) -> int:
