@@ -48,7 +48,11 @@ class Share:
 
 
 async def in_thread(
-    call: Callable[[], T], *, abort: Callable[[], object] | None = None, undo: Callable[[T], object] | None = None
+    call: Callable[[], T],
+    *,
+    abort: Callable[[], object] | None = None,
+    undo: Callable[[T], object] | None = None,
+    unheard: Callable[[BaseException], object] | None = None,
 ) -> T:
     """Run a blocking call in its own daemon thread.
 
@@ -58,8 +62,9 @@ async def in_thread(
     Args:
         abort: called if the task is cancelled before the call is over; must not block.
         undo: called with the call's result, also in a thread, if no one will receive that result.
+        unheard: called likewise with its error.
     """
-    running = _Call(call, undo)
+    running = _Call(call, undo, unheard)
     Thread(target=copy_context().run, args=(running.run,), name="lvq-async", daemon=True).start()
     try:
         return await running.future
@@ -77,39 +82,45 @@ def in_background(call: Callable[[], object]) -> None:
 class _Call(Generic[T]):
     """A blocking call, shared by the thread that makes it and the task that awaits it."""
 
-    def __init__(self, call: Callable[[], T], undo: Callable[[T], object] | None) -> None:
+    def __init__(
+        self,
+        call: Callable[[], T],
+        undo: Callable[[T], object] | None,
+        unheard: Callable[[BaseException], object] | None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[T] = self._loop.create_future()
         self._call = call
         self._undo = undo
+        self._unheard = unheard
         self._lock = Lock()
         self._abandoned = False
         self._done = False
         self._result: list[T] = []
+        self._failure: BaseException | None = None
 
     def run(self) -> None:
         """Make the call. Runs in the thread."""
-        failure: BaseException | None = None
         try:
             self._result.append(self._call())
         except BaseException as error:  # noqa: BLE001  # raised in the awaiting task
-            failure = error
+            self._failure = error
         with self._lock:
             self._done = True
             abandoned = self._abandoned
         if not abandoned:
             with suppress(RuntimeError):  # the loop is already closed: no one is waiting
-                self._loop.call_soon_threadsafe(self._resolve, failure)
+                self._loop.call_soon_threadsafe(self._resolve)
                 return
-        self._undo_result()
+        self._dispose()
 
-    def _resolve(self, failure: BaseException | None) -> None:
+    def _resolve(self) -> None:
         if self.future.cancelled():  # `abandon` follows
             return
-        if failure is None:
+        if self._failure is None:
             self.future.set_result(self._result[0])
         else:
-            self.future.set_exception(failure)
+            self.future.set_exception(self._failure)
 
     def abandon(self) -> bool:
         """Note that no one awaits the call now. Return whether it is still running."""
@@ -117,11 +128,14 @@ class _Call(Generic[T]):
             self._abandoned = True
             done = self._done
         if done:
-            in_background(self._undo_result)
+            in_background(self._dispose)
         if self.future.done() and not self.future.cancelled():
             self.future.exception()  # or asyncio would log it as never retrieved
         return not done
 
-    def _undo_result(self) -> None:
+    def _dispose(self) -> None:
+        """Undo what no one receives."""
         if self._undo is not None and self._result:
             self._undo(self._result.pop())
+        if self._unheard is not None and self._failure is not None:
+            self._unheard(self._failure)

@@ -27,15 +27,16 @@ from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
     ConfigError,
-    DeliveryUnknown,
     LVQError,
     MissingKey,
     OutcomeUnknown,
     UnencodableKey,
 )
+from lvq_kafka.exiting import say
 from lvq_kafka.forking import Bound
 from lvq_kafka.group_placement import GroupPlacement
 from lvq_kafka.own_terms import OwnTerms
+from lvq_kafka.unclosed_producers import UnclosedProducer, in_one_line, verdict
 
 __all__ = ["Append", "Gate", "Keyless", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
 
@@ -232,6 +233,7 @@ class Producer(Bound, Generic[V]):
         if groups is not None and groups.placement == "group":
             append = self._by_group(cluster, groups)
         self._append: Append = append if gate is None else gate.guard(append)
+        self._unclosed = UnclosedProducer(self, self.writer, topic, _nothing if gate is None else gate.close)
 
     # ------------------------------------------------------------ sending
 
@@ -384,14 +386,18 @@ class Producer(Bound, Generic[V]):
         """
         timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
-        self._append = self._refuse
+        self._take_no_more()
         if self._gate is not None:
             self._gate.close()
+        self._unclosed.end()
         self._report(undecided, timeout)
 
     async def aclose(self, timeout: float | None = None) -> None:
-        """Like `close`, for asyncio. If it is cancelled, closing continues in the background."""
-        await in_thread(partial(self.close, timeout))
+        """Like `close`, for asyncio.
+
+        If it is cancelled, closing continues in the background, and failures go to the log.
+        """
+        await in_thread(partial(self.close, timeout), unheard=self._unclosed.log)
 
     @contextlib.contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
@@ -444,6 +450,8 @@ class Producer(Bound, Generic[V]):
             self.close(_EXIT_FLUSH)
         except LVQError as another:
             error.add_note(f"The producer of {self.topic!r} also reports: {another}")
+            if not isinstance(error, Exception):  # SystemExit and the like often end without showing their notes
+                say(in_one_line(another))
 
     async def __aenter__(self) -> Self:
         return self
@@ -451,7 +459,7 @@ class Producer(Bound, Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await in_thread(partial(self.__exit__, kind, error, traceback))
+        await in_thread(partial(self.__exit__, kind, error, traceback), unheard=self._unclosed.log)
 
     # ------------------------------------------------------------ internals
 
@@ -552,24 +560,15 @@ class Producer(Bound, Generic[V]):
                 hint='It names the value to replace. A queue with keyless="pass" accepts messages without it.',
             )
 
+    def _take_no_more(self) -> None:
+        self._append = self._refuse
+
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise Closed(f"The producer of {self.topic!r} is closed.", hint="Open another one: queue.producer().") from None
 
     def _report(self, undecided: int, timeout: float | None) -> None:
-        failures = self.writer.pop_failures()
-        if failures:
-            unknown = sum(isinstance(failure, DeliveryUnknown) for failure in failures[1:])
-            for number, what in ((len(failures) - 1 - unknown, "were not stored"), (unknown, "may have been stored")):
-                if number:
-                    failures[0].add_note(f"{number} more messages for {self.topic!r} {what}.")
-            raise failures[0]
-        if undecided:
-            within = "" if timeout is None else f" within {timeout:g} s"
-            messages = "message" if undecided == 1 else "messages"
-            raise OutcomeUnknown(
-                f"{undecided} {messages} for {self.topic!r} not acknowledged{within}.",
-                hint="Allow more time, or check whether the brokers can be reached.",
-            )
+        if (error := verdict(self.writer.pop_failures(), undecided, timeout, self.topic)) is not None:
+            raise error
 
     def _abort(self, error: BaseException) -> bool:
         """Abort the transaction because of this error. Return False if that failed."""
@@ -583,6 +582,10 @@ class Producer(Bound, Generic[V]):
         finally:
             self.writer.pop_failures()  # sends withdrawn by the abort are expected failures
         return True
+
+
+def _nothing() -> None:
+    """Close a gate that is not there."""
 
 
 def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:

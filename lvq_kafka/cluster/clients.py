@@ -128,6 +128,10 @@ class LogWriter(Protocol):
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Drop the transaction's records."""
 
+    @property
+    def uncommitted(self) -> int | None:
+        """The number of appends in the open transaction; None if none is open."""
+
     def close(self, timeout: float | None = None) -> int:
         """Flush and close; return how many appends are undecided. Their receipts fail."""
 

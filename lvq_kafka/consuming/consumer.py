@@ -194,6 +194,7 @@ class Consumer(Bound, Generic[V]):
             lambda listener: cluster.member(definition.group, definition.topic, listener),
             self._shared,
             monitor,
+            self._dead_letters,
             expiry_letters,
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
@@ -204,7 +205,7 @@ class Consumer(Bound, Generic[V]):
         self._shut = partial(_shut, self._shared, self._dead_letters, expiry_letters, reclaiming, self._thread)
         # Everything that can use this consumer holds the settler: the consumer, its iterations, its deliveries.
         self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
-        self._unclosed.atexit = False  # by then, the thread that leaves the group has ended
+        self._unclosed.atexit = False  # its thread sees to that
         self._thread.start()
         if reclaiming is not None:
             reclaiming.start()

@@ -15,6 +15,7 @@ from threading import Event, Thread, current_thread
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.commit_sender import CommitSender
+from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
@@ -28,6 +29,7 @@ from lvq_kafka.core.message_times import MessageTimes
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
+from lvq_kafka.exiting import ended, finish_at_exit
 from lvq_kafka.expiry_warnings import ExpiryWarnings
 from lvq_kafka.rank_warnings import RankWarnings
 
@@ -54,6 +56,7 @@ class ConsumerThread:
         join: Join,
         shared: SharedState,
         monitor: GroupMonitor,
+        dead_letters: DeadLetters,
         expiry_letters: ExpiryLetters,
         *,
         commit_interval: float,
@@ -74,6 +77,7 @@ class ConsumerThread:
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
         self._paging_warnings = PagingWarnings(name, shared)
+        self._dead_letters = dead_letters
         self._expiry_letters = expiry_letters
         self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -86,6 +90,7 @@ class ConsumerThread:
 
     def start(self) -> None:
         """Start the thread."""
+        finish_at_exit(self)  # first, since it may end at once
         self._thread.start()
 
     def close(self, timeout: float | None) -> None:
@@ -97,13 +102,33 @@ class ConsumerThread:
         if current_thread() is self._thread:  # in a settlement's callback: the thread ends after it returns
             return
         self._thread.join(timeout)
+        ended(self)
         if self._thread.is_alive():
             logger.warning(
-                "the consumer of %s did not close within %g s: the cluster does not answer; uncommitted messages "
+                "the consumer of %s did not close within %.3g s: the cluster does not answer; uncommitted messages "
                 "will be delivered again",
                 self._name,
                 timeout,
             )
+
+    def take_no_more(self) -> None:
+        """See `Unfinished`."""
+        with self._shared as core:
+            core.pause(True)
+
+    def finish(self, timeout: float) -> list[str]:
+        """See `Unfinished`.
+
+        Unlike `Consumer.close`, it does not end the calls that wait for messages: they are those of daemon threads,
+        which would only report their end. Nothing is lost, since all that does not become durable comes again; the log
+        says so.
+        """
+        deadline = time.monotonic() + timeout
+        self._dead_letters.flush(timeout / 2)
+        self._expiry_letters.flush((deadline - time.monotonic()) / 2)
+        self._revoke_grace = 0.0
+        self.close(max(0.0, deadline - time.monotonic()))
+        return []
 
     def abandon(self, close: Callable[[], object]) -> None:
         """Have a consumer closed that nobody can use any longer and nobody has closed.
@@ -141,6 +166,7 @@ class ConsumerThread:
             self._fail(error)
         finally:
             self._unclosed.end()
+            ended(self)
             with self._shared as core:
                 core.forget(core.partitions)
                 undecided = core.transaction.pop_undecided()

@@ -222,10 +222,15 @@ class DeadLetters:
         else:
             self._post(_Letter(self._shared, item, reason))
 
-    def close(self, timeout: float | None) -> None:
-        """Wait for letters in flight. Messages whose letters are not stored in time are returned."""
+    def flush(self, timeout: float | None) -> None:
+        """Wait for letters in flight."""
         if self._writer is not None:
             self._writer.flush(timeout)
+
+    def close(self, timeout: float | None) -> None:
+        """Wait for letters in flight. Messages whose letters are not stored in time are returned."""
+        self.flush(timeout)
+        if self._writer is not None:
             self._writer.close(0.0)
 
     def log_rejection(self, item: Item, reason: str) -> None:

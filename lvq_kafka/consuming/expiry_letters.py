@@ -133,11 +133,16 @@ class ExpiryLetters:
             self._under_way -= 1
             self._again.append((self._shared.clock() + _AGAIN, item))
 
+    def flush(self, timeout: float | None) -> None:
+        """Wait for letters in flight."""
+        if self._writer is not None:
+            self._writer.flush(timeout)
+
     def close(self, timeout: float | None) -> None:
         """Wait for letters under way. The next owner writes those that are not stored in time."""
         self._closing = True
+        self.flush(timeout)
         if self._writer is not None:
-            self._writer.flush(timeout)
             self._writer.close(0.0)
 
 

@@ -77,6 +77,8 @@ class Transactions:
         self._stuck = False
         self.is_open = False
         """True while a transaction is open, as far as this side knows."""
+        self.appends = 0
+        """The number of records in this transaction."""
         self.withdrawn = "its transaction failed"
         """The reason why records that were handed over have been dropped."""
 
@@ -115,6 +117,7 @@ class Transactions:
         self._call("begin a transaction", lambda _: self._client.begin_transaction(), deadline - time.monotonic())
         self._begun_at = time.monotonic()
         self.is_open = True
+        self.appends = 0
         self.withdrawn = "its transaction failed"
 
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -165,6 +166,12 @@ class KafkaWriter(LogWriter, LeftBehind):
     def abort_transaction(self, timeout: float | None = None) -> None:
         self._transactional().abort(timeout)
 
+    @property
+    @override
+    def uncommitted(self) -> int | None:
+        transactions = self._transactions
+        return transactions.appends if transactions is not None and transactions.is_open else None
+
     @override
     def close(self, timeout: float | None = None) -> int:
         """Flush, abort an open transaction, and close; return how many appends were undecided.
@@ -185,7 +192,15 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._errors = ProduceErrors(self._health, self._transactional_id, self._why_withdrawn)
         self._deliveries = Deliveries(self._client, limit, self._errors, self._give_up)
         self._receipt = self._deliveries.receipt
-        self._produce = self._client_produce = self._client.produce
+        self._client_produce: Callable[..., object] = self._client.produce
+        if self._transactional_id is not None:
+            self._client_produce = partial(self._produce_in_transaction, self._client.produce)
+        self._produce = self._client_produce
+
+    def _produce_in_transaction(self, produce: Callable[..., object], *record: object) -> None:
+        produce(*record)
+        if self._transactions is not None:
+            self._transactions.appends += 1
 
     def _replace_client(self) -> tuple[Producer, Deliveries]:
         """Drop the client with everything that it has not sent, and open another one."""

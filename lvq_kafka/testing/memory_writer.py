@@ -94,6 +94,7 @@ class MemoryWriter(LogWriter):
         self._max_block = max_block
         self._transactional_id = transactional_id
         self._in_transaction = False
+        self._appends = 0  # in this transaction
         self._ending: TransactionState | None = None  # the end of a transaction whose answer was lost
         self._failure: TransportError | None = (
             None  # of an append in the open transaction, which can then only be aborted
@@ -128,6 +129,7 @@ class MemoryWriter(LogWriter):
             self._require_open()
             if self._transactional_id is not None:
                 self._require_transaction()
+                self._appends += 1
             if not self._state.connected:
                 self._await_room()
                 self._waiting.append(append)
@@ -170,6 +172,7 @@ class MemoryWriter(LogWriter):
                 raise StateError("A transaction is already open.", hint="Commit or abort it first.")
             self._state.enter("begin_transaction")
             self._in_transaction = True
+            self._appends = 0
 
     @override
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
@@ -195,6 +198,11 @@ class MemoryWriter(LogWriter):
         if self._ending is TransactionState.COMMITTED:
             raise TransportError("The commit is in flight.", code="_CONFLICT", retriable=True)
         self._end_transaction("abort_transaction", TransactionState.ABORTED)
+
+    @property
+    @override
+    def uncommitted(self) -> int | None:
+        return self._appends if self._in_transaction else None
 
     @override
     def close(self, timeout: float | None = None) -> int:

@@ -91,6 +91,11 @@ def put(cluster: MemoryCluster, name: str, key: Any, value: bytes = b"v") -> Non
         producer.put(key, value).result(5)
 
 
+def send(cluster: MemoryCluster, message: Message[bytes]) -> None:
+    with LastValueQueue.open("prices", cluster=cluster).producer() as producer:
+        producer.send(message)
+
+
 def enter(reader: Any) -> None:
     with reader:
         raise AssertionError("it can be opened")
@@ -228,9 +233,7 @@ CASES = [
     ),
     Case(
         "key and key header of a message that disagree",
-        lambda cluster: (
-            LastValueQueue.open("prices", cluster=cluster).producer().send(Message(b"1", {"ticker": "A"}, key="B"))
-        ),
+        lambda cluster: send(cluster, Message(b"1", {"ticker": "A"}, key="B")),
         *(ConfigError, ValueError, ["b'B'", "'ticker'", "b'A'"], "Omit one of them"),
         facts={"options": ("key", "ticker")},
     ),
@@ -310,9 +313,7 @@ CASES = [
     ),
     Case(
         "R2: a key header of a type that has no wire form",
-        lambda cluster: (
-            LastValueQueue.open("prices", cluster=cluster).producer().send(Message(b"", {"ticker": ["IBM"]}))
-        ),  # type: ignore[dict-item]
+        lambda cluster: send(cluster, Message(b"", {"ticker": ["IBM"]})),  # type: ignore[dict-item]
         *(UnencodableKey, TypeError, ["'ticker'", "['IBM']"], "Use text, bytes, an integer or a boolean"),
     ),
     Case(

@@ -50,7 +50,8 @@ LAYERS = (
         "rank_warnings",
         *("places", "reading_to_end", "retrying"),
     ),
-    ("codecs", "group_placement", "receipts", "selectors"),
+    ("codecs", "exiting", "group_placement", "receipts", "selectors"),
+    ("unclosed_producers",),
     ("entries", "group", "kafka", "producer", "registry", "topics"),
     ("consuming", "managing", "reading", "standard_producer"),
     ("admitting", "connecting", "embedded"),
@@ -78,6 +79,7 @@ PORTS_ONLY = (
         "receipts",
         "registry",
         "topics",
+        "unclosed_producers",
     ),
 )
 """The drivers, which know ports but no adapters."""

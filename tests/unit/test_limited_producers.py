@@ -722,10 +722,8 @@ def test_a_producer_that_cannot_be_opened_leaves_nothing_running(memory_cluster:
 
 def test_a_producer_that_was_dropped_stops_following(memory_cluster: MemoryCluster) -> None:
     producer = rejecting(memory_cluster).producer()
-    writer = producer.writer
-    with pytest.warns(ResourceWarning, match="unclosed reader of q"):
+    with pytest.warns(ResourceWarning, match="unclosed producer of q"):
         del producer
-    writer.close()
     eventually(
         lambda: (
             not [thread for thread in threading.enumerate() if thread.name.startswith(("lvq-read-q", "lvq-limits"))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -607,6 +607,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(cl
     with pytest.raises(BrokerUnavailable, match="1 message for 'prices' not acknowledged within"):
         put_into_an_outage()
     cluster.reconnect()
+    producer.close()
 
 
 # -- asyncio -----------------------------------------------------------------------------------------------------------
@@ -662,7 +663,7 @@ def test_the_writer_is_opened_as_the_options_say(cluster: MemoryCluster, monkeyp
         return MemoryCluster().writer()
 
     monkeypatch.setattr(cluster, "writer", writer)
-    Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5)
+    Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5).close()
     assert opened == [{"transactional_id": "feed", "max_block": 2.5}]
 
 
@@ -722,8 +723,9 @@ def send_and_fail(producer: Producer[bytes]) -> None:
 
 
 @pytest.fixture
-def transactional(cluster: MemoryCluster) -> Producer[bytes]:
-    return Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
+def transactional(cluster: MemoryCluster) -> Iterator[Producer[bytes]]:
+    with Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed") as producer:
+        yield producer
 
 
 def test_a_transaction_becomes_visible_at_its_end(cluster: MemoryCluster, transactional: Producer[bytes]) -> None:
@@ -808,6 +810,6 @@ def test_a_newer_producer_with_the_same_transactional_id_fences_this_one_off(
     successor = successors[0]
     assert caught.value.code == "_FENCED"
     assert not hasattr(caught.value, "__notes__")
-    with successor.transaction():
+    with successor, successor.transaction():
         successor.put("IBM", b"new")
     assert [record.value for record in cluster.records(TOPIC)] == [b"new"]

@@ -126,8 +126,7 @@ def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: Wo
 def test_r17_what_a_transaction_commits_remembers_the_leader_too(world: World) -> None:
     world.elect(TOPIC, 0)
     world.send(("a", "a"), ("b", "b"))
-    producer = world.producer()
-    with consuming(world) as consumer, consumer.transaction(producer) as tx:
+    with world.producer() as producer, consuming(world) as consumer, consumer.transaction(producer) as tx:
         for _ in range(2):
             tx.acquire(10).ack()
     assert world.groups.committed("lvq.q", TOPIC)[0].leader_epoch == 1
