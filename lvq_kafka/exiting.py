@@ -11,9 +11,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 from contextlib import suppress
-from threading import Thread, current_thread, enumerate, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Protocol
 
 from lvq_kafka.forking import LeftBehind, notify_of_forks
@@ -121,7 +122,7 @@ def _finish_after_threads() -> None:
 
 def _await_threads() -> None:
     spared = {current_thread(), main_thread()}
-    while others := [thread for thread in enumerate() if not thread.daemon and thread not in spared]:
+    while others := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
         for thread in others:
             thread.join()
     _finish()

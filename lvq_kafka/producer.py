@@ -449,8 +449,9 @@ class Producer(Bound, Generic[V]):
         try:
             self.close(_EXIT_FLUSH)
         except LVQError as another:
-            error.add_note(f"The producer of {self.topic!r} also reports: {another}")
-            if not isinstance(error, Exception):  # SystemExit and the like often end without showing their notes
+            if isinstance(error, Exception):
+                error.add_note(f"The producer of {self.topic!r} also reports: {another}")
+            else:  # nobody would see the notes of SystemExit and the like
                 say(in_one_line(another))
 
     async def __aenter__(self) -> Self:

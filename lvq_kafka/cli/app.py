@@ -23,7 +23,16 @@ from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
 from lvq_kafka.cli.common_options import cluster_options
-from lvq_kafka.cli.exit_codes import EXIT_CODES, FAULT, INTERRUPTED, NO_READER, describe, exit_code, print_problem
+from lvq_kafka.cli.exit_codes import (
+    EXIT_CODES,
+    FAULT,
+    INTERRUPTED,
+    NO_READER,
+    describe,
+    exit_code,
+    print_notes,
+    print_problem,
+)
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.logs import logs_shown
 from lvq_kafka.cli.signals import ended_by
@@ -64,9 +73,13 @@ class Lvq(click.Group):
         except click.ClickException as error:
             error.message = printable(error.message, keep="\n")  # type: ignore[misc]  # may quote the command line
             raise
-        except BrokenPipeError:
+        except BrokenPipeError as error:
             _leave_pipe()
+            print_notes(error)
             ctx.exit(NO_READER)
+        except SystemExit as error:
+            print_notes(error)
+            raise
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # any error ends with one line
             _fail(ctx, invocation, error)
         return result
@@ -104,7 +117,9 @@ def _fail(ctx: click.Context, invocation: Invocation, error: BaseException) -> N
     code = exit_code(error)
     if code == FAULT and (signal := ended_by()) is not None:
         code = 128 + signal  # not a fault: the client has masked the interruption
-    elif code != INTERRUPTED:
+    elif code == INTERRUPTED:
+        print_notes(error)
+    else:
         print_problem(describe(error))
     ctx.exit(code)
 

@@ -42,6 +42,7 @@ __all__ = [
     "complain_of_unread",
     "describe",
     "exit_code",
+    "print_notes",
     "print_problem",
 ]
 
@@ -122,6 +123,12 @@ def describe(error: BaseException) -> str:
     else:
         text = str(error)
     return " ".join([text, *getattr(error, "__notes__", [])])
+
+
+def print_notes(error: BaseException) -> None:
+    """Print what else is known of an error that ends a run without a message of its own."""
+    for note in getattr(error, "__notes__", []):
+        print_problem(note, warning=True)
 
 
 def print_problem(message: str, *, warning: bool = False) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import get_ident
 from typing import cast
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter, Receipt
@@ -101,6 +102,7 @@ class MemoryWriter(LogWriter):
         )
         self._closed = False
         self._waiting: list[_Append] = []
+        self._notifier: int | None = None  # the thread that resolves receipts, after an outage
         self._failed: list[tuple[_MemoryReceipt, TransportError]] = []
         with cluster.changed:
             self._producer = cluster.new_producer(transactional_id)
@@ -144,7 +146,7 @@ class MemoryWriter(LogWriter):
     def flush(self, timeout: float | None = None) -> int:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         with self._state.changed:
-            while self._waiting and self._state.wait(deadline):
+            while (self._waiting or self._notifier not in (None, get_ident())) and self._state.wait(deadline):
                 pass
             return len(self._waiting)
 
@@ -250,10 +252,16 @@ class MemoryWriter(LogWriter):
         """
         decided = [(append.receipt, self._decide(append)) for append in self._waiting]
         self._waiting.clear()
+        self._notifier = get_ident()
 
         def notify() -> None:
-            for receipt, outcome in decided:
-                _resolve(receipt, outcome)
+            try:
+                for receipt, outcome in decided:
+                    _resolve(receipt, outcome)
+            finally:
+                with self._state.changed:
+                    self._notifier = None
+                    self._state.changed.notify_all()
 
         return notify
 

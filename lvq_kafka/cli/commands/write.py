@@ -17,6 +17,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.keys import encode_key, key_text
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
@@ -295,7 +296,7 @@ def _produce(
     if queue.definition.groups is not None:
         common = replace(common, group_header=queue.definition.groups.header)
     begin = time.monotonic()
-    total = 0
+    taken = total = 0
     bulk = not isinstance(lines, list)
     headers = [*common.headers]
     if common.group is not None:
@@ -308,9 +309,16 @@ def _produce(
         headers.append((sort_header, encode_key(common.sort)))
     if headers:
         lines = _with_headers(lines, headers)
+
+    def hand_over(line: Line) -> Receipt:
+        nonlocal taken
+        receipt = _hand_over(producer, line, common, queue.cluster.now())
+        taken += 1
+        return receipt
+
     with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
         try:
-            for sent in sent_in_order(lines, lambda line: _hand_over(producer, line, common, queue.cluster.now())):
+            for sent in sent_in_order(lines, hand_over):
                 if sent is None:
                     invocation.out.flush()
                     continue
@@ -321,11 +329,15 @@ def _produce(
             if bulk:
                 full.add_note(f"{count(total, 'message')} before it {'was' if total == 1 else 'were'} sent.")
             raise
+        except (BrokenPipeError, KeyboardInterrupt, SystemExit) as ended:
+            if bulk:  # the producer still sends these, and reports what it cannot
+                ended.add_note(f"ended after {count(taken, 'message')} for {queue.name}; the rest was not read or sent")
+            raise
     if bulk:
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 
 
-def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Any:
+def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Receipt:
     own = {name for name, _ in line.headers}  # as with the other headers, the line's own count
     not_before = None if NOT_BEFORE_HEADER in own else common.schedule.due(now)
     group = None if common.group_header in own else common.group
