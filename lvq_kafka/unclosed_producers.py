@@ -133,9 +133,11 @@ def verdict(
     """
     if failures:
         unknown = sum(isinstance(failure, DeliveryUnknown) for failure in failures[1:])
-        for number, what in ((len(failures) - 1 - unknown, "were not stored"), (unknown, "may have been stored")):
+        refused = len(failures) - 1 - unknown
+        were = "was" if refused == 1 else "were"
+        for number, what in ((refused, f"{were} not stored"), (unknown, "may have been stored")):
             if number:
-                failures[0].add_note(f"{number} more messages for {topic!r} {what}.")
+                failures[0].add_note(f"{_counted(number, 'more message')} for {topic!r} {what}.")
         return failures[0]
     if undecided:
         within = "" if timeout is None else f" within {timeout:g} s"
@@ -152,4 +154,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _messages(number: int, topic: str) -> str:
-    return f"{number} message{'' if number == 1 else 's'} for {topic!r}"
+    return f"{_counted(number, 'message')} for {topic!r}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

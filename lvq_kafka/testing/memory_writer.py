@@ -275,7 +275,8 @@ class MemoryWriter(LogWriter):
             if not self._state.answers("append"):
                 raise self._unanswered(append)
             return position
-        except TransportError as error:
+        except TransportError as raised:
+            error = raised.with_traceback(None)  # its frames hold the producer, which must not outlive its user
             if self._in_transaction:
                 self._failure = error
             if isinstance(error, _DELIVERIES):

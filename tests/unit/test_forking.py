@@ -13,7 +13,7 @@ from threading import Condition, Event, Thread
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, Limits
+from lvq_kafka import TEXT, LastValueQueue, Limits, exiting
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -177,6 +177,21 @@ def test_a_producer_takes_nothing_in_a_child() -> None:
     assert late.result(10).offset == 2
     writer.close()
     mock.close()
+
+
+def test_a_child_neither_closes_nor_finishes_the_producers_of_its_parent(queue: LastValueQueue[str]) -> None:
+    with queue.producer() as producer:
+        dropped = [producer]
+        assert producer._unclosed in exiting._open.things
+        del producer
+
+        def drop() -> object:
+            dropped.clear()
+            exiting._finish()
+            return exiting._open.things
+
+        assert in_child(drop) == "{}"
+        assert dropped[0].put("a", "2").result(10).offset == 1
 
 
 @pytest.fixture
