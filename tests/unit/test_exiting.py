@@ -448,6 +448,44 @@ def test_a_transaction_that_the_end_interrupts_is_aborted_and_said(
     assert re.fullmatch(said, ended.errors), ended.errors
 
 
+# -------------------------------------------------------------------- in the shell
+
+
+LVQ = """
+import os, signal, sys, threading
+from lvq_kafka import exiting
+from lvq_kafka.cli import main
+reading, writing = os.pipe()
+os.dup2(reading, 0)
+for key in range(20):
+    os.write(writing, b'{"key": "%d", "value": "v"}\\n' % key)
+
+def end():
+    while not any(len(thing._writer._client) for thing in exiting._open.things):
+        threading.Event().wait(0.001)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=end, daemon=True).start()
+sys.argv[:] = ["lvq", "-b", sys.argv[1], "put", "t", "--bare", "--from-jsonl", "-"]
+"""
+
+
+def test_lvq_sends_what_it_has_taken_before_a_signal_ends_it(ran: Programs, slow: MockCluster, tmp_path: Path) -> None:
+    ended = ran.run(tmp_path, LVQ, "main()", slow.bootstrap_servers)
+    assert ended.code == 143, ended.errors
+    said = re.fullmatch(r"lvq: warning: stopped after (\d+) messages? for t; the rest was not sent\n", ended.errors)
+    assert said is not None, ended.errors
+    assert stored(slow) == int(said[1]) > 0
+
+
+def test_lvq_says_what_it_could_not_send(ran: Programs, slow: MockCluster, tmp_path: Path) -> None:
+    program = "import lvq_kafka.producer; lvq_kafka.producer._EXIT_FLUSH = 0.0; main()"
+    ended = ran.run(tmp_path, LVQ, program, slow.bootstrap_servers)
+    assert ended.code == 143, ended.errors
+    assert "lvq: warning: stopped after " in ended.errors
+    assert re.search(r"lvq_kafka: .*'t'", ended.errors), ended.errors
+
+
 # -------------------------------------------------------------------- in memory, consumers among them
 
 

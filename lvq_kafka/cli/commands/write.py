@@ -330,8 +330,10 @@ def _produce(
                 full.add_note(f"{count(total, 'message')} before it {'was' if total == 1 else 'were'} sent.")
             raise
         except (BrokenPipeError, KeyboardInterrupt, SystemExit) as ended:
-            if bulk:  # the producer still sends these, and reports what it cannot
-                ended.add_note(f"ended after {count(taken, 'message')} for {queue.name}; the rest was not read or sent")
+            # The producer still sends what it has taken, and reports what it cannot.
+            reported = 0 if quiet or invocation.out.person or isinstance(ended, BrokenPipeError) else total
+            if bulk and taken > reported:
+                ended.add_note(f"stopped after {count(taken, 'message')} for {queue.name}; the rest was not sent")
             raise
     if bulk:
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")

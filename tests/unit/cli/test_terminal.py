@@ -120,6 +120,32 @@ def test_a_reader_that_goes_away_ends_the_run_silently() -> None:
         process.stderr.close()
 
 
+def test_a_reader_of_positions_that_goes_away_leaves_a_word_about_what_was_sent() -> None:
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "put", "prices", "--from-jsonl", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(b'{"key": "IBM", "value": "1"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b'{"key": "IBM", "position"')
+        process.stdout.close()
+        process.stdin.write(b'{"key": "IBM", "value": "2"}\n')
+        process.stdin.flush()
+        assert process.wait(30) == 141
+        said = b"lvq: warning: stopped after 2 messages for prices; the rest was not sent\n"
+        assert process.stderr.read() == said
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.stderr.close()
+
+
 def test_ctrl_c_ends_a_run_that_waits_for_stdin() -> None:
     process = subprocess.Popen(
         [sys.executable, PROGRAM, "put", "prices", "--from-jsonl", "-"],
