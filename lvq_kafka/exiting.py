@@ -1,9 +1,9 @@
-"""What is still open when the process exits: it gets a few seconds to finish what it holds, and says what is left.
+"""The exit of the process: all that is still open gets a few seconds to finish.
 
-The library installs no signal handlers. Python calls `atexit` functions when the main thread and all threads that are
-not daemons have ended, however that comes about, except by a signal without a handler or `os._exit`. Daemon threads
-still run then, so what is open can finish. A forked child of `multiprocessing` ends by `os._exit`, but runs the
-finalizers of `multiprocessing.util` before.
+It says what is left. The library installs no signal handlers. Python calls `atexit` functions when the main thread and
+all threads that are not daemons have ended, however that comes about, except by a signal without a handler or
+`os._exit`. Daemon threads still run then, so what is open can finish. A forked child of `multiprocessing` ends by
+`os._exit`, but runs the finalizers of `multiprocessing.util` before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AFTER_OTHERS = -1000  # the priority of a finalizer of multiprocessing; the hig
 class Unfinished(Protocol):
     """An open object that may hold something undecided."""
 
-    def take_no_more(self) -> None:
+    def refuse_more(self) -> None:
         """Refuse whatever else its users want of it: the process exits."""
 
     def finish(self, timeout: float) -> list[str]:
@@ -39,7 +39,7 @@ class Unfinished(Protocol):
 
 
 class _Open(LeftBehind):
-    """What is open in this process, in the order in which it was opened.
+    """The open objects of this process, in the order of their opening.
 
     A dict is changed and copied at once, so finalizers may use it, too.
     """
@@ -90,7 +90,7 @@ def _finish() -> None:
     deadline = time.monotonic() + _TOGETHER
     things, _open.things = list(_open.things), {}
     for thing in things:
-        thing.take_no_more()
+        thing.refuse_more()
     for thing in things:
         try:
             left = thing.finish(max(0.0, deadline - time.monotonic()))

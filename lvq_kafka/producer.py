@@ -126,8 +126,13 @@ class Producer(Bound, Generic[V]):
     """Sends messages to one last value queue.
 
     Every send returns immediately with a `Receipt`, a future of the position. The receipt resolves by itself: with the
-    position once all in-sync replicas have the record, otherwise with an error. There is no need to poll or flush. A
-    send blocks while the local buffer is full.
+    position once all in-sync replicas have the record, otherwise with an error. There is no need to poll or flush, but
+    close the producer, or use a ``with`` block. A send blocks while the local buffer is full.
+
+    A producer that is still open when its process exits has five seconds, with all others of the process, to get its
+    messages acknowledged; what is left is said on stderr with its number. A signal without a handler, such as SIGTERM,
+    gives it none. One that was dropped is closed in the background, with a `ResourceWarning` and a log line; its
+    receipts resolve all the same.
 
     Sends are ordered per key, through retries and timeouts (G14). If a message stays undecided for longer than the
     property ``delivery.timeout.ms`` (120 s), the producer gives up on it and on everything sent after it, to any
@@ -386,7 +391,7 @@ class Producer(Bound, Generic[V]):
         """
         timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
-        self._take_no_more()
+        self._refuse_more()
         if self._gate is not None:
             self._gate.close()
         self._unclosed.end()
@@ -561,7 +566,7 @@ class Producer(Bound, Generic[V]):
                 hint='It names the value to replace. A queue with keyless="pass" accepts messages without it.',
             )
 
-    def _take_no_more(self) -> None:
+    def _refuse_more(self) -> None:
         self._append = self._refuse
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What becomes of a producer that nobody closes: it is flushed all the same, and says so."""
+"""Producers that nobody closes: they are flushed all the same, and say so."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["UnclosedProducer", "in_one_line", "verdict"]
 logger = logging.getLogger("lvq_kafka.producer")
 
 
-class _Producer(Protocol):
-    def _take_no_more(self) -> None: ...
+class _Refusing(Protocol):
+    def _refuse_more(self) -> None: ...
 
 
 class UnclosedProducer:
@@ -37,7 +37,7 @@ class UnclosedProducer:
         shut: called when the writer is closed.
     """
 
-    def __init__(self, producer: _Producer, writer: LogWriter, topic: str, shut: Callable[[], object]) -> None:
+    def __init__(self, producer: _Refusing, writer: LogWriter, topic: str, shut: Callable[[], object]) -> None:
         self._producer = ref(producer)
         self._writer = writer
         self._topic = topic
@@ -74,7 +74,7 @@ class UnclosedProducer:
             self._place,
         )
         uncommitted = self._writer.uncommitted
-        # What is on its way is decided within delivery.timeout.ms, as if the producer were still there. An open
+        # Messages on their way are decided within delivery.timeout.ms, as if the producer were still there. An open
         # transaction can only be aborted.
         undecided = self._writer.close(None if uncommitted is None else 0.0)
         self._shut()
@@ -89,10 +89,10 @@ class UnclosedProducer:
 
     # ------------------------------------------------------------ at exit
 
-    def take_no_more(self) -> None:
+    def refuse_more(self) -> None:
         """See `Unfinished`."""
         if (producer := self._producer()) is not None:
-            producer._take_no_more()
+            producer._refuse_more()
 
     def finish(self, timeout: float) -> list[str]:
         """See `Unfinished`."""
@@ -125,7 +125,7 @@ class UnclosedProducer:
 def verdict(
     failures: Sequence[TransportError], undecided: int, timeout: float | None, topic: str
 ) -> TransportError | OutcomeUnknown | None:
-    """Return the error that tells of messages which are not stored, or may not be; None if all are.
+    """Return the error that tells of messages not stored, or perhaps not; None if all are.
 
     Args:
         failures: those that nobody has seen.

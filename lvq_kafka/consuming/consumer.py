@@ -122,7 +122,9 @@ class Consumer(Bound, Generic[V]):
     Thread-safe: several threads may acquire from one consumer. A background thread joins the group when the consumer is
     created and leaves it on close. Slow handlers never cost the group membership. If a consumer is abandoned without
     `close`, it is closed when the last reference to it and to everything acquired from it is dropped, with a
-    `ResourceWarning` and a log line.
+    `ResourceWarning` and a log line. One that is still open when the process exits has five seconds, with all other
+    open objects, to commit what is acked and to leave the group. An ack that it cannot commit is lost, so its message
+    comes again.
 
     Args:
         cluster: the cluster that holds the queue.

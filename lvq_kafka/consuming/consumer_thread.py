@@ -111,7 +111,7 @@ class ConsumerThread:
                 timeout,
             )
 
-    def take_no_more(self) -> None:
+    def refuse_more(self) -> None:
         """See `Unfinished`."""
         with self._shared as core:
             core.pause(True)

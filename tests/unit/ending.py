@@ -40,7 +40,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a program."""
+    """The end of a program."""
 
     code: int
     output: str

@@ -59,7 +59,7 @@ def stored(mock: MockCluster) -> int:
 
 @dataclass(frozen=True)
 class Case:
-    """A program, and what is to be stored when it has ended."""
+    """A program, and the number of messages stored when it has ended."""
 
     name: str
     program: str
@@ -701,7 +701,7 @@ class Open:
     def __init__(self, asked: list[tuple[str, float]], name: str, error: BaseException | None = None) -> None:
         self.asked, self.name, self.error = asked, name, error
 
-    def take_no_more(self) -> None:
+    def refuse_more(self) -> None:
         self.asked.append((f"{self.name} takes no more", 0.0))
 
     def finish(self, timeout: float) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+import signal
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,20 @@ Run = Callable[[str], dict[str, object]]
 
 
 @pytest.fixture
-def run_page(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def own_signals() -> Iterator[None]:
+    """Undo what a page does to SIGTERM."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def run_page(
+    memory_cluster: MemoryCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    own_signals: None,
+) -> Run:
     """Return a function that runs a page on an in-memory cluster, in place of the broker on this machine."""
     monkeypatch.setattr(lvq_kafka.kafka, "KafkaCluster", lambda config: memory_cluster)
     monkeypatch.setattr(memory_cluster, "close", lambda: None)  # closing one connection leaves the broker running

@@ -140,7 +140,7 @@ def test_several_commands_run_at_a_time(prices: Run, tmp_path: Path) -> None:
     assert left(prices) == []
 
 
-def test_several_workers_take_no_more_than_asked(prices: Run, tmp_path: Path) -> None:
+def test_several_workers_refuse_more_than_asked(prices: Run, tmp_path: Path) -> None:
     for number in range(8):
         prices("put", "prices", f"k{number}", "x")
     file = tmp_path / "got"

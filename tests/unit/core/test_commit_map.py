@@ -397,7 +397,7 @@ def test_counts_are_kept_before_runs_and_the_lowest_offsets_before_the_others() 
     assert commit_map.shortened(27) == CommitMap(1000, (), TAG, 12, 8)
 
 
-def test_counts_take_no_more_than_half_of_what_runs_need() -> None:
+def test_counts_refuse_more_than_half_of_what_runs_need() -> None:
     rng = Random(4)
     runs = tuple(rng.choice((1, 1, 2, 3, 5)) for _ in range(20_000))
     counts = {offset: rng.choice((1, 1, 2, 9)) for offset in range(0, 20_000, 2)}
