@@ -97,6 +97,8 @@ def _finish() -> None:
         except KeyboardInterrupt:  # the user does not want to wait
             deadline = time.monotonic()
             left = thing.finish(0.0)
+        except Exception as error:  # noqa: BLE001  # the others finish all the same
+            left = [f"{thing!r} did not finish: {error!r}"]
         for sentence in left:
             say(sentence)
 
@@ -109,7 +111,9 @@ def _finish_in_child() -> None:
     from multiprocessing.util import Finalize
 
     _open.child = os.getpid()
-    Finalize(None, _finish_after_threads, exitpriority=_AFTER_OTHERS)
+    # From 3.13 on, finalizers run when the threads that are not daemons have ended.
+    finish = _finish if sys.version_info >= (3, 13) else _finish_after_threads
+    Finalize(None, finish, exitpriority=_AFTER_OTHERS)
 
 
 def _finish_after_threads() -> None:

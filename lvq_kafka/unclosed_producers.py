@@ -64,8 +64,12 @@ class UnclosedProducer:
         """
         if is_open(self):
             with suppress(RuntimeError):  # the interpreter exits, and then finishes it
-                start_new_thread(in_background, (self._close,))
+                start_new_thread(self._close_in_background, ())
             warnings.warn(f"unclosed producer of {self._topic}: {self._place}", ResourceWarning, stacklevel=2)
+
+    def _close_in_background(self) -> None:
+        with suppress(RuntimeError):  # likewise
+            in_background(self._close)
 
     def _close(self) -> None:
         logger.warning(
@@ -76,8 +80,10 @@ class UnclosedProducer:
         uncommitted = self._writer.uncommitted
         # Messages on their way are decided within delivery.timeout.ms, as if the producer were still there. An open
         # transaction can only be aborted.
-        undecided = self._writer.close(None if uncommitted is None else 0.0)
-        self._shut()
+        try:
+            undecided = self._writer.close(None if uncommitted is None else 0.0)
+        finally:
+            self._shut()
         self.end()
         if uncommitted is not None:
             self._writer.pop_failures()
