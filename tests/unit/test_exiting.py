@@ -273,7 +273,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_a_producer_has_taken_is_stored_when_its_process_exits(
+def test_g14_what_a_producer_has_taken_is_stored_when_its_process_exits(
     ran: Programs, slow: MockCluster, tmp_path: Path, case: Case
 ) -> None:
     ended = ran.run(tmp_path, OPEN, case.program, slow.bootstrap_servers)
