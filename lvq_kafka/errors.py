@@ -437,8 +437,8 @@ class DeliveryUnknown(TransportError, OutcomeUnknown):
     """A message may have been stored: the producer gave up on it with its fate unknown.
 
     It was, or may have been, handed to a broker, and no answer arrived within ``delivery.timeout.ms`` or before the
-    producer was closed. If stored, it precedes everything that this producer sends later (G14). Sending it again is
-    safe, unless someone else has written the key since. ``key`` is its record key, or None if unknown.
+    producer was closed. If stored, perhaps twice, it precedes everything that this producer sends later (G14). Sending
+    it again is safe, unless someone else has written the key since. ``key`` is its record key, or None if unknown.
     """
 
     def __init__(

@@ -140,7 +140,8 @@ class Producer(Bound, Generic[V]):
     `DeliveryUnknown` means that it may have been; if so, it precedes everything that this producer sends later. No such
     order holds between two producers. If a producer is closed, or its process dies, with messages undecided, these may
     still land after messages from the next producer, for as long as the network or a stopped broker can hold them. Only
-    a ``transactional_id`` fences them off.
+    a ``transactional_id`` fences them off. It also excludes that a message is stored twice, which may happen while its
+    partition gets another leader; its receipt has the later position.
 
     Failures are never silent: one that was not seen through ``receipt.result()`` or ``receipt.exception()`` is raised
     by the next `flush`, by `close`, or at the end of ``with``. A failure that was seen is not raised again.

@@ -1,22 +1,84 @@
-"""A broker that answers metadata requests only, for answers no real broker can be made to give."""
+"""Brokers for answers that no real broker can be made to give, or not at a chosen moment.
+
+`FakeBroker` answers metadata requests only. `FakeLeaders` also take records, by producer epoch and sequence.
+"""
 
 from __future__ import annotations
 
 import socket
 import struct
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import BytesIO
-from threading import Thread
+from threading import Lock, Thread
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
-__all__ = ["FakeBroker"]
+__all__ = ["NOT_ENOUGH_REPLICAS", "Answer", "Batch", "FakeBroker", "FakeLeaders"]
 
+_PRODUCE, _PRODUCE_VERSION = 0, 3
+_FETCH, _FETCH_VERSION = 1, 4
 _METADATA, _METADATA_VERSION = 3, 4
 _API_VERSIONS, _UNSUPPORTED_VERSION = 18, 35
-_OTHERS = (0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 32)  # other requests that it claims to support
-_LEADER_NOT_AVAILABLE = 5
+_INIT_PRODUCER_ID = 22
+_OTHERS = (2, 8, 9, 10, 11, 12, 13, 14, 19, 20, _INIT_PRODUCER_ID, 32)  # other requests that they claim to support
+_LEADER_NOT_AVAILABLE, _NOT_LEADER, _OUT_OF_ORDER, _OLD_EPOCH = 5, 6, 45, 47
+NOT_ENOUGH_REPLICAS = 19
+"""The error of a leader that has appended nothing."""
+_KNOWN_BATCHES = 5  # of a producer: by these a leader recognizes what is sent again
 _NULL_TEXT = struct.pack(">h", -1)
+
+
+class _Listener:
+    """The socket of one broker.
+
+    ``answer`` answers its requests, given the API key and the body. Where it is empty, none is sent; None closes the
+    connection.
+    """
+
+    def __init__(self, node: int, answer: Callable[[int, BinaryIO], bytes | None], produces: bool) -> None:
+        self._answer = answer
+        self._apis = _apis(produces)
+        self._connections: list[socket.socket] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        host, port = self._socket.getsockname()
+        self.address = f"{host}:{port}"
+        self.listed = struct.pack(">i", node) + _packed(host.encode()) + struct.pack(">i", port) + _NULL_TEXT
+
+    def open(self) -> None:
+        Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def disconnect(self) -> None:
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                connection, _ = self._socket.accept()
+                self._connections.append(connection)
+                Thread(target=self._talk, args=[connection], daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with suppress(OSError, struct.error), connection, connection.makefile("rwb") as stream:
+            while True:
+                request = BytesIO(stream.read(*_read(stream, ">i")))
+                key, version, correlation = _read(request, ">hhi")
+                _text(request)  # client id
+                # In the oldest form. A client understands it when its own version is unsupported.
+                answer: bytes | None = struct.pack(">h", _UNSUPPORTED_VERSION if version else 0) + self._apis
+                if key != _API_VERSIONS:
+                    answer = self._answer(key, request)
+                if answer is None:
+                    return
+                if answer:
+                    stream.write(struct.pack(">ii", 4 + len(answer), correlation) + answer)
+                    stream.flush()
 
 
 class FakeBroker:
@@ -28,71 +90,208 @@ class FakeBroker:
 
     def __init__(self, *, alive: int = 0) -> None:
         self._alive = alive
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._host, self._port = self._socket.getsockname()
-        self.address = f"{self._host}:{self._port}"
+        self._listener = _Listener(1, self._answer, produces=False)
+        self.address = self._listener.address
 
     def __enter__(self) -> Self:
-        Thread(target=self._serve, daemon=True).start()
+        self._listener.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._listener.close()
 
-    def _serve(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                connection, _ = self._socket.accept()
-                Thread(target=self._talk, args=[connection], daemon=True).start()
-
-    def _talk(self, connection: socket.socket) -> None:
-        with suppress(OSError, struct.error), connection, connection.makefile("rwb") as stream:
-            while True:
-                request = BytesIO(stream.read(*_read(stream, ">i")))
-                key, version, correlation = _read(request, ">hhi")
-                _text(request)  # client id
-                if key == _API_VERSIONS:
-                    answer = _api_versions(version)
-                elif key == _METADATA:
-                    answer = self._metadata(request)
-                else:
-                    return
-                stream.write(struct.pack(">ii", 4 + len(answer), correlation) + answer)
-                stream.flush()
-
-    def _metadata(self, request: BinaryIO) -> bytes:
-        (count,) = _read(request, ">i")
-        topics = [_text(request) for _ in range(count)]
+    def _answer(self, key: int, request: BinaryIO) -> bytes | None:
+        if key != _METADATA:
+            return None
+        topics = _topics(request)
         self._alive -= not topics
-        brokers = [struct.pack(">i", 1) + _packed(self._host.encode()) + struct.pack(">i", self._port) + _NULL_TEXT]
-        controller = 1
-        if topics or self._alive < 0:
-            brokers, controller = [], -1
+        alive = not topics and self._alive >= 0
+        return _metadata([self._listener.listed] if alive else [], topics, {0: 0})
+
+
+class Batch(NamedTuple):
+    """The records that a producer has sent at once to a partition."""
+
+    partition: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    values: tuple[bytes, ...]
+
+
+class Answer(NamedTuple):
+    """A leader's answer to a batch."""
+
+    error: int = 0
+    offset: int = -1
+    lost: bool = False
+    """True if it is not sent."""
+
+
+class FakeLeaders:
+    """Brokers that lead the partitions of every topic, and share their logs as if these were replicated at once.
+
+    They take a batch as Kafka does: by its producer's epoch and sequence. One that is there already is acknowledged
+    with the offset that it has, and not appended.
+
+    Args:
+        leaders: the node that leads each partition, from 1; 0 if none does. It may be changed at any time.
+        takes: called with the node and each batch that reaches its leader; returns the answer, in most cases that of
+            `append`.
+    """
+
+    def __init__(self, leaders: Mapping[int, int], takes: Callable[[int, Batch], Answer]) -> None:
+        self.leaders = dict(leaders)
+        self.log: dict[int, list[Batch]] = defaultdict(list)
+        """The batches in each partition."""
+        self._takes = takes
+        self._lock = Lock()
+        self._producers = 0
+        nodes = range(1, max(leaders.values()) + 1)
+        self._listeners = [_Listener(node, self._for(node), produces=True) for node in nodes]
+        self.bootstrap_servers = ",".join(listener.address for listener in self._listeners)
+
+    def __enter__(self) -> Self:
+        for listener in self._listeners:
+            listener.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def disconnect(self, node: int) -> None:
+        """Close the connections to a node. It takes new ones."""
+        self._listeners[node - 1].disconnect()
+
+    def values(self, partition: int) -> list[bytes]:
+        """Return the values in a partition, in the order of the log."""
+        return [value for batch in self.log[partition] for value in batch.values]
+
+    def append(self, batch: Batch) -> Answer:
+        """Append a batch by Kafka's rules, and return the answer."""
+        with self._lock:
+            log = self.log[batch.partition]
+            known = [one for one in log if one.producer_id == batch.producer_id]
+            latest = known[-1] if known else None
+            if latest is not None:
+                if batch.epoch < latest.epoch:
+                    return Answer(_OLD_EPOCH)
+                if batch in known[-_KNOWN_BATCHES:]:
+                    return Answer(offset=self._offset_of(batch))
+                follows = latest.sequence + len(latest.values) if batch.epoch == latest.epoch else 0
+                if batch.sequence != follows:
+                    return Answer(_OUT_OF_ORDER)
+            elif batch.sequence:  # a real leader that knows nothing of a producer would take it
+                return Answer(_OUT_OF_ORDER)
+            log.append(batch)
+            return Answer(offset=self._offset_of(batch))
+
+    def _offset_of(self, batch: Batch) -> int:
+        log = self.log[batch.partition]
+        return sum(len(one.values) for one in log[: log.index(batch)])
+
+    def _for(self, node: int) -> Callable[[int, BinaryIO], bytes | None]:
+        return lambda key, request: self._answer(node, key, request)
+
+    def _answer(self, node: int, key: int, request: BinaryIO) -> bytes | None:
+        if key == _METADATA:
+            return _metadata([one.listed for one in self._listeners], _topics(request), self.leaders)
+        if key == _INIT_PRODUCER_ID:
+            with self._lock:
+                self._producers += 1
+                return struct.pack(">ihqh", 0, 0, 1000 + self._producers, 0)
+        return self._produced(node, request) if key == _PRODUCE else None
+
+    def _produced(self, node: int, request: BinaryIO) -> bytes:
+        _text(request)  # transactional id
+        _read(request, ">hii")  # acks, timeout, number of topics: the client sends one
+        topic = _text(request)
+        (count,) = _read(request, ">i")
+        answers = [self._answer_to(node, request) for _ in range(count)]
+        if not all(answers):
+            return b""
         return (
-            struct.pack(">ii", 0, len(brokers))
-            + b"".join(brokers)
-            + _NULL_TEXT
-            + struct.pack(">ii", controller, len(topics))
-            + b"".join(map(_topic, topics))
+            struct.pack(">i", 1) + _packed(topic) + struct.pack(">i", count) + b"".join(answers) + struct.pack(">i", 0)
         )
 
+    def _answer_to(self, node: int, request: BinaryIO) -> bytes:
+        (partition,) = _read(request, ">i")
+        batch = _batch(partition, request)
+        answer = self._takes(node, batch) if self.leaders[partition] == node else Answer(_NOT_LEADER)
+        return b"" if answer.lost else struct.pack(">ihqq", partition, answer.error, answer.offset, -1)
 
-def _topic(name: bytes) -> bytes:
-    partition = struct.pack(">hiiiii", _LEADER_NOT_AVAILABLE, 0, -1, 1, 1, 0)  # its only replica is on broker 1
-    return struct.pack(">h", 0) + _packed(name) + struct.pack(">bi", 0, 1) + partition
+
+def _batch(partition: int, request: BinaryIO) -> Batch:
+    """Read a record batch of the format with producer epochs ("magic" 2), not compressed."""
+    _read(request, ">iqiib")  # its size; offset, length, leader epoch, magic
+    _read(request, ">Ihiqq")  # checksum, attributes, last offset, times
+    producer_id, epoch, sequence, count = _read(request, ">qhii")
+    return Batch(partition, producer_id, epoch, sequence, tuple(_value(request) for _ in range(count)))
 
 
-def _api_versions(version: int) -> bytes:
-    """Answer in the oldest form. A client understands it when its own version is unsupported."""
+def _value(request: BinaryIO) -> bytes:
+    """Read a record, and return its value."""
+    record = BytesIO(request.read(_varint(request)))
+    record.read(1)  # attributes
+    _varint(record)  # time and offset
+    _varint(record)
+    record.read(max(0, _varint(record)))
+    return record.read(max(0, _varint(record)))
+
+
+def _varint(stream: BinaryIO) -> int:
+    number = shift = 0
+    while True:
+        (byte,) = stream.read(1)
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return number >> 1 ^ -(number & 1)
+
+
+def _metadata(brokers: list[bytes], topics: list[bytes], leaders: Mapping[int, int]) -> bytes:
+    """Return an answer in which each topic has these leaders, and the first broker is the controller."""
+    return (
+        struct.pack(">ii", 0, len(brokers))
+        + b"".join(brokers)
+        + _NULL_TEXT
+        + struct.pack(">ii", 1 if brokers else -1, len(topics))
+        + b"".join(_topic(name, leaders) for name in topics)
+    )
+
+
+def _topic(name: bytes, leaders: Mapping[int, int]) -> bytes:
+    partitions = (
+        # Its only replica is on the leader, or on broker 1, and not in sync without a leader.
+        struct.pack(">hiiii", 0, partition, leader, 1, leader) + struct.pack(">ii", 1, leader)
+        if leader
+        else struct.pack(">hiiiii", _LEADER_NOT_AVAILABLE, partition, -1, 1, 1, 0)
+        for partition, leader in leaders.items()
+    )
+    return struct.pack(">h", 0) + _packed(name) + struct.pack(">bi", 0, len(leaders)) + b"".join(partitions)
+
+
+def _topics(request: BinaryIO) -> list[bytes]:
+    """Return the topics that a metadata request asks for."""
+    (count,) = _read(request, ">i")
+    return [_text(request) for _ in range(count)]
+
+
+def _apis(produces: bool) -> bytes:
+    """Return the versions of the requests that a broker supports."""
     known = [
         (_API_VERSIONS, 0, 0),
         (_METADATA, _METADATA_VERSION, _METADATA_VERSION),
+        (_PRODUCE, 0, _PRODUCE_VERSION if produces else 1),
+        (_FETCH, 0, _FETCH_VERSION if produces else 1),  # without this one, clients write an older format
         *((key, 0, 1) for key in _OTHERS),
     ]
-    told = b"".join(struct.pack(">hhh", *api) for api in known)
-    return struct.pack(">hi", _UNSUPPORTED_VERSION if version else 0, len(known)) + told
+    return struct.pack(">i", len(known)) + b"".join(struct.pack(">hhh", *api) for api in known)
 
 
 def _read(stream: BinaryIO, form: str) -> tuple[int, ...]:

@@ -34,7 +34,8 @@ from lvq_kafka.overriding import override
 __all__ = ["KafkaWriter"]
 
 OWNED = {
-    # G14: retries cannot duplicate or reorder, and an acknowledgement means all in-sync replicas.
+    # G14: retries keep the order, and an acknowledgement means all in-sync replicas. A batch may still be stored twice
+    # if its partition gets another leader before it is acknowledged: only transactions exclude that.
     "enable.idempotence": True,
     "acks": "all",
     # G15: like Java's default partitioner. Records without a key, of standard queues, go to any partition.
