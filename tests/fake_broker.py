@@ -1,6 +1,7 @@
 """Brokers for answers that no real broker can be made to give, or not at a chosen moment.
 
-`FakeBroker` answers metadata requests only. `FakeLeaders` also take records, by producer epoch and sequence.
+`FakeBroker` answers metadata requests only. `FakeLeaders` also take records, by producer epoch and sequence, and may
+disagree about who leads.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from threading import Lock, Thread
@@ -19,10 +20,24 @@ __all__ = ["NOT_ENOUGH_REPLICAS", "Answer", "Batch", "FakeBroker", "FakeLeaders"
 
 _PRODUCE, _PRODUCE_VERSION = 0, 3
 _FETCH, _FETCH_VERSION = 1, 4
+_LIST_OFFSETS = 2
 _METADATA, _METADATA_VERSION = 3, 4
 _API_VERSIONS, _UNSUPPORTED_VERSION = 18, 35
 _INIT_PRODUCER_ID = 22
-_OTHERS = (2, 8, 9, 10, 11, 12, 13, 14, 19, 20, _INIT_PRODUCER_ID, 32)  # other requests that they claim to support
+_OTHERS = (
+    _LIST_OFFSETS,
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    19,
+    20,
+    _INIT_PRODUCER_ID,
+    32,
+)  # other requests that they claim to support
 _LEADER_NOT_AVAILABLE, _NOT_LEADER, _OUT_OF_ORDER, _OLD_EPOCH = 5, 6, 45, 47
 NOT_ENOUGH_REPLICAS = 19
 """The error of a leader that has appended nothing."""
@@ -50,6 +65,8 @@ class _Listener:
         Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a thread is waiting in it
         self._socket.close()
 
     def disconnect(self) -> None:
@@ -140,17 +157,26 @@ class FakeLeaders:
         leaders: the node that leads each partition, from 1; 0 if none does. It may be changed at any time.
         takes: called with the node and each batch that reaches its leader; returns the answer, in most cases that of
             `append`.
+        nodes: how many there are; by default, as many as the leaders take.
     """
 
-    def __init__(self, leaders: Mapping[int, int], takes: Callable[[int, Batch], Answer]) -> None:
+    def __init__(
+        self, leaders: Mapping[int, int], takes: Callable[[int, Batch], Answer] | None = None, nodes: int = 0
+    ) -> None:
         self.leaders = dict(leaders)
+        self.cut_off: dict[int, Mapping[int, int]] = {}
+        """By node, the leaders that it knew when it was cut off from the others: it has learned of none since."""
+        self.ends: dict[int, int] = defaultdict(int)
+        """The end of each partition's log, as each node has it."""
+        self.asked: list[int] = []
+        """The nodes that were asked for the end of a log."""
         self.log: dict[int, list[Batch]] = defaultdict(list)
         """The batches in each partition."""
-        self._takes = takes
+        self._takes = takes or (lambda node, batch: self.append(batch))
         self._lock = Lock()
         self._producers = 0
-        nodes = range(1, max(leaders.values()) + 1)
-        self._listeners = [_Listener(node, self._for(node), produces=True) for node in nodes]
+        count = nodes or max(leaders.values())
+        self._listeners = [_Listener(node, self._for(node), produces=True) for node in range(1, count + 1)]
         self.bootstrap_servers = ",".join(listener.address for listener in self._listeners)
 
     def __enter__(self) -> Self:
@@ -163,6 +189,11 @@ class FakeLeaders:
     ) -> None:
         for listener in self._listeners:
             listener.close()
+
+    def stop(self, node: int) -> None:
+        """Close a node's connections, and take no new ones."""
+        self._listeners[node - 1].close()
+        self.disconnect(node)
 
     def disconnect(self, node: int) -> None:
         """Close the connections to a node. It takes new ones."""
@@ -200,12 +231,27 @@ class FakeLeaders:
 
     def _answer(self, node: int, key: int, request: BinaryIO) -> bytes | None:
         if key == _METADATA:
-            return _metadata([one.listed for one in self._listeners], _topics(request), self.leaders)
+            return _metadata([one.listed for one in self._listeners], _topics(request), self._leaders(node))
+        if key == _LIST_OFFSETS:
+            return self._ends(node, request)
         if key == _INIT_PRODUCER_ID:
             with self._lock:
                 self._producers += 1
                 return struct.pack(">ihqh", 0, 0, 1000 + self._producers, 0)
         return self._produced(node, request) if key == _PRODUCE else None
+
+    def _leaders(self, node: int) -> Mapping[int, int]:
+        return self.cut_off.get(node, self.leaders)
+
+    def _ends(self, node: int, request: BinaryIO) -> bytes:
+        self.asked.append(node)
+        _read(request, ">ii")  # replica, number of topics: the client asks for one
+        topic = _text(request)
+        (count,) = _read(request, ">i")
+        partitions = [partition for partition, _ in (_read(request, ">iq") for _ in range(count))]
+        errors = [0 if self._leaders(node)[partition] == node else _NOT_LEADER for partition in partitions]
+        ends = [struct.pack(">ihqq", *one, -1, self.ends[node]) for one in zip(partitions, errors, strict=True)]
+        return struct.pack(">i", 1) + _packed(topic) + struct.pack(">i", count) + b"".join(ends)
 
     def _produced(self, node: int, request: BinaryIO) -> bytes:
         _text(request)  # transactional id
@@ -222,7 +268,7 @@ class FakeLeaders:
     def _answer_to(self, node: int, request: BinaryIO) -> bytes:
         (partition,) = _read(request, ">i")
         batch = _batch(partition, request)
-        answer = self._takes(node, batch) if self.leaders[partition] == node else Answer(_NOT_LEADER)
+        answer = self._takes(node, batch) if self._leaders(node)[partition] == node else Answer(_NOT_LEADER)
         return b"" if answer.lost else struct.pack(">ihqq", partition, answer.error, answer.offset, -1)
 
 
@@ -255,25 +301,32 @@ def _varint(stream: BinaryIO) -> int:
 
 
 def _metadata(brokers: list[bytes], topics: list[bytes], leaders: Mapping[int, int]) -> bytes:
-    """Return an answer in which each topic has these leaders, and the first broker is the controller."""
+    """Return an answer in which each topic has these leaders and a replica on each broker.
+
+    The first broker is the controller.
+    """
+    replicas = range(1, max(1, len(brokers)) + 1)
     return (
         struct.pack(">ii", 0, len(brokers))
         + b"".join(brokers)
         + _NULL_TEXT
         + struct.pack(">ii", 1 if brokers else -1, len(topics))
-        + b"".join(_topic(name, leaders) for name in topics)
+        + b"".join(_topic(name, leaders, replicas) for name in topics)
     )
 
 
-def _topic(name: bytes, leaders: Mapping[int, int]) -> bytes:
+def _topic(name: bytes, leaders: Mapping[int, int], replicas: Sequence[int]) -> bytes:
     partitions = (
-        # Its only replica is on the leader, or on broker 1, and not in sync without a leader.
-        struct.pack(">hiiii", 0, partition, leader, 1, leader) + struct.pack(">ii", 1, leader)
-        if leader
-        else struct.pack(">hiiiii", _LEADER_NOT_AVAILABLE, partition, -1, 1, 1, 0)
+        struct.pack(">hii", 0 if leader else _LEADER_NOT_AVAILABLE, partition, leader or -1)
+        + _numbers(replicas)
+        + _numbers(replicas if leader else [])  # in sync
         for partition, leader in leaders.items()
     )
     return struct.pack(">h", 0) + _packed(name) + struct.pack(">bi", 0, len(leaders)) + b"".join(partitions)
+
+
+def _numbers(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
 
 
 def _topics(request: BinaryIO) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Kafka as in production: three nodes, each broker and controller, and topics with three replicas.
 
-`EmbeddedBroker` is one node. This is a cluster of three; each can be killed, paused and restarted separately. Two of
-three are a quorum. With fewer, nothing can be written and no leader is elected.
+`EmbeddedBroker` is one node. This is a cluster of three; each can be killed, paused, restarted and cut off separately.
+Two of three are a quorum. With fewer, nothing can be written and no leader is elected.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import permutations
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -23,6 +24,7 @@ from lvq_kafka.embedded.jvm import Jvm
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.embedded.server_properties import HOST
 from lvq_kafka.kafka.readiness_probe import ReadinessProbe
+from tests.cable import Cable
 from tests.waiting import eventually
 
 __all__ = ["NODES", "ThreeNodes", "three_nodes"]
@@ -45,8 +47,9 @@ _START = 120.0  # seconds; three JVMs are slow to start on two busy cores
 class ThreeNodes:
     """The running cluster. Nodes go by their numbers, 1 to 3."""
 
-    def __init__(self, brokers: Mapping[int, EmbeddedBroker]) -> None:
+    def __init__(self, brokers: Mapping[int, EmbeddedBroker], cables: Mapping[tuple[int, int], Cable]) -> None:
         self._brokers = brokers
+        self._cables = cables  # from a node to the controller of another one
         self._down: dict[int, Callable[[EmbeddedBroker], None]] = {}  # and how to bring each back
         self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in brokers.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
@@ -67,6 +70,20 @@ class ThreeNodes:
         for node in nodes:
             self._brokers[node].pause()
             self._down[node] = EmbeddedBroker.resume
+
+    def cut_off(self, node: int) -> None:
+        """Cut a node off from the controllers of the others. It still serves clients, and learns of no election."""
+        for cable in self._between(node):
+            cable.cut()
+
+    def reconnect(self, node: int) -> None:
+        """Mend what `cut_off` has cut, and wait until every replica is in sync."""
+        for cable in self._between(node):
+            cable.mend()
+        eventually(self._is_whole, _START, every=0.1)
+
+    def _between(self, node: int) -> Iterator[Cable]:
+        return (cable for ends, cable in self._cables.items() if node in ends)
 
     def restart(self, node: int) -> None:
         """Stop a node in an orderly way, as an upgrade does, and bring it back."""
@@ -129,8 +146,14 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
         properties: more broker properties, the same for all nodes.
     """
     ports = dict(zip(NODES, zip(*[iter(free_ports(2 * len(NODES)))] * 2, strict=True), strict=True))
-    voters = ",".join(f"{node}@{HOST}:{controller}" for node, (_, controller) in ports.items())
     with tempfile.TemporaryDirectory(prefix="lvq-kafka-three-") as home, ExitStack() as running:
+        controllers = {node: f"{HOST}:{controller}" for node, (_, controller) in ports.items()}
+        cables = {ends: running.enter_context(Cable(controllers[ends[1]])) for ends in permutations(NODES, 2)}
+        voters = {
+            node: controllers
+            | {there: cable.bootstrap_servers for (here, there), cable in cables.items() if here == node}
+            for node in NODES
+        }
         brokers = {
             node: EmbeddedBroker(
                 data_dir=Path(home) / str(node),
@@ -140,7 +163,7 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
                 properties={
                     **_REPLICATED,
                     "node.id": str(node),
-                    "controller.quorum.voters": voters,
+                    "controller.quorum.voters": ",".join(f"{other}@{at}" for other, at in voters[node].items()),
                     "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
                     **(properties or {}),
                 },
@@ -150,7 +173,7 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
         _make_one_cluster(Path(home))
         with ThreadPoolExecutor(len(NODES)) as pool:
             list(pool.map(running.enter_context, brokers.values()))
-        cluster = ThreeNodes(brokers)
+        cluster = ThreeNodes(brokers, cables)
         probe = ReadinessProbe(cluster.bootstrap_servers)
         eventually(lambda: probe.serves(len(NODES)), _START)
         yield cluster

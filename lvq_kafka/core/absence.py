@@ -1,4 +1,4 @@
-"""Judging how long a reader was away from a log, and whether it missed deletes (R18)."""
+"""Judging by the clock whether a reader missed deletes (R18), or has stalled (G5)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 
 from lvq_kafka.core.records import Fetch
 
-__all__ = ["PRESENT", "Absence", "Lapse"]
+__all__ = ["PRESENT", "STALLED", "Absence", "Lapse"]
 
 PRESENT = 10.0  # seconds; a reader that checked the topic since then is not away, however short the retention
 
+STALLED = 10.0
+"""Seconds without progress after which a partition that is longer than what was read has stalled.
+
+A reader gives up a broker that does not answer after as long.
+"""
 _TRUSTED = 0.9  # of the retention; the rest allows for clocks that run at different speeds
 _FRUITLESS = 60.0  # seconds; a read that was current to the log's end for longer than this was of some use
 
@@ -38,10 +43,10 @@ class Lapse:
 class _Known:
     """The state of one partition."""
 
-    __slots__ = ("at", "began", "ends", "position")
+    __slots__ = ("at", "began", "ends", "moved", "position")
 
     def __init__(self, now: float, position: int) -> None:
-        self.began = self.at = now
+        self.began = self.at = self.moved = now
         """The time at which everything below the position was known."""
         self.position = position
         self.ends: deque[tuple[float, int]] = deque(maxlen=2)  # (time, end of the log), to be reached next
@@ -121,9 +126,25 @@ class Absence:
             away = now - known.at
             if away > self.trusted and _holes(fetch, partition, known.position, position):
                 return Lapse(partition, away, self._kept, fruitless=known.at - known.began < _FRUITLESS)
-            known.position = position
+            known.position, known.moved = position, now
             known.reach()
         return None
+
+    def stalled(self, now: float) -> dict[int, int]:
+        """Return the positions of stalled partitions.
+
+        They were longer `STALLED` seconds ago, and have not moved since.
+        """
+        return {
+            partition: known.position
+            for partition, known in list(self._known.items())
+            if known.ends and now - max(known.moved, known.ends[0][0]) > STALLED
+        }
+
+    def try_again(self, now: float) -> None:
+        """Give stalled partitions as much time again: they get another connection."""
+        for partition in self.stalled(now):
+            self._known[partition].moved = now
 
     def away(self, now: float) -> float:
         """Return the longest time, in seconds, for which a partition was not known to its end.

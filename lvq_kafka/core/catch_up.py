@@ -58,6 +58,8 @@ class Trouble(StrEnum):
 
     NO_ANSWER = "no answer"
     """The cluster does not answer the thread that reads."""
+    STALLED = "stalled"
+    """A partition is known to be longer, and nothing comes of it: its leader may be cut off."""
     GONE = "gone"
     """Records read, or due next, are no longer in the log: the reader must start over."""
     NO_METADATA = "no metadata"
@@ -90,7 +92,9 @@ class Transition(NamedTuple):
 
 TRANSITIONS: Mapping[ReadEvent, Transition] = MappingProxyType(
     {
-        ReadEvent.START: Transition({None: ReadStage.FIRST_TARGET}, frozenset({Trouble.NO_ANSWER, Trouble.GONE})),
+        ReadEvent.START: Transition(
+            {None: ReadStage.FIRST_TARGET}, frozenset({Trouble.NO_ANSWER, Trouble.STALLED, Trouble.GONE})
+        ),
         ReadEvent.READ: Transition({}, frozenset({Trouble.NO_ANSWER})),
         ReadEvent.REACH: Transition(
             {ReadStage.FIRST_TARGET: ReadStage.BETWEEN_TARGETS, ReadStage.SECOND_TARGET: ReadStage.CAUGHT_UP}
@@ -119,7 +123,10 @@ class ReaderStatus:
     blocked_by: list[Shortfall]
     """The partitions where an open transaction hides records, as of the last look."""
     silence: float
-    """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
+    """Seconds since the last question about all partitions' ends that was answered.
+
+    Without lag, nothing that was acknowledged earlier is missing.
+    """
     clock_behind: float = 0.0
     """Seconds by which this machine's clock was behind the newest append time, when they were last compared.
 
@@ -165,6 +172,9 @@ class CatchUp:
         self.open = False
         """True while there is more to come: `check` would raise nothing."""
         self.troubles: dict[Trouble, LVQError] = {}
+        self.overdue = False
+        """True if partitions had stalled when the topic was last observed."""
+        self._stalled: dict[int, int] = {}  # the positions of the partitions that are in trouble
         self.time = LogTime() if timed else None
         """The time by which messages are due and expire; None if no message has to do with it."""
 
@@ -179,11 +189,12 @@ class CatchUp:
     # ---------------------------------------------------------------- reading
 
     def start(self, now: float, replay: Replay) -> Iterable[bytes]:
-        """Begin a new read."""
+        """Begin a new read, whose ends were asked for at ``now`` or later."""
         first = not self.begun
         self.replay = replay
         self._note(ReadEvent.START)
         self.heard = now
+        self._stalled = {}
         self.open = not self.closed and self.failure is None
         if first:
             self.values, self.topic_id = replay.values, replay.topic_id  # there is nothing to compare it with
@@ -195,6 +206,11 @@ class CatchUp:
         keys = values.apply(fetch.batch)
         values.progress.advance(fetch.positions)
         self._note(ReadEvent.READ)
+        if self._stalled:
+            positions = values.progress.positions
+            self._stalled = {p: position for p, position in self._stalled.items() if positions[p] == position}
+            if not self._stalled:
+                self.troubles.pop(Trouble.STALLED, None)
         return self._note_progress(keys)
 
     def pass_time(self, clock: float, first: bytes | None = None) -> Changes | None:
@@ -282,7 +298,8 @@ class CatchUp:
             return  # stale: the reading thread has since found a new topic
         replay.partitions, replay.ends, replay.stable = partitions, ends, stable
         replay.absence.ended(then, stable)
-        self.heard = now
+        self.heard = then
+        self.overdue = bool(self.stalled(now))
         self._note(ReadEvent.OBSERVE)
 
     def lose(self, now: float, error: LVQError, topic_id: str) -> None:
@@ -293,6 +310,19 @@ class CatchUp:
         if topic_id == self.replay.topic_id:
             self.gone_since = now if self.gone is None else self.gone_since
             self.troubles[Trouble.GONE] = error
+
+    def stalled(self, now: float) -> dict[int, int]:
+        """Return the positions of stalled partitions; see `Absence.stalled`."""
+        return self.replay.absence.stalled(now)
+
+    def stall(self, now: float, error: LVQError) -> None:
+        """Note that polls brought nothing of stalled partitions.
+
+        They are in trouble until each has moved, and are about to get another connection.
+        """
+        self._stalled, self.overdue = self.stalled(now), False
+        self.replay.absence.try_again(now)
+        self.lose_touch(Trouble.STALLED, error)
 
     def lose_touch(self, trouble: Trouble, error: LVQError) -> bool:
         """Note that the cluster does not answer; return whether it did until now."""

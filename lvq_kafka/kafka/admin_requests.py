@@ -137,6 +137,11 @@ class AdminRequests(LeftBehind):
         """Let go of the connection; other users keep it."""
         self._connection = None
 
+    def reconnect(self) -> None:
+        """Send later requests over new connections, perhaps to other brokers."""
+        connection = self._open()
+        connection.reconnect(connection.use()[0])
+
     def check_open(self) -> None:
         """Check that requests can be made.
 

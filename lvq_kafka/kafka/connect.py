@@ -200,7 +200,8 @@ def open_admin(config: ClientConfig, health: Health) -> AdminClient:
     Raises:
         ConfigError: librdkafka rejects a property.
     """
-    return _open(AdminClient, config.for_admin(), health)
+    # Otherwise a question about a topic that was deleted would create it, where brokers create topics by themselves.
+    return _open(AdminClient, {**config.for_admin(), "allow.auto.create.topics": False}, health)
 
 
 def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Health) -> Client:

@@ -40,7 +40,7 @@ class KafkaCluster(Bound, Cluster):
         logs = KafkaLogs(self.config, self._requests, metadata)
         self.brokers = KafkaBrokers(self._requests)
         self.topics = KafkaTopics(self._requests, self.brokers, metadata, logs)
-        self.logs = logs
+        self.logs: KafkaLogs = logs
         self.groups: KafkaGroups = KafkaGroups(self.config, self._requests, self.brokers, metadata, logs)
 
     def __repr__(self) -> str:
@@ -88,4 +88,5 @@ class KafkaCluster(Bound, Cluster):
     @override
     def close(self) -> None:
         self.groups.close()
+        self.logs.close()
         self._requests.close()

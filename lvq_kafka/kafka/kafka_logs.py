@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -13,6 +13,7 @@ from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.topic_metadata import TopicMetadata, on_topic
 from lvq_kafka.kafka.truncation import check_uncut, overwritten
+from lvq_kafka.kafka.witnesses import Witnesses
 from lvq_kafka.overriding import override
 
 __all__ = ["KafkaLogs"]
@@ -30,6 +31,11 @@ class KafkaLogs(Logs):
         self._requests = requests
         self._ask = requests.ask
         self._metadata = metadata
+        self._witnesses = Witnesses(config, requests)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._witnesses.close()
 
     @override
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
@@ -126,15 +132,29 @@ class KafkaLogs(Logs):
         """
         deadline = time.monotonic() + timeout
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        return self._metadata.ask_leaders(
-            topic, lambda count: self._list_offsets(topic, count, spec, isolation, deadline), deadline, partitions
-        )
+
+        def ask(requests: AdminRequests, those: Sequence[int]) -> dict[int, LogEnd]:
+            return self._list_offsets(requests, topic, those, spec, isolation, deadline)
+
+        def ask_all(count: int) -> dict[int, LogEnd]:
+            if spec is not _LATEST:  # only the end of a log is older than it seems when its leader is cut off
+                return ask(self._requests, range(count))
+            found = self._witnesses.ask(topic, range(count), ask, deadline)
+            return {partition: found[partition] for partition in range(count)}
+
+        return self._metadata.ask_leaders(topic, ask_all, deadline, partitions)
 
     def _list_offsets(
-        self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel, deadline: float
+        self,
+        requests: AdminRequests,
+        topic: str,
+        partitions: Sequence[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel,
+        deadline: float,
     ) -> dict[int, LogEnd]:
-        wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
-        answers = self._ask(
+        wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+        answers = requests.ask(
             lambda client, left: client.list_offsets(wanted, isolation_level=isolation, request_timeout=left).values(),
             f"read the offsets of topic {topic!r}",
             deadline,

@@ -69,10 +69,10 @@ class FollowerState:
 
     # ---------------------------------------------------------------- called by the reading thread
 
-    def start_reading(self, replay: Replay) -> None:
-        """Begin a new read."""
+    def start_reading(self, then: float, replay: Replay) -> None:
+        """Begin a new read, whose ends were asked for at ``then`` or later."""
         with self.lock:
-            self.notifier.notify(self.catch_up.start(self.clock(), replay), everybody=True)
+            self.notifier.notify(self.catch_up.start(then, replay), everybody=True)
             if self.timed:
                 self.pass_time()  # what was due long ago need not be set aside
 
@@ -148,6 +148,14 @@ class FollowerState:
         """Record that the cluster does not answer one of the threads, which keeps retrying."""
         if self.catch_up.lose_touch(trouble, error):
             logger.warning("lost contact with the cluster while reading %s: %s", self.topic, error)
+
+    def stall(self, error: LVQError) -> None:
+        """Record that partitions have stalled, and are about to get another connection."""
+        if Trouble.STALLED not in self.catch_up.troubles:
+            logger.warning("reading %s has stalled: %s", self.topic, error)
+        with self.lock:
+            self.catch_up.stall(self.clock(), error)
+            self.notifier.notify(everybody=True)
 
     # ---------------------------------------------------------------- called by users
 

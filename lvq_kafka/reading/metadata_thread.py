@@ -18,7 +18,8 @@ __all__ = ["MetadataThread"]
 
 T = TypeVar("T")
 
-_LOOK = 5.0  # request timeout in seconds; then a frozen cluster counts as lost. close() may wait for it
+_LOOK = 5.0  # seconds for one look; then a frozen cluster counts as lost. close() may wait for it
+_MOMENT = 0.1  # seconds that each request of a look gets at least
 _QUESTION = 10.0  # the same, if a caller waits for the answer
 _SETTINGS = 60.0  # seconds between two looks at the topic's settings
 _LEAST = 0.5  # minimum seconds between two looks at the topic, however briefly it keeps deletes
@@ -67,25 +68,30 @@ class MetadataThread:
                     raise
                 shared.lost_touch(Trouble.NO_METADATA, error)
 
-    def retention(self, *, insist: bool = False) -> float:
+    def retention(self, *, timeout: float = _LOOK, insist: bool = False) -> float:
         """Ask for how many seconds the topic keeps deletes. See `ask_delete_retention`."""
         self._settings_at = time.monotonic() + _SETTINGS
         self._retention = ask_delete_retention(
-            self._cluster, self._topic, self._retention, timeout=_LOOK, insist=insist
+            self._cluster, self._topic, self._retention, timeout=timeout, insist=insist
         )
         return self._retention
 
     def _refresh(self) -> None:
-        then = self._shared.clock()
+        deadline = time.monotonic() + _LOOK
+
+        def left() -> float:
+            return max(_MOMENT, deadline - time.monotonic())
+
         if time.monotonic() >= self._settings_at:
-            self._shared.keeps(self.retention())
+            self._shared.keeps(self.retention(timeout=left()))
+        then = self._shared.clock()
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
                 # In this order, a partition without transactions never looks blocked.
-                self._cluster.logs.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
-                self._cluster.logs.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
+                self._cluster.logs.end_offsets(self._topic, partitions=partitions, timeout=left()),
+                self._cluster.logs.end_offsets(self._topic, stable=True, partitions=partitions, timeout=left()),
             ),
-            lambda: _LOOK,
+            left,
         )
         self._shared.observed(then, described, self._shared.those_read(ends), self._shared.those_read(stable))
 

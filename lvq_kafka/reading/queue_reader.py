@@ -215,7 +215,10 @@ class QueueReader(Bound, Generic[V]):
 
     @property
     def silence(self) -> float:
-        """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
+        """Seconds since the last question about all partitions' ends that was answered.
+
+        Without `lag`, nothing that was acknowledged earlier is missing.
+        """
         return self.status.silence
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
-from lvq_kafka.core.absence import Absence, Lapse
+from lvq_kafka.core.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
@@ -18,7 +18,7 @@ from lvq_kafka.core.scheduled_values import ScheduledValues
 from lvq_kafka.core.selected_values import SelectedValues, Strays
 from lvq_kafka.core.terms import Terms
 from lvq_kafka.core.value_store import ValueStore
-from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.expiry_warnings import ExpiryWarnings
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -119,6 +119,8 @@ class ReaderThread:
                 fetch = self._reader.poll(_POLL)
                 if fetch.positions:
                     self.apply(fetch)
+                if catch_up.overdue and (stalled := catch_up.stalled(shared.clock())):
+                    self._reconnect(stalled)
         except (TopicNotFound, DataLoss) as error:
             shared.lose(error, replay.topic_id)
         except TransportError as error:
@@ -126,6 +128,24 @@ class ReaderThread:
                 raise
             shared.lost_touch(Trouble.NO_ANSWER, error)
             shared.stop.wait(_POLL)
+
+    def _reconnect(self, stalled: Mapping[int, int]) -> None:
+        """Read on over a new connection.
+
+        The client looks for no other leader while one answers.
+        """
+        places = ", ".join(f"partition {partition} after offset {at - 1}" for partition, at in sorted(stalled.items()))
+        self._shared.stall(
+            BrokerUnavailable(
+                f"The log of {self._topic} goes on, but nothing has come of {places} for {STALLED:g} s.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="The reader connects again by itself. Check whether a broker is cut off from the others.",
+            )
+        )
+        self._reader.close()
+        positions = self._shared.catch_up.replay.values.progress.positions
+        self._reader = self._cluster.reader(self._topic, self._shared.those_read(positions))
 
     def apply(self, fetch: Fetch) -> None:
         """Pass on a fetch."""
@@ -173,6 +193,7 @@ class ReaderThread:
         those_read = self._shared.those_read
         self._check_partitions(described)
         retention = self._metadata.retention()
+        then = self._shared.clock()
         starts = those_read(self._cluster.logs.start_offsets(self._topic))
         # Ends before stable ends: in this order, a partition without transactions never looks blocked.
         ends = those_read(self._cluster.logs.end_offsets(self._topic, partitions=described.partitions))
@@ -196,6 +217,7 @@ class ReaderThread:
         absence.track(self._shared.clock(), starts)
         self._reader = self._cluster.reader(self._topic, starts)
         self._shared.start_reading(
+            then,
             Replay(
                 topic_id=described.id,
                 partitions=described.partitions,
@@ -205,7 +227,7 @@ class ReaderThread:
                 ends=ends,
                 stable=stable,
                 absence=absence,
-            )
+            ),
         )
 
     def _tombstone_memory(self, retention: float) -> int:

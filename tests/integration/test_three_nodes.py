@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec, View
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core import absence
 from lvq_kafka.core.policy import topic_settings
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DataLoss, DeliveryFailed, LockLost, OutcomeUnknown, TransportError
@@ -393,6 +394,39 @@ def test_g9_to_g14_when_leader_and_coordinators_are_killed_or_stand_still_and_al
             nodes.restart(node)
             nodes.bring_back()
         work.goes_on()
+
+
+def test_g1_g5_and_g7_readers_do_not_go_by_a_leader_that_is_cut_off_from_the_others(
+    nodes: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers readers as before, and what they miss has been acknowledged by its successor."""
+    monkeypatch.setattr(absence, "STALLED", 2.0)
+    config = ClientConfig(nodes.bootstrap_servers, dict(TIMEOUTS))
+    with (
+        LastValueQueue.declare("cut-off", key_header="k", value=TEXT, config=config) as queue,
+        queue.view(metadata_interval=0.5) as view,
+        queue.producer() as producer,
+    ):
+        producer.put("a", "1").result(SOON)
+        view.barrier(SOON)
+        leader, [(_, epoch)] = nodes.leader(queue.topic), queue.cluster.logs.stable_ends(queue.topic).values()
+        nodes.cut_off(leader)
+        try:
+            eventually(lambda: epoch_of(queue) > epoch, SOON)
+            eventually(lambda: producer.put("a", "2").exception(SOON) is None, SOON)
+            view.barrier(SOON)
+            assert view["a"] == "2"
+            with queue.view(catch_up_timeout=SOON) as late:
+                assert late["a"] == "2"
+        finally:
+            nodes.reconnect(leader)
+
+
+def epoch_of(queue: LastValueQueue[str]) -> int:
+    """Return the epoch of the leader of a queue's only partition, or 0 while nobody names it."""
+    with suppress(TransportError):
+        return queue.cluster.logs.stable_ends(queue.topic, timeout=2.0)[0].leader_epoch
+    return 0
 
 
 def test_r17_and_g5_an_unclean_election_that_loses_what_was_consumed_is_an_error_that_repair_mends(

@@ -12,10 +12,12 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.cluster import LogReader, TopicDescription
+from lvq_kafka.core import absence
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, StateError
 from lvq_kafka.testing import MemoryCluster
+from lvq_kafka.testing.memory_reader import MemoryReader
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
@@ -71,6 +73,40 @@ def before_ends(cluster: MemoryCluster, act: Callable[[], object], *, stable: bo
 @pytest.fixture
 def cluster() -> OneTopic:
     return OneTopic()
+
+
+def test_g5_a_partition_of_which_nothing_comes_is_read_over_another_connection_and_the_state_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client goes on fetching from a leader that answers, even if that one is cut off from the others."""
+    monkeypatch.setattr(absence, "STALLED", 0.1)
+    cluster = MemoryCluster()
+    cluster.topics.create("prices", partitions=2, config={"cleanup.policy": "compact"})
+    original, readers, go_on = cluster.reader, list[MemoryReader](), Flag()
+
+    def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
+        assert not readers or go_on.wait(10)
+        found = original(topic, positions)
+        assert isinstance(found, MemoryReader)
+        readers.append(found)
+        return found
+
+    def stalled_though_the_other_partition_is_busy() -> bool:
+        cluster.write("prices", b"b", b"1", partition=1)
+        return view.state == "disconnected"
+
+    cluster.reader = reader  # type: ignore[method-assign]
+    queue = LastValueQueue("prices", key_header="ticker", cluster=cluster, value=TEXT)
+    with queue.view(metadata_interval=0.02) as view:
+        readers[0].unassign([0])
+        cluster.write("prices", b"a", b"0", partition=0)
+        cluster.write("prices", b"a", b"1", partition=0)
+        eventually(stalled_though_the_other_partition_is_busy)
+        assert "partition 0" in str(view.status.trouble)
+        assert view.get("a") is None
+        go_on.set()
+        eventually(lambda: view.get("a") == "1" and view.state == "caught-up")
+        assert len(readers) == 2
 
 
 def test_an_outage_while_partitions_are_added_is_no_failure(cluster: OneTopic) -> None:

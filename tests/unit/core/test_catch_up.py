@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from lvq_kafka.core.absence import Absence
+from lvq_kafka.core.absence import STALLED, Absence
 from lvq_kafka.core.catch_up import (
     LADDER,
     TRANSITIONS,
@@ -129,12 +129,48 @@ def test_trouble_is_over_when_the_topic_was_observed(trouble: Trouble) -> None:
     assert (reader.state(1.0), reader.trouble, reader.heard) == ("caught-up", None, 1.0)
 
 
+def test_g5_what_an_answer_says_is_as_old_as_the_question() -> None:
+    """A broker may have known it then, and have been stopped before it sent it."""
+    reader = caught_up()
+    reader.observe(9.0, 4.0, "id", 1, {0: 1}, {0: 1})
+    assert (reader.status(9.0).lag, reader.status(9.0).silence) == (0, 5.0)
+
+
+def test_g5_a_partition_that_is_longer_and_brings_nothing_is_stalled() -> None:
+    reader = caught_up()
+    reader.observe(1.0, 1.0, "id", 1, {0: 2}, {0: 2})
+    reader.observe(1.0 + STALLED, 1.0 + STALLED, "id", 1, {0: 9}, {0: 9})
+    assert reader.stalled(1.0 + STALLED) == {}
+    assert reader.stalled(1.1 + STALLED) == {0: 1}
+    assert reader.state(1.1 + STALLED) == "caught-up", "nobody has tried to read it since"
+    reader.stall(1.1 + STALLED, unavailable())
+    assert (reader.state(1.1 + STALLED), reader.stalled(1.2 + STALLED)) == ("disconnected", {})
+    reader.observe(20.0, 20.0, "id", 1, {0: 9}, {0: 9})
+    apply(reader, fetch(position=1))
+    assert reader.state(20.0) == "disconnected", "it has not moved"
+    assert reader.stalled(1.2 + 2 * STALLED) == {0: 1}, "it is tried again"
+    assert apply(reader, fetch(b"a", position=2)) == [b"a"]
+    assert reader.state(20.0) == "caught-up"
+
+
+def test_g5_a_partition_that_moves_or_is_held_back_by_a_transaction_is_not_stalled() -> None:
+    reader = caught_up()
+    reader.observe(1.0, 1.0, "id", 1, {0: 9}, {0: 1})
+    assert reader.stalled(100.0) == {}
+    reader.observe(1.0, 1.0, "id", 1, {0: 9}, {0: 9})
+    late = fetch(b"a", position=2)
+    assert reader.replay.absence.read(50.0, late) is None
+    list(reader.apply(late))
+    assert reader.stalled(50.0 + STALLED) == {}
+    assert reader.stalled(50.1 + STALLED) == {0: 2}
+
+
 def test_a_record_shows_that_the_log_answers_and_nothing_of_the_metadata() -> None:
     reader = caught_up()
     for trouble in Trouble:
         reader.lose_touch(trouble, unavailable())
     apply(reader, fetch(b"a", position=2))
-    assert set(reader.troubles) == {Trouble.GONE, Trouble.NO_METADATA}
+    assert set(reader.troubles) == {Trouble.STALLED, Trouble.GONE, Trouble.NO_METADATA}
 
 
 def test_what_is_gone_is_read_again_and_shown_as_it_was_until_then() -> None:
