@@ -16,7 +16,7 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
-__all__ = ["NOT_ENOUGH_REPLICAS", "Answer", "Batch", "FakeBroker", "FakeLeaders"]
+__all__ = ["INVALID_RECORD", "NOT_ENOUGH_REPLICAS", "Answer", "Batch", "FakeBroker", "FakeLeaders"]
 
 _PRODUCE, _PRODUCE_VERSION = 0, 3
 _FETCH, _FETCH_VERSION = 1, 4
@@ -39,8 +39,8 @@ _OTHERS = (
     32,
 )  # other requests that they claim to support
 _LEADER_NOT_AVAILABLE, _NOT_LEADER, _OUT_OF_ORDER, _OLD_EPOCH = 5, 6, 45, 47
-NOT_ENOUGH_REPLICAS = 19
-"""The error of a leader that has appended nothing."""
+NOT_ENOUGH_REPLICAS, INVALID_RECORD = 19, 87
+"""Errors of a leader that has appended nothing: one to try again, and one that is final."""
 _KNOWN_BATCHES = 5  # of a producer: by these a leader recognizes what is sent again
 _NULL_TEXT = struct.pack(">h", -1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.client import PropertyValue
@@ -24,10 +24,12 @@ class Moment:
     A receipt refers to its moment until it is decided.
     """
 
-    __slots__ = ("__weakref__", "end")
+    __slots__ = ("__weakref__", "end", "losses")
 
-    def __init__(self) -> None:
+    def __init__(self, losses: int = 0) -> None:
         self.end = float("inf")
+        self.losses = losses
+        """The connections that had been lost by then: more since, and an answer to these appends may be lost."""
 
 
 class Ages:
@@ -37,13 +39,15 @@ class Ages:
 
     Args:
         limit: how long an append may be undecided, in seconds; None for no limit.
+        losses: returns how many connections have been lost.
     """
 
-    def __init__(self, limit: float | None) -> None:
+    def __init__(self, limit: float | None, losses: Callable[[], int] = lambda: 0) -> None:
         self.limit = limit
+        self._losses = losses
         self.step = _COARSEST if limit is None else min(_COARSEST, max(_FINEST, limit / 10))
         """Seconds that a moment lasts, and by which an append may be given up late, never early."""
-        self.now = Moment()
+        self.now = Moment(losses())
         """The moment of receipts made now."""
         self._began = time.monotonic()
         self._past: deque[weakref.ref[Moment]] = deque()
@@ -52,11 +56,11 @@ class Ages:
         """Return whether an append has been undecided for too long."""
         if self.limit is None:
             return False
-        time_now = time.monotonic()
-        if time_now - self._began >= self.step:
+        time_now, losses = time.monotonic(), self._losses()
+        if time_now - self._began >= self.step or losses != self.now.losses:
             self.now.end = self._began = time_now
             self._past.append(weakref.ref(self.now))
-            self.now = Moment()
+            self.now = Moment(losses)
         oldest = self._oldest()
         return oldest is not None and time_now - oldest.end >= self.limit
 

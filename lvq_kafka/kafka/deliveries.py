@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
-from lvq_kafka.kafka.ages import Ages
+from lvq_kafka.kafka.ages import Ages, Moment
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.receipt import KafkaReceipt
@@ -59,7 +59,7 @@ class Deliveries:
     ) -> None:
         self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
         """The class of this client's receipts; the caller sets a receipt's moment."""
-        self.ages = Ages(limit)
+        self.ages = Ages(limit, lambda: errors.losses)
         """The age of undecided appends; for the background thread, except for `Ages.now`."""
         self.parked = False
         """True while the background thread waits for `wake` because nothing is in flight."""
@@ -190,7 +190,9 @@ class Deliveries:
 
     def failed(self, receipt: KafkaReceipt, error: KafkaError, message: Message) -> TransportError:
         """Keep a failure until somebody has seen it."""
-        failure = self._errors.of_delivery(error, message)
+        moment = receipt.outcome
+        answered = type(moment) is not Moment or moment.losses == self._errors.losses
+        failure = self._errors.of_delivery(error, message, answered=answered)
         if len(self._failures) < _KEPT_FAILURES:
             self._failures[receipt] = failure
         return failure
@@ -253,6 +255,7 @@ class Deliveries:
             if not self.due and len(self._client) >= _CROWD:
                 self._stand_by()
         self._poll(0)
+        self._keep_time()  # a connection that was lost while nothing was under way
 
     def _done(self) -> bool:
         return self._stopping or not (len(self._client) or self._callbacks)

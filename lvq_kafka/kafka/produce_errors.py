@@ -26,7 +26,7 @@ _LEAVE_OPEN = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
     }
 )
-"""Broker errors after which the message may be in the log. All others rule it out."""
+"""Broker errors after which the message may be in the log. All others rule it out, unless it was sent before."""
 
 
 class ProduceErrors:
@@ -78,9 +78,17 @@ class ProduceErrors:
             rights.append(Right("Write", "TransactionalId", self._transactional_id))
         return rights
 
-    def of_delivery(self, error: KafkaError, message: Message) -> TransportError:
-        """Return the error for a message that was handed over, but not acknowledged as stored."""
-        if self._may_be_stored(error, message):
+    @property
+    def losses(self) -> int:
+        """The number of connections that were lost."""
+        return self._health.losses
+
+    def of_delivery(self, error: KafkaError, message: Message, *, answered: bool = True) -> TransportError:
+        """Return the error for a message that was handed over, but not acknowledged as stored.
+
+        ``answered`` is False if a connection was lost since it was handed over, and with it perhaps an answer to it.
+        """
+        if self._may_be_stored(error, message, answered=answered):
             return self._unknown(error, message)
         name, topic = _name(message), message.topic() or ""
         doing = f"store the message for key {name} in {topic!r}"
@@ -119,16 +127,19 @@ class ProduceErrors:
         unknown.__cause__ = cause
         return unknown
 
-    def _may_be_stored(self, error: KafkaError, message: Message) -> bool:
+    def _may_be_stored(self, error: KafkaError, message: Message, *, answered: bool) -> bool:
         """Return whether the message may be in the log, or still get there, visible to readers.
 
-        The client does not report whether a message that it returns from its queue was sent before.
+        The client does not report whether a message that it returns from its queue, or that a broker refuses, was sent
+        before.
         """
         if self._transactional_id is not None or message.partition() is None:  # aborted; never given a partition
             return False
         if self.fatal is not None and self.fatal.code() in UNAUTHORIZED:  # it got no producer id, and sent nothing
             return False
         code = error.code()
+        if code > 0 and not answered:
+            return True
         return code in _LEAVE_OPEN or (code < 0 and code not in NO_TOPIC)
 
     def _reason(self, error: KafkaError) -> KafkaError:

@@ -14,11 +14,11 @@ import pytest
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.records import Position
-from lvq_kafka.errors import DeliveryUnknown
+from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.client import PropertyValue
 from lvq_kafka.kafka.writer import KafkaWriter
-from tests.fake_broker import NOT_ENOUGH_REPLICAS, Answer, Batch, FakeLeaders
+from tests.fake_broker import INVALID_RECORD, NOT_ENOUGH_REPLICAS, Answer, Batch, FakeLeaders
 from tests.waiting import eventually
 
 SOON = 30.0  # seconds
@@ -37,6 +37,7 @@ class Election:
         self.leaders = FakeLeaders({MOVED: OLD, OTHER: NEW}, self._take)
         self.room = 1_000
         """How many batches the new leader takes before it refuses all others."""
+        self.refusal = NOT_ENOUGH_REPLICAS
         self._arrived, self._answers = Event(), Event()
 
     def put(self, writer: KafkaWriter, *values: bytes) -> list[Receipt]:
@@ -58,7 +59,7 @@ class Election:
             return self.leaders.append(batch)._replace(lost=True)
         if batch.partition == MOVED:
             self.room -= 1
-            return self.leaders.append(batch) if self.room >= 0 else Answer(NOT_ENOUGH_REPLICAS)
+            return self.leaders.append(batch) if self.room >= 0 else Answer(self.refusal)
         if not self._answers.is_set():
             self._arrived.set()
             self._answers.wait(SOON)
@@ -108,6 +109,17 @@ def test_g14_an_older_value_stays_behind_a_newer_one_only_if_that_is_unknown() -
         assert moved.leaders.values(MOVED) == [b"1", b"2", b"1"]
         moved.room = 1000  # as the error says, send the key's current value again
         assert writer.append("t", b"k", b"2", None, MOVED).result(SOON) == Position("t", MOVED, 3)
+
+
+def test_g14_a_message_that_is_refused_after_a_lost_answer_may_have_been_stored() -> None:
+    with election(max_in_flight=1) as (moved, writer):
+        moved.refusal = INVALID_RECORD
+        moved.room = 0
+        [receipt] = moved.put(writer, b"1")
+        assert isinstance(receipt.exception(SOON), DeliveryUnknown)
+        assert moved.leaders.values(MOVED) == [b"1"]
+        refused = writer.append("t", b"k", b"2", None, MOVED)
+        assert type(refused.exception(SOON)) is DeliveryFailed, "no answer has been lost since"
 
 
 def test_g14_what_was_stored_is_recognized_as_long_as_its_numbers_are_the_same() -> None:
