@@ -175,7 +175,7 @@ class Witness:
     def judge(self, newest: Mapping[str, int]) -> None:
         """Check everything at the end but the findings, against the newest values."""
         assert {key: values[-1] for key, values in self.taken.items()} == newest, "G10"
-        assert self.taken == {key: sorted(values) for key, values in self.taken.items()}, "G12"
+        assert in_order(self.taken), "G12"
         assert self._durable.keys() == newest.keys(), "of each key something was durably acked"
 
 
@@ -296,7 +296,7 @@ class Work:
         """Compare the results with the records that plain clients read."""
         raw = read_raw(self._nodes.bootstrap_servers, self.topic.topic)
         stored = values_by_key(raw)
-        assert stored == {key: sorted(values) for key, values in stored.items()}, "G14: older behind newer"
+        assert in_order(stored), "G14: older behind newer"
         there = {number for values in stored.values() for number in values}
         for _, number, receipt in self.putting.receipts:
             error = receipt.exception(0)
@@ -358,6 +358,11 @@ def values_by_key(records: Iterable[Raw]) -> dict[str, list[int]]:
     for record in sorted(records):
         values[record.key].append(int(record.value or ""))
     return values
+
+
+def in_order(values: Mapping[str, list[int]]) -> bool:
+    """Return whether the values of each key ascend, but for copies of what was there before (G14)."""
+    return all(firsts == sorted(firsts) for firsts in ([*dict.fromkeys(found)] for found in values.values()))
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])

@@ -206,17 +206,26 @@ class _Judge:
     # ---------------------------------------------------------------- G14: stored in order, or reported as not stored
 
     def stored_as_said(self, stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> None:
-        """Check that nothing is stored that was reported as not stored, and that the values of each key ascend."""
+        """Check that nothing is stored that was reported as not stored, and that the values of each key ascend.
+
+        A copy of an older value may follow a newer one, if a copy of that comes after it: they were sent again.
+        """
         for place in newest.keys() - stored.keys():
             self.find(f"G14: {newest[place]} at {place[0]}/{place[1]} was said not to be stored")
-        last: dict[tuple[int, str], str] = {}
+        logs: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
         for (partition, offset), (key, value) in sorted(stored.items()):
-            if key is None or value is None:
-                continue
-            before = last.get((partition, key), "")
-            if (len(before), before) > (len(value), value):  # numbers
-                self.find(f"G14: {key}={value} at {partition}/{offset} lies after {key}={before}")
-            last[partition, key] = value
+            if key is not None and value is not None:
+                logs[partition, key].append((offset, value))
+        for (partition, key), log in logs.items():
+            last = {value: offset for offset, value in log}
+            before, seen = "", set[str]()
+            for offset, value in log:
+                older = (len(before), before) > (len(value), value)  # numbers
+                if older and not (value in seen and offset < last[before]):
+                    self.find(f"G14: {key}={value} at {partition}/{offset} lies after {key}={before}")
+                if not older:
+                    before = value
+                seen.add(value)
 
     def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
         """Check that the newest message of every key was delivered and acked, or has a letter."""

@@ -79,6 +79,13 @@ def test_g14_finds_an_older_value_behind_a_newer_one() -> None:
     assert found == ["G14: k=v9 at 0/3 lies after k=v10"]
 
 
+def test_g14_copies_of_values_that_were_sent_again_are_all_right_in_their_order() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 4, value="v10"), durable=3)
+    stored = {1: ("k", "v9"), 2: ("k", "v10"), 3: ("k", "v9"), 4: ("k", "v10")}
+    assert verdict(one, messages=stored).findings == []
+
+
 def test_g11_finds_a_durably_acked_message_that_comes_again() -> None:
     one, two = Witness("one", killed=4), Witness("two")
     one.ack(2, one.take(1, 1), durable=3)
