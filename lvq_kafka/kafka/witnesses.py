@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _MOST = 2  # no partition has two leaders, so two brokers can tell of all
 _PATIENCE = 2.0  # seconds for a broker to say who leads
-_PAUSE = 0.02  # seconds before another one is asked
+_PAUSES = (0.05, 1.0)  # seconds before others are asked: each time twice as long, since that takes new connections
 _ALONE = 60.0  # seconds until a topic with one replica is looked at again: it may have got more
 
 
@@ -30,7 +30,7 @@ class _Leaders:
     """The leaders of a topic's partitions, as one broker knows them."""
 
     witness: int
-    """The broker; -1 if that is unknown."""
+    """The broker; -1 if the client has only its bootstrap server so far, whose number it does not know."""
     leaders: Mapping[int, int]
     """By partition; -1 if it has none."""
     contested: bool
@@ -43,7 +43,7 @@ class Witnesses:
     A leader holds no lease. One that is cut off from the other brokers, or was stopped for a while, takes no more
     messages, but answers clients as before, even when they ask who leads. So a leader counts if another broker names
     it. The client chooses whom it asks that: the broker that it used last. So there are clients that ask for nothing
-    else, and are replaced when they happen to ask the leader.
+    else, and one is replaced when both happen to ask the leader.
 
     Args:
         config: how to reach the cluster.
@@ -80,23 +80,24 @@ class Witnesses:
             known = self._look(self._requests, topic, deadline)
         if known is None or not known.contested:
             return dict(question(self._requests, sorted(partitions)))
-        left, found = set(partitions), dict[int, T]()
+        left, found, (pause, longest) = set(partitions), dict[int, T](), _PAUSES
         while True:
             for number in range(_MOST):
-                if not left:
-                    return found
-                found.update(self._ask_by(self._witness(number), known, topic, left, question, deadline))
-                left.difference_update(found)
+                if left:
+                    found.update(self._ask_by(self._witness(number), known, topic, left, question, deadline))
+                    left.difference_update(found)
             if not left:
                 return found
-            if time.monotonic() + _PAUSE > deadline:
+            if time.monotonic() + pause > deadline:
                 raise BrokerUnavailable(
                     f"Cannot tell who leads topic {topic!r}, partition {min(left)}: no broker but the leader says so.",
                     code="_TIMED_OUT",
                     retriable=True,
                     hint="A leader that is cut off from the others does not know it. Check that these can be reached.",
                 )
-            time.sleep(_PAUSE)
+            self._witness(_MOST - 1).reconnect()  # perhaps to a broker that leads none of those
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
 
     def _ask_by(
         self,
@@ -108,8 +109,11 @@ class Witnesses:
         deadline: float,
     ) -> dict[int, T]:
         """Ask those leaders that a witness names, unless it is one of them itself."""
+        end = min(deadline, time.monotonic() + _PATIENCE)
         try:
-            seen = self._look(witness, topic, min(deadline, time.monotonic() + _PATIENCE))
+            seen = self._look(witness, topic, end)
+            while seen is not None and seen.witness == -1 and time.monotonic() < end:
+                seen = self._look(witness, topic, end)
         except TransportError as error:
             if not error.retriable:
                 raise
@@ -124,8 +128,6 @@ class Witnesses:
             found.update(question(self._requests, sorted(agreed)))
         if sure > agreed:  # only the witness has heard of these leaders
             found.update(question(witness, sorted(sure - agreed)))
-        if seen.witness != -1 and len(sure) < len(partitions):
-            witness.reconnect()
         return found
 
     def _witness(self, number: int) -> AdminRequests:
@@ -156,15 +158,4 @@ class Witnesses:
         if not several:
             self._uncontested[topic] = time.monotonic() + _ALONE
         leaders = {number: partition.leader for number, partition in found.partitions.items()}
-        return _Leaders(_answered(cluster), leaders, contested)
-
-
-def _answered(cluster: Any) -> int:
-    """Return the broker that described a cluster; -1 if it is unknown.
-
-    A client knows a bootstrap server only by its address.
-    """
-    if cluster.orig_broker_id >= 0:
-        return int(cluster.orig_broker_id)
-    address = cluster.orig_broker_name.rpartition("/")[0]
-    return next((node for node, one in cluster.brokers.items() if f"{one.host}:{one.port}" == address), -1)
+        return _Leaders(cluster.orig_broker_id, leaders, contested)
