@@ -26,7 +26,7 @@ _ALONE = 60.0  # seconds until a topic with one replica is looked at again: it m
 
 
 @dataclass(frozen=True)
-class _Leaders:
+class _Testimony:
     """The leaders of a topic's partitions, as one broker knows them."""
 
     witness: int
@@ -77,7 +77,7 @@ class Witnesses:
         """
         known = None
         if time.monotonic() >= self._uncontested.get(topic, 0.0):
-            known = self._look(self._requests, topic, deadline)
+            known = self._ask_who_leads(self._requests, topic, deadline)
         if known is None or not known.contested:
             return dict(question(self._requests, sorted(partitions)))
         left, found, (pause, longest) = set(partitions), dict[int, T](), _PAUSES
@@ -102,7 +102,7 @@ class Witnesses:
     def _ask_by(
         self,
         witness: AdminRequests,
-        known: _Leaders,
+        known: _Testimony,
         topic: str,
         partitions: Collection[int],
         question: Callable[[AdminRequests, Sequence[int]], Mapping[int, T]],
@@ -111,9 +111,9 @@ class Witnesses:
         """Ask those leaders that a witness names, unless it is one of them itself."""
         end = min(deadline, time.monotonic() + _PATIENCE)
         try:
-            seen = self._look(witness, topic, end)
+            seen = self._ask_who_leads(witness, topic, end)
             while seen is not None and seen.witness == -1 and time.monotonic() < end:
-                seen = self._look(witness, topic, end)
+                seen = self._ask_who_leads(witness, topic, end)
         except TransportError as error:
             if not error.retriable:
                 raise
@@ -140,7 +140,7 @@ class Witnesses:
             self._witnesses.append(AdminRequests(config))
         return self._witnesses[number]
 
-    def _look(self, requests: AdminRequests, topic: str, deadline: float) -> _Leaders | None:
+    def _ask_who_leads(self, requests: AdminRequests, topic: str, deadline: float) -> _Testimony | None:
         """Ask who leads a topic; return None if it is not known."""
         [cluster] = requests.ask(
             lambda client, left: [in_thread(lambda: client.list_topics(topic, timeout=left))],
@@ -158,4 +158,4 @@ class Witnesses:
         if not several:
             self._uncontested[topic] = time.monotonic() + _ALONE
         leaders = {number: partition.leader for number, partition in found.partitions.items()}
-        return _Leaders(cluster.orig_broker_id, leaders, contested)
+        return _Testimony(cluster.orig_broker_id, leaders, contested)
