@@ -54,13 +54,20 @@ class Cluster(Protocol):
         """
 
     def reader(
-        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+        self,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        headers: bool = True,
+        late: bool = False,
+        decided: bool = True,
     ) -> LogReader:
         """Return a reader that starts at these positions, one for each partition to read.
 
         Without ``headers``, records arrive as if they had no headers; if they do have some, that halves the work. With
         ``late``, a batch may build its columns and read headers on first access: that pays off if only a few of many
-        records are kept, through `RecordBatch.entries`.
+        records are kept, through `RecordBatch.entries`. With ``decided=False``, the records of open and aborted
+        transactions come, too.
         """
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:

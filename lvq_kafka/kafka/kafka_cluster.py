@@ -64,10 +64,6 @@ class KafkaCluster(Bound, Cluster):
         late: bool = False,
         decided: bool = True,
     ) -> LogReader:
-        """Return a reader from these positions; see `lvq_kafka.cluster.Cluster.reader`.
-
-        In addition, ``decided=False`` returns the records of open and aborted transactions, too.
-        """
         self._requests.check_open()
         return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)
 

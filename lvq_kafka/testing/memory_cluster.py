@@ -64,10 +64,16 @@ class MemoryCluster(Cluster):
 
     @override
     def reader(
-        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+        self,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        headers: bool = True,
+        late: bool = False,
+        decided: bool = True,
     ) -> LogReader:
         self._state.check_open()
-        return MemoryReader(self._state, topic, positions, headers=headers)
+        return MemoryReader(self._state, topic, positions, headers=headers, decided=decided)
 
     @override
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:

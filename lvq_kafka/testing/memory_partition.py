@@ -120,10 +120,14 @@ class PartitionLog:
             self._entries.append(_LogEntry(self.end, timestamp, None, span))
             self.end += 1
 
-    def read(self, position: int, limit: int) -> tuple[list[Record], int]:
-        """Return up to ``limit`` committed records from ``position``, and the position after them.
+    def readable(self, decided: bool) -> int:
+        """Return where reading ends: at the last stable offset, or at the end for what is undecided, too."""
+        return self.stable if decided else self.end
 
-        The position advances to the last stable offset when no further record lies before it.
+    def read(self, position: int, limit: int, *, decided: bool = True) -> tuple[list[Record], int]:
+        """Return up to ``limit`` committed records from ``position``, or of all, and the position after them.
+
+        The position advances to the end of what is `readable` when no further record lies before it.
 
         Raises:
             DataLoss: the position is below the start or beyond the end.
@@ -135,12 +139,12 @@ class PartitionLog:
                 f"which holds {self.start} to {self.end}.",
                 hint="Read again from the start.",
             )
-        stable = self.stable
+        stable = self.readable(decided)
         records: list[Record] = []
         for entry in self._from(position):
             if entry.offset >= stable:
                 break
-            if entry.record is not None and entry.committed:
+            if entry.record is not None and (entry.committed or not decided):
                 if len(records) == limit:
                     return records, position
                 records.append(entry.record)

@@ -17,17 +17,24 @@ __all__ = ["MemoryReader"]
 class MemoryReader(LogReader):
     """A reader on the in-memory cluster.
 
-    It returns committed records only, and reports positions as the Kafka client does: when a position moves, and once
-    more after an assignment even if it is already at the end, like the client's end-of-partition event.
+    It returns committed records, others only with ``decided=False``. It reports positions as the Kafka client does:
+    when a position moves, and once more after an assignment even if it is already at the end, like the client's
+    end-of-partition event.
     """
 
     def __init__(
-        self, cluster: ClusterState, topic: str, positions: Mapping[int, int], *, headers: bool = True
+        self,
+        cluster: ClusterState,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        headers: bool = True,
+        decided: bool = True,
     ) -> None:
         self._state = cluster
         self._topic = topic
         self._positions = dict(positions)
-        self._headers = headers
+        self._headers, self._decided = headers, decided
         self._reported: dict[int, int] = {}
         self._outage = 0  # the last outage that was reported to the caller
         self._closed = False
@@ -85,11 +92,11 @@ class MemoryReader(LogReader):
         self._state.topic(self._topic)
         for partition, position in self._positions.items():
             log = self._state.partition(self._topic, partition)
-            found, position = log.read(position, self._state.fetch_limit - len(records))
+            found, position = log.read(position, self._state.fetch_limit - len(records), decided=self._decided)
             records += found
             if found:
                 epochs[partition] = log.epoch_of(found[-1].offset)
-            if self._reported.get(partition) != position and (found or position == log.stable):
+            if self._reported.get(partition) != position and (found or position == log.readable(self._decided)):
                 moved[partition] = position
         self._positions.update(moved)
         self._reported.update(moved)

@@ -316,6 +316,35 @@ def test_what_compaction_may_have_taken_of_a_cut_with_markers_is_not_left_out_si
     assert read(cluster, transactional, consistency="atleast") == [("a", "2"), ("c", "1"), ("new", "1"), ("b", "2")]
 
 
+@pytest.mark.parametrize("before", [(), (("z", "1"),)])
+def test_a_cut_before_the_first_value_of_a_log_that_begins_with_an_aborted_one_has_no_rows(
+    cluster: MemoryCluster, before: tuple[tuple[str, str], ...]
+) -> None:
+    put(cluster, *before)
+    transaction(cluster, ("a", "never"), ending="abort")
+    spec = cut(cluster)
+    transaction(cluster, ("b", "1"))
+    put(cluster, ("b", "2"))
+    assert read(cluster, spec) == list(before)
+    cluster.compact("t")
+    with pytest.raises(DataLoss, match="among them b'b'"):
+        read(cluster, spec)
+
+
+@pytest.mark.parametrize(
+    ("changed", "properties"), [({"epochs": {0: 7}}, {}), ({"epochs": {}}, {}), ({}, {"client.rack": "a"})]
+)
+def test_what_one_replica_still_has_of_an_aborted_transaction_proves_nothing_of_another(
+    cluster: MemoryCluster, changed: dict[str, Any], properties: dict[str, str]
+) -> None:
+    transaction(cluster, ("a", "never"), ending="abort")
+    spec = cut(cluster)
+    put(cluster, ("b", "1"))
+    scan = Scan(replace(spec, **changed), ClientConfig("nowhere:1", properties))
+    with pytest.raises(DataLoss, match="among them b'b'"):
+        list(scan.rows_of(cluster, 0))
+
+
 def test_what_lies_behind_a_hole_proves_nothing(cluster: MemoryCluster) -> None:
     """A cleaner that is still at work has come as far as the hole."""
     put(cluster, ("b", "1"), ("a", "1"), ("a", "2"))

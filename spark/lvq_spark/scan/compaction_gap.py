@@ -11,7 +11,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, read_range
 
-__all__ = ["first_without_gap"]
+__all__ = ["aborted_without_gap", "first_without_gap"]
 
 
 def first_without_gap(
@@ -35,18 +35,53 @@ def first_without_gap(
     Raises:
         As `read_range`.
     """
-    epoch = spec.epochs.get(partition, -1)
-    if spec.decisive_header is not None or config.properties.get("client.rack") or epoch < 0:
+    if spec.decisive_header is not None or not _same_replica(cluster, spec, config, partition):
         return {}
-    start, end = spec.start[partition], spec.end[partition]
-    with closing(read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False)) as batches:
-        first = next(batches, RecordBatch())
-    if cluster.logs.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+    first = _run(cluster, spec, partition, patience, decided=True)
+    if not _same_replica(cluster, spec, config, partition):
         return {}
     found: dict[bytes, int] = {}
-    for place, (key, offset) in enumerate(zip(first.keys, first.offsets), start):
-        if offset != place:
-            break
+    for key, offset in zip(first.keys, first.offsets):
         if key is not None:
             found.setdefault(key, offset)
     return found
+
+
+def aborted_without_gap(
+    cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int, *, patience: float = PATIENCE
+) -> bool:
+    """Return whether an aborted record is among a cut's first records, before the first gap.
+
+    Call this after the cut has been read. If so, no record of the cut has been removed: a cleaner leaves none of an
+    aborted transaction behind, whatever its key, so none has come as far. The answer is False where it would prove
+    nothing; see `first_without_gap`.
+
+    Raises:
+        As `read_range`.
+    """
+    if not _same_replica(cluster, spec, config, partition):
+        return False
+    left = set(_run(cluster, spec, partition, patience, decided=False).offsets)
+    start, end = spec.start[partition], spec.start[partition] + len(left)
+    with closing(read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False)) as batches:
+        left = left.difference(*(batch.offsets for batch in batches))
+    return bool(left) and _same_replica(cluster, spec, config, partition)
+
+
+def _run(cluster: Cluster, spec: SnapshotSpec, partition: int, patience: float, *, decided: bool) -> RecordBatch:
+    """Return the first records of a cut, up to the first gap, as far as a single fetch brings them."""
+    start, end = spec.start[partition], spec.end[partition]
+    with closing(
+        read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False, decided=decided)
+    ) as batches:
+        first = next(batches, RecordBatch())
+    gap = next((row for row, offset in enumerate(first.offsets) if offset != start + row), len(first))
+    return first.rows(0, gap)
+
+
+def _same_replica(cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int) -> bool:
+    """Return whether all that has been read of a cut until now came from the leader that it was pinned with."""
+    epoch = spec.epochs.get(partition, -1)
+    if config.properties.get("client.rack") or epoch < 0:
+        return False
+    return cluster.logs.stable_ends(spec.topic)[partition].leader_epoch == epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Literal, NoReturn
@@ -65,17 +65,20 @@ def read_range(
     patience: float = PATIENCE,
     headers: bool = True,
     late: bool = False,
+    decided: bool = True,
 ) -> Generator[RecordBatch]:
     """Read the records of one partition from ``start`` up to, but not including, ``end``.
 
-    The position ends the reading: the last offsets may hold no record, and never will.
+    The position ends the reading: the last offsets may hold no record, and never will. With ``decided=False``, the
+    records of aborted transactions come, too.
 
     Raises:
         DataLoss: the log starts after ``start``, or ends before ``end``.
         CatchUpTimeout: nothing moved for ``patience`` seconds.
         TransportError: the cluster cannot be reached, or refuses.
     """
-    for batch in _polled(cluster, topic, partition, start, lambda _: end, patience, headers=headers, late=late):
+    how = {"headers": headers, "late": late, "decided": decided}
+    for batch in _polled(cluster, topic, partition, start, lambda _: end, patience, how):
         if len(batch):
             yield batch if batch.offsets[-1] < end else batch.rows(0, bisect_left(batch.offsets, end))
 
@@ -113,7 +116,7 @@ def read_on(
         stretch, count, asked = position, 0, time.monotonic()
         return cluster.logs.end_offsets(topic, stable=True)[partition]
 
-    for batch in _polled(cluster, topic, partition, start, further, patience, headers=headers, late=late):
+    for batch in _polled(cluster, topic, partition, start, further, patience, {"headers": headers, "late": late}):
         count += len(batch)
         if len(batch):
             yield batch
@@ -126,19 +129,17 @@ def _polled(
     start: int,
     further: Callable[[int], int],
     patience: float,
-    *,
-    headers: bool,
-    late: bool,
+    how: Mapping[str, bool],
 ) -> Generator[RecordBatch]:
     """Yield batches until the position reaches the end that ``further`` returns.
 
-    ``further`` is asked again whenever its last answer has been reached.
+    ``further`` is asked again whenever its last answer has been reached. ``how`` is how to read; see `Cluster.reader`.
     """
     end = further(start)
     if start >= end:
         return
     progress = Progress({partition: start})
-    with closing(cluster.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
+    with closing(cluster.reader(topic, {partition: start}, **how)) as reader:
 
         def poll() -> Fetch:
             fetch = reader.poll(POLL)

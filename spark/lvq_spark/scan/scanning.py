@@ -24,7 +24,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.selectors.selector import Selector
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
-from lvq_spark.scan.compaction_gap import first_without_gap
+from lvq_spark.scan.compaction_gap import aborted_without_gap, first_without_gap
 from lvq_spark.scan.due_filter import DueFilter, KnownCut
 from lvq_spark.scan.expiries import as_deletes, expired
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
@@ -315,6 +315,8 @@ class Scan:
             return behind
         first = first_without_gap(cluster, self.spec, self.config, partition, patience=patience)
         if any(key in latest and latest.offset(key) > offset for key, offset in first.items()):
+            return RecordBatch()
+        if aborted_without_gap(cluster, self.spec, self.config, partition, patience=patience):
             return RecordBatch()
         if self.consistency == "pinned":
             raise vanished(self.spec, partition, behind.keys)
