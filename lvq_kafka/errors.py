@@ -42,6 +42,7 @@
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
     ├─ PageUnreadable(OSError)             a value that a consumer paged to disk cannot be read back (R12)
     ├─ SpillFailed(OSError)                a Spark task could not spill to disk
+    ├─ StoreFailed(OSError)                a store's files cannot be read or written
     ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
@@ -111,6 +112,7 @@ __all__ = [
     "ReaderFailed",
     "SpillFailed",
     "StateError",
+    "StoreFailed",
     "TopicError",
     "TopicMismatch",
     "TopicNotFound",
@@ -489,6 +491,17 @@ class SpillFailed(LVQError, OSError):
     """
 
     def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        LVQError.__init__(self, message, hint=hint)
+        self.path = path
+
+
+class StoreFailed(LVQError, OSError):
+    """A store's files cannot be read or written: often a full disk, or a missing right.
+
+    ``path`` is the store's directory, as a URL. The file system's own error is the ``__cause__``.
+    """
+
+    def __init__(self, message: str, *, path: str, hint: str = "") -> None:
         LVQError.__init__(self, message, hint=hint)
         self.path = path
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
+from lvq_spark.observing import observed
 from lvq_spark.schema import ON_REQUEST, SNAPSHOT_COLUMNS, check_columns
 from lvq_spark.submitting import add_consistency_option, job_parser, main
 
@@ -44,7 +45,8 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     else:
         writer.save(options.output)
     to = {"table": options.table} if options.table else {"output": options.output}
-    return {**to, "rows": seen.get["rows"], "topic": spec.topic, "topic_id": spec.topic_id, "end": dict(spec.end)}
+    written = observed(seen) or {"rows": 0}  # dropped only if there are no rows
+    return {**to, "rows": written["rows"], "topic": spec.topic, "topic_id": spec.topic_id, "end": dict(spec.end)}
 
 
 def _check_target(spark: SparkSession, options: argparse.Namespace) -> None:

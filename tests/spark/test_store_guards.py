@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import shutil
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -32,6 +35,7 @@ from lvq_kafka.errors import (
     OutcomeUnknown,
     QueueMismatch,
     QueueNotDeclared,
+    StoreFailed,
     TopicMismatch,
     TopicNotFound,
     TopicRecreated,
@@ -44,12 +48,12 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.store import read_version, refresh, versions
+from lvq_spark.store import read_version, refresh, upsert, versions
 from lvq_spark.store.guards import aged, epochs_of, log_state, overdue, pinned_at, quiet, unfit
 from lvq_spark.store.layout.builder import horizon
 from lvq_spark.store.layout.spark_delta import STORED
 from lvq_spark.store.manifest import Version
-from lvq_spark.store.storage import LocalStorage
+from lvq_spark.store.storage import LocalStorage, storage_errors
 from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
 from tests.spark.overtaking import Overtaken
@@ -502,6 +506,99 @@ def test_a_refresh_that_is_killed_leaves_the_old_version_or_the_whole_new_one(
     folders = {file.name.partition("/")[0] for file in version.files}
     assert len(folders) == (2 if overlay else 1)
     assert set(LocalStorage(path).names("")) == {"versions", *folders}, "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "step", "where"),
+    [(0.0, "create", "versions/"), (0.0, "crc32", "v2-"), (1000.0, "create", "v2-")],
+    ids=["manifest", "after Spark's files", "a file of the driver"],
+)
+def test_a_refresh_that_fails_leaves_no_files_of_its_own_and_says_what_is_full(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    where: str,
+    overlay: float,
+) -> None:
+    monkeypatch.setattr("lvq_spark.store.layout.builder.OVERLAY", overlay)
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    first = refresh(spark, queue, path)
+    append(queue, ("a", "2"))
+    another = "v2-0123456789ab"
+    LocalStorage(path).create(f"{another}/part-0.parquet", b"of an attempt that is at work")
+    real, failed = getattr(LocalStorage, step), []
+
+    def full(storage: LocalStorage, name: str, *args: object) -> object:
+        if name.startswith(where):
+            failed.append(name)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / name))
+        return real(storage, name, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, step, full)
+        with pytest.raises(StoreFailed, match=r"No space left on device.*Make room there") as error:
+            refresh(spark, queue, path)
+    assert (len(failed), error.value.path) == (1, f"file://{tmp_path}")
+    assert set(LocalStorage(path).names("")) == {"versions", first.data, another}
+    assert refresh(spark, queue, path).number == 2
+
+
+def test_a_file_where_a_store_should_be_is_an_error_that_names_the_path(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    queue = make_queue()
+    for call in (
+        lambda: refresh(spark, queue, file),
+        lambda: refresh(spark, queue, file / "below"),
+        lambda: versions(spark, file),
+        lambda: read_version(spark, file),
+    ):
+        with pytest.raises(ConfigError, match=f"{file}.* cannot be the directory of a store") as error:
+            call()
+        assert error.value.options == ("path",)
+    with pytest.raises(ConfigError, match=f"{file} cannot be"), storage_errors(f"file:{file}"):
+        spark.range(1).write.parquet(f"{file}/v1-0123456789ab")
+    said = r"cannot be read or written: No space left on device\. Make"
+    with pytest.raises(StoreFailed, match=said), storage_errors("file:/s"):
+        raise PythonException("Caused by: java.io.IOException: No space left on device\n\tat java.base/sun.nio")
+
+
+def test_r18_a_damaged_manifest_has_the_store_rebuilt_from_the_log_and_readers_told(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, path = make_queue(), tmp_path / "store"
+    append(queue, ("a", "1"))
+    first = refresh(spark, queue, path)
+    append(queue, ("a", "2"))
+    refresh(spark, queue, path)
+    manifest = path / "versions" / "0000000002.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"rows": 1', b'"rows": 9'))
+    said = r"versions/0000000002\.json is not a version's manifest, or is damaged"
+    for wanted in ({}, {"version": 2}, {"as_of": datetime.now(UTC)}):
+        with pytest.raises(DataLoss, match=rf"{said}\. Refresh the store"):
+            read_version(spark, path, **wanted)
+    assert versions(spark, path) == [first]
+    assert values(collect(read_version(spark, path, 1))) == {"a": "1"}
+    with pytest.raises(DataLoss, match=rf"The newest version is lost: .*{said}\. Refresh with on_stale='rebuild'"):
+        refresh(spark, queue, path, on_stale="fail")
+    shutil.copytree(path, tmp_path / "copy")
+    for place in (path, tmp_path / "copy"):
+        caplog.clear()
+        if place == path:
+            refresh(spark, queue, place, keep=1, grace=0.0)
+        else:
+            upsert(queue, place, keep=1, grace=0.0)(snapshot(spark, queue), 0)
+        (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert re.search(f"{place} is rebuilt from the log: The newest version is lost: .*{said}", warning)
+        (version,) = versions(spark, place)
+        assert (version.number, version.kind, len(version.reasons)) == (3, "full", 1)
+        assert values(collect(read_version(spark, place))) == {"a": "2"}
+        assert set(LocalStorage(str(place)).names("")) == {"versions", version.data}, "its files are gone, too"
 
 
 def test_of_two_refreshes_at_once_one_writes_and_the_other_finds_it_written(

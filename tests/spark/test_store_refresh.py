@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,14 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
+from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.store import Version, read_version, refresh, versions
 from lvq_spark.store.layout import layers
+from lvq_spark.store.manifest import HOW_READ
+from lvq_spark.store.refreshing import _has_cut
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
+from tests.spark.test_store_versions import VERSION
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -118,6 +123,33 @@ def test_a_version_with_another_key_is_not_the_one_of_a_cut(
     with pytest.raises(ConfigError, match="lies before that of version 2"):
         refresh(spark, other, path, end={0: 1})
     assert [version.number for version in versions(spark, path)] == [1, 2]
+
+
+@pytest.mark.parametrize("name", HOW_READ)
+def test_a_version_that_was_read_otherwise_is_not_the_one_of_a_cut(name: str) -> None:
+    spec = SnapshotSpec(VERSION.topic, VERSION.topic_id, VERSION.start, VERSION.end, "ticker", "header")
+    assert _has_cut(VERSION, spec)
+    assert not _has_cut(replace(VERSION, **{name: "otherwise"}), spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_first_version_of_a_log_without_a_row_has_none_and_the_next_goes_on_from_it(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    uncommitted: Callable[[LastValueQueue[bytes]], AbstractContextManager[None]],
+    tmp_path: Path,
+    partitions: int,
+) -> None:
+    queue = make_queue(partitions)
+    with uncommitted(queue):
+        pass
+    append(queue, ("gone", None))
+    first = refresh(spark, queue, str(tmp_path))
+    assert (first.kind, first.rows, first.upserts, first.deletes) == ("full", 0, 1, 1)
+    append(queue, ("a", "1"))
+    assert refresh(spark, queue, str(tmp_path)).kind == "delta"
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "1"}
 
 
 def test_offsets_without_records_move_the_cut_and_copy_no_files(

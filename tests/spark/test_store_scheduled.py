@@ -18,7 +18,7 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.terms import TTL_HEADER
-from lvq_kafka.errors import ConfigError, QueueMismatch
+from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import SnapshotSpec, snapshot
 from lvq_spark.scheduling import NotDue
@@ -198,7 +198,7 @@ def test_a_version_says_how_far_ahead_and_none_is_built_on_another_delay(
     assert (second.kind, second.max_delay, second.rows) == ("full", LONGEST, 0)
     assert decode(encode(second), "here") == second
     assert json.loads(encode(second))["scheduled"] == {"0": [0, round((clock.now + 5) * 1000)]}
-    with pytest.raises(ConfigError, match="damaged"):
+    with pytest.raises(DataLoss, match="damaged"):
         decode(encode(second).replace(b'"scheduled": {', b'"scheduled": {"x": [1],'), "here")
 
 

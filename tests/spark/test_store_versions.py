@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.store.hadoop import HadoopStorage
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import LocalStorage, Storage, open_storage
@@ -143,26 +145,30 @@ def test_a_manifest_says_all_there_is_to_say_of_a_version() -> None:
         ({"format": 2}, "the format 2, but this library knows 1.* upgrade"),
         ({"format": 2, "end": None}, "the format 2"),
         ({"colour": "blue"}, "unknown fields: colour.* upgrade"),
-        ({"format": None}, "not a version's manifest"),
-        ({"end": 5}, "not a version's manifest"),
-        ({"pinned": "yesterday"}, "not a version's manifest"),
     ],
 )
-def test_a_manifest_of_a_newer_library_or_a_damaged_one_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_manifest_of_a_newer_library_is_refused(changes: dict[str, Any], said: str) -> None:
     document = json.loads(encode(VERSION))
     del document["crc32"]
     with pytest.raises(ConfigError, match=f"^/data/m .*{said}") as error:
         decode(json.dumps({**document, **changes}).encode(), "/data/m")
     assert error.value.options == ("path",)
-    with pytest.raises(ConfigError, match="not a version's manifest"):
-        decode(encode(VERSION)[:-20], "m")
+
+
+@pytest.mark.parametrize("changes", [{"format": None}, {"end": 5}, {"pinned": "yesterday"}])
+def test_r18_a_damaged_manifest_is_never_trusted(changes: dict[str, Any]) -> None:
+    document = json.loads(encode(VERSION))
+    del document["crc32"]
+    for content in (json.dumps({**document, **changes}).encode(), encode(VERSION)[:-20], b"", b"[]", b"\xff"):
+        with pytest.raises(DataLoss, match=r"^/data/m is not a version's manifest, or is damaged"):
+            decode(content, "/data/m")
 
 
 def test_a_manifest_with_a_byte_that_has_changed_is_refused_and_one_without_a_checksum_is_not() -> None:
     content = encode(VERSION)
     at = content.index(b'"1": 12')
     damaged = content[:at] + b'"1": 13' + content[at + 7 :]
-    with pytest.raises(ConfigError, match=r"^/data/m .* damaged"):
+    with pytest.raises(DataLoss, match=r"^/data/m .* damaged"):
         decode(damaged, "/data/m")
     document = json.loads(damaged)
     del document["crc32"], document["places"]
@@ -174,7 +180,7 @@ def test_a_manifest_with_a_byte_that_has_changed_is_refused_and_one_without_a_ch
 
 def put(store: Store, number: int, age: float, *, data: str | None = None) -> Version:
     """Commit a version with one file, as of ``age`` seconds ago."""
-    data = data or store.new_folder(number)
+    data = data or f"v{number}-{uuid.uuid4().hex[:12]}"
     committed = datetime.now(UTC) - timedelta(seconds=age)
     store.storage.create(f"{data}/part-0.parquet", b"0123")
     version = replace(
@@ -244,6 +250,61 @@ def test_what_attempts_have_left_goes_when_it_is_old_and_nothing_else_does(store
     store.clean(1, 0.0)
     assert folders(store) == {kept.data, "somebody else's"}
     assert store.storage.names("versions") == ["0000000001.json"]
+
+
+def test_what_an_attempt_has_written_goes_when_it_fails_and_what_others_write_stays(store: Store) -> None:
+    with store.attempt(2) as mine:
+        store.storage.create(f"{mine}/part-0.parquet", b"0123")
+    assert folders(store) == {mine}, "it has succeeded"
+
+    def interrupted() -> None:
+        with store.attempt(2) as other:
+            store.storage.create(f"{other}/_temporary/0/part", b"0123")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert folders(store) == {mine}
+
+
+@pytest.mark.parametrize(("there", "settles", "left"), [(False, True, False), (True, True, True), (False, False, True)])
+def test_a_version_whose_commit_fails_loses_its_files_unless_its_manifest_may_be_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch, there: bool, settles: bool, left: bool
+) -> None:
+    first, create = put(store, 1, 0), LocalStorage.create
+
+    def full(storage: LocalStorage, name: str, content: bytes) -> bool:
+        if name.startswith("versions/"):
+            if there:
+                create(storage, name, content)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return create(storage, name, content)
+
+    monkeypatch.setattr(LocalStorage, "create", full)
+    monkeypatch.setattr(LocalStorage, "settles", settles)
+    with pytest.raises(OSError, match="No space left"):
+        put(store, 2, 0, data="v2-0123456789ab")
+    assert folders(store) == {first.data} | ({"v2-0123456789ab"} if left else set())
+    assert (len(store.all()) == 2) == there
+
+
+def test_what_a_version_with_a_damaged_manifest_may_have_stays_until_nobody_can_be_reading_it(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = [put(store, number, age) for number, age in ((1, 100), (2, 90), (3, 5))]
+    manifest = tmp_path / "versions" / "0000000002.json"
+    manifest.write_bytes(manifest.read_bytes()[:-30])
+    for folder in tmp_path.iterdir():
+        os.utime(folder, (1000, 1000))
+    assert store.all() == [made[0], made[2]]
+    assert "0000000002.json is not a version's manifest, or is damaged" in caplog.text
+    assert store.as_of(made[2].pinned) == made[2]
+    store.clean(1, 60.0)
+    assert store.numbers() == [1, 2, 3], "2 may have been the newest until 5 s ago, and have files of 1"
+    assert folders(store) == {version.data for version in made}
+    store.clean(1, 0.0)
+    assert store.numbers() == [3]
+    assert folders(store) == {made[2].data}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from lvq_spark.bounds import TopicSettings
 from lvq_spark.pinning import lifetimes
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.layout.layers import STORED
-from lvq_spark.store.manifest import Version
+from lvq_spark.store.manifest import HOW_READ, Version
 
 __all__ = [
     "AGAIN",
@@ -135,20 +135,10 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
         TransportError: the cluster cannot be asked, or does not answer within ``timeout`` seconds.
     """
     topic, definition = log.topic, queue.definition
-    differences = {
-        name: (stored, asked)
-        for name, stored, asked in (
-            ("topic", base.topic, topic),
-            ("key_header", base.key_header, definition.key_header),
-            ("key_mismatch", base.key_mismatch, definition.key_mismatch),
-            ("ttl", base.ttl, lifetimes(queue)),
-            ("selector", base.selector, definition.selector),
-            ("max_delay", base.max_delay, definition.max_delay),
-            ("placement", base.placement, definition.placement),
-            ("columns", base.schema, STORED),
-        )
-        if stored != asked
-    }
+    asked = {"topic": topic, **{name: getattr(definition, name) for name in HOW_READ}, "ttl": lifetimes(queue)}
+    kept = {name: getattr(base, name) for name in asked} | {"columns": base.schema}
+    asked["columns"] = STORED
+    differences = {name: (kept[name], value) for name, value in asked.items() if kept[name] != value}
     if differences:
         what = "; ".join(f"{name} {stored!r}, not {asked!r}" for name, (stored, asked) in differences.items())
         return QueueMismatch(

@@ -7,7 +7,7 @@ import io
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from lvq_spark.store.storage import StoredFile
@@ -38,6 +38,11 @@ class HadoopStorage:
         self.root = root.rstrip("/")
         self._files = self._path("").getFileSystem(configuration)
         self._renames = str(self._files.getUri().getScheme()) not in _OBJECT_STORES
+
+    @property
+    def settles(self) -> bool:
+        """See `Storage`."""
+        return self._renames
 
     def _path(self, name: str) -> Any:
         return self._hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
@@ -111,14 +116,14 @@ class HadoopStorage:
         if not self._renames:
             return self._write(target, content)
         temporary = self._path(f"{name.rpartition('/')[0]}/.{uuid.uuid4().hex}")
-        self._write(temporary, content)
+        self._write(temporary, content, cleanup=temporary)
         rename = self._jvm.java.lang.reflect.Array.newInstance(
             self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename"), 0
         )
         context = self._hadoop.fs.FileContext.getFileContext(target.toUri(), self._configuration)
         return self._unless_there(lambda: context.rename(temporary, target, rename), cleanup=temporary)
 
-    def _write(self, target: Any, content: bytes) -> bool:
+    def _write(self, target: Any, content: bytes, cleanup: Any = None) -> bool:
         def write() -> None:
             stream = self._files.create(target, False)
             try:
@@ -127,7 +132,7 @@ class HadoopStorage:
             finally:
                 stream.close()
 
-        return self._unless_there(write)
+        return self._unless_there(write, cleanup)
 
     def _unless_there(self, step: Any, cleanup: Any = None) -> bool:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -136,7 +141,8 @@ class HadoopStorage:
             step()
         except Py4JJavaError as error:
             if cleanup is not None:
-                self._files.delete(cleanup, False)
+                with suppress(Py4JJavaError):
+                    self._files.delete(cleanup, False)
             if str(error.java_exception.getClass().getSimpleName()) == "FileAlreadyExistsException":
                 return False
             raise

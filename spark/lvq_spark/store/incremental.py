@@ -44,7 +44,11 @@ class IncrementalUpdate(ABC):
 
     @abstractmethod
     def _newest(self) -> Version | None:
-        """Return the version to build on; None if there is none yet."""
+        """Return the version to build on; None if there is none yet.
+
+        Raises:
+            DataLoss: nothing is known of the newest one, so nothing can be built on it.
+        """
 
     @abstractmethod
     def _there(self, base: Version, cut: Cut) -> Version | None:
@@ -72,9 +76,15 @@ class IncrementalUpdate(ABC):
             end: where to cut; by default after everything committed so far.
             at_least: the cut may lie beyond ``end``, too.
         """
-        base = self._newest()
+        base: Version | None = None
+        reasons: tuple[str, ...] = ()
+        try:
+            base = self._newest()
+        except DataLoss as error:
+            reasons = self._reasons(error)
         log = log_state(self.queue, self.timeout)
-        reasons = () if base is None else self._reasons(self.problem(base, log))
+        if base is not None:
+            reasons = self._reasons(self.problem(base, log))
         if at_least and end is not None:
             end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
         cut = self._cut(base, log, end)

@@ -15,11 +15,15 @@ from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import delay_from_wire, delay_to_wire
 from lvq_kafka.core.terms import Ttl
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue
+from lvq_spark.task_failures import REBUILT
 
-__all__ = ["DataFile", "Version", "cut_id", "decode", "encode"]
+__all__ = ["HOW_READ", "DataFile", "Version", "cut_id", "decode", "encode"]
+
+HOW_READ = ("key_header", "key_mismatch", "ttl", "selector", "max_delay", "placement")
+"""The fields of a version, and of a cut, by which the same offsets give other rows."""
 
 _FORMAT = 1
 
@@ -211,8 +215,8 @@ def decode(content: bytes, where: str) -> Version:
     """Read a manifest.
 
     Raises:
-        ConfigError: a newer library wrote it, it is damaged, or it is not a manifest. Such a manifest is never trusted,
-            nor built over.
+        ConfigError: a newer library wrote it. Such a manifest is never built over.
+        DataLoss: it is damaged, or not a manifest.
     """
     try:
         document = read_json(content.decode("utf-8"))
@@ -245,9 +249,5 @@ def decode(content: bytes, where: str) -> Version:
         raise _unreadable(where) from error
 
 
-def _unreadable(where: str) -> ConfigError:
-    return ConfigError(
-        f"{where} is not a version's manifest, or is damaged.",
-        options=["path"],
-        hint="Restore it, or put the store elsewhere.",
-    )
+def _unreadable(where: str) -> DataLoss:
+    return DataLoss(f"{where} is not a version's manifest, or is damaged.", hint=REBUILT)

@@ -152,7 +152,12 @@ class MergedTable:
         found = table.where(f"partition = {_STATE}").select("value").take(2)
         if len(found) == 1:
             content = bytes(found[0][0] or b"")
-            state = decode(content, f"The state of {self.name}")
+            try:
+                state = decode(content, f"The state of {self.name}")
+            except DataLoss as damage:
+                raise ConfigError(
+                    f"The state of {self.name} is damaged: someone has changed it.", options=["table"], hint=self._cure
+                ) from damage
             self._read = (state, content)
             return state
         if found or not table.isEmpty():
@@ -160,10 +165,16 @@ class MergedTable:
                 f"{self.name} has rows, and {'more than one state' if found else 'no state'}: it is not a queue's "
                 "table, or someone has changed it.",
                 options=["table"],
-                hint="Name another table, or restore an earlier version of this one. Emptied by DELETE FROM "
-                f"{self.name}, it is merged with the whole log.",
+                hint=self._cure,
             )
         return None
+
+    @property
+    def _cure(self) -> str:
+        return (
+            "Name another table, or restore an earlier version of this one. Emptied by DELETE FROM "
+            f"{self.name}, it is merged with the whole log."
+        )
 
     def rows(self) -> DataFrame:
         """Return all records: those that readers see, and those kept for the next contest (R14)."""

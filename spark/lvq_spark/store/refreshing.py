@@ -19,8 +19,8 @@ from lvq_spark.snapshots import client_config
 from lvq_spark.store.guards import AGAIN, LogState, OnStale, check_policies, check_upkeep, quiet, unfit
 from lvq_spark.store.incremental import ATTEMPTS, Cut, IncrementalUpdate
 from lvq_spark.store.layout.builder import Builder
-from lvq_spark.store.manifest import Version, cut_id
-from lvq_spark.store.storage import open_storage
+from lvq_spark.store.manifest import HOW_READ, Version, cut_id
+from lvq_spark.store.storage import open_storage, storage_errors
 from lvq_spark.store.versions import Store
 
 __all__ = ["Refresher", "refresh"]
@@ -53,15 +53,15 @@ def refresh(
     four million records, as long as the delta takes at most 64 MB, and so does the overlay that it goes into. Larger
     ones go to the executors.
 
-    A version becomes visible with its manifest, which is written last and atomically. A refresh that dies leaves the
-    store as it was, and a later one deletes its leftovers. Several refreshes may run at once, anywhere: one of them
-    writes the next version, and the others continue from it.
+    A version becomes visible with its manifest, which is written last and atomically. A refresh that fails leaves the
+    store as it was and deletes what it has written; if it dies, a later one does so. Several refreshes may run at once,
+    anywhere: one of them writes the next version, and the others continue from it.
 
     A version cannot be built on in these cases: deletes written since may be gone from the log (the version is older
     than the topic's ``delete.retention.ms``); the topic was recreated, was truncated or starts after the version's cut;
-    the topic's partition count, or the queue's key, TTL or longest delay, has changed; a file of the version is missing
-    or not what was written; or compaction may have removed records that were to be read. ``version.reasons`` says which
-    of these forced a full version.
+    the topic's partition count, or the queue's key, TTL, selector or longest delay, has changed; a file of the version
+    is missing or not what was written, or its manifest is damaged; or compaction may have removed records that were to
+    be read. ``version.reasons`` says which of these forced a full version, and a warning does.
 
     The manifest has a checksum of each file. Every refresh verifies up to 256 MB of files, those of the overlay first,
     then others at random: a small store completely, a large one over time. Pages are also verified when they are read.
@@ -89,6 +89,7 @@ def refresh(
         KeyMismatch: a record has no key, or two that differ and the queue's policy is to fail.
         TopicNotFound, TransportError: as for `pin`, here or in a task.
         CatchUpTimeout: reading has stalled.
+        StoreFailed: the directory cannot be read or written, for lack of room or rights.
     """
     refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout)
     return refresher.bring_up_to_date(end)
@@ -114,15 +115,16 @@ class Refresher(IncrementalUpdate):
         config = client_config(queue)
         self.store = Store(open_storage(spark, path))
         self.builder = Builder(spark, queue, config, self.store, consistency)
-        self.keep, self.grace = keep, grace
+        self.keep, self.grace, self._next = keep, grace, 1
         super().__init__(queue, on_stale, timeout, f"{self.store.storage.root} is rebuilt from the log")
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None) -> Version:
         """See `refresh`."""
-        for _ in range(ATTEMPTS):
-            version = self._step(end)
-            if version is not None:
-                return version
+        with storage_errors(self.store.storage.root):
+            for _ in range(ATTEMPTS):
+                version = self._step(end)
+                if version is not None:
+                    return version
         raise OutcomeUnknown(
             f"Others wrote the next version of {self.store.storage.root} first, {ATTEMPTS} times in a row.",
             hint="Run one refresh at a time: refresh less often, or from fewer places.",
@@ -151,14 +153,21 @@ class Refresher(IncrementalUpdate):
     # ---------------------------------------------------------------- the next version
 
     def _newest(self) -> Version | None:
-        base = self.store.latest()
+        try:
+            base = self.store.latest()
+        except DataLoss as error:
+            # No earlier version will do: the lost one may have been written because that could not be built on.
+            # Its number is chosen before its cut, which is then later than those of all others.
+            self._next = max(self.store.numbers(), default=0) + 1
+            said = str(error).removesuffix(error.hint).rstrip()
+            raise DataLoss(f"The newest version is lost: {said}", hint=AGAIN) from error
         if base is None:
             self.store.check_vacant()
+        self._next = 1 if base is None else base.number + 1
         return base
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
-        number = 1 if base is None else base.number + 1
-        return self._committed(self.builder.full(number, cut.spec, cut.log, reasons))
+        return self._committed(self.builder.full(self._next, cut.spec, cut.log, reasons))
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:
         return self._committed(self.builder.delta(base, cut.spec, cut.log))
@@ -192,7 +201,5 @@ class Refresher(IncrementalUpdate):
 
 def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
     """Return whether a version has the rows of a cut, but for any dropped at the log start."""
-    kept, asked = (
-        (of.topic_id, of.key_header, of.key_mismatch, of.ttl, of.max_delay, of.placement) for of in (version, spec)
-    )
-    return kept == asked and dict(version.end) == dict(spec.end)
+    same = all(getattr(version, name) == getattr(spec, name) for name in ("topic_id", *HOW_READ))
+    return same and dict(version.end) == dict(spec.end)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import uuid
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -17,10 +18,11 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from lvq_kafka.errors import ConfigError
-from lvq_spark.remote import is_connect
+from lvq_kafka.core.validation import text
+from lvq_kafka.errors import ConfigError, LVQError, StoreFailed
+from lvq_spark.remote import is_connect, spark_errors
 
-__all__ = ["LocalStorage", "Storage", "StoredFile", "open_storage"]
+__all__ = ["LocalStorage", "Storage", "StoredFile", "open_storage", "storage_errors"]
 
 
 _PIECE = 1 << 20
@@ -39,6 +41,10 @@ class Storage(Protocol):
 
     root: str
     """The directory's URL as Spark takes it, with its scheme."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether a `create` that has failed is over. An object store may still carry it out."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly in a folder; empty if there is no such folder."""
@@ -90,10 +96,10 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
             ``path`` is not a path.
     """
     path = _text(path)
-    globs = sorted(set("{}[]*?\\") & set(path))
+    globs = sorted(set("{}[]*?\\\0") & set(path))
     if globs:
         raise ConfigError(
-            f"The path {path!r} contains a {globs[0]}.",
+            f"The path {path!r} contains a {globs[0].replace(chr(0), 'NUL')}.",
             options=["path"],
             hint="Choose a path that Spark does not take for a pattern.",
         )
@@ -125,11 +131,61 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
     return HadoopStorage(jvm, configuration, str(qualified.toString()))
 
 
+@contextmanager
+def storage_errors(root: str) -> Iterator[None]:
+    """Raise what a file system refuses as an error of this library.
+
+    Args:
+        root: the directory of the store that is used meanwhile.
+
+    Raises:
+        ConfigError: there is a file where a directory should be, or the reverse.
+        StoreFailed: anything else.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, LVQError):
+            raise
+        raise _refused(root, error.strerror or str(error), str(error.filename or "")) from error
+    except spark_errors() as error:  # the JVM writes most files, and it has words for this only
+        found = _REFUSED.search(str(error))
+        if found is None:
+            raise
+        raise _refused(root, found[1] or found[0], "") from error
+
+
+_NO_SPACE = "No space left|[Qq]uota *[Ee]xceeded"
+_NO_DIRECTORY = "Is a directory|Not a directory|File exists|ParentNotDirectory|FileAlreadyExists|Mkdirs failed"
+_REFUSED = re.compile(
+    rf"(?:java\.io\.IOException|FileNotFoundException|FileSystemException|AccessDeniedException)[^\n]*?"
+    rf"((?:{_NO_SPACE}|{_NO_DIRECTORY}|Permission denied|Read-only file system|Input/output error)[^\n]*)"
+    r"|(?:AccessControlException|ParentNotDirectoryException|FileAlreadyExistsException): [^\n]*"
+)
+
+
+def _refused(root: str, said: str, file: str) -> LVQError:
+    said = f"{said.strip().rstrip('.')}{f' ({file})' if file and file not in said else ''}"
+    if re.search(_NO_DIRECTORY, said):
+        return ConfigError(
+            f"{root} cannot be the directory of a store: {said}.", options=["path"], hint="Give it one to itself."
+        )
+    hint = "Check the rights of this user, and of Spark's executors, and the disk."
+    if re.search(_NO_SPACE, said):
+        hint = (
+            "Make room there, or for Spark's own files (spark.local.dir). What this attempt wrote is deleted, and the "
+            "versions before it are as they were."
+        )
+    return StoreFailed(f"The store {root} cannot be read or written: {said}.", path=root, hint=hint)
+
+
 class LocalStorage:
     """A directory on this machine, or one that all machines mount.
 
     Its file system must support hard links.
     """
+
+    settles = True
 
     def __init__(self, root: str) -> None:
         self._path = Path(root).absolute()
@@ -228,10 +284,12 @@ def _sync(folder: Path) -> None:
 def _text(path: str | os.PathLike[str]) -> str:
     given: object = path
     if isinstance(given, str):
-        return given
+        return text("path", given)
     if not isinstance(given, os.PathLike):
         raise ConfigError(f"{given!r} is not a path.", options=["path"], hint="Give text, or a pathlib.Path.")
-    text: str = os.fspath(given)
-    if urlsplit(text).scheme:
-        raise ConfigError(f"The path {text} has lost slashes as a Path.", options=["path"], hint="Give a URL as text.")
-    return text
+    found = os.fspath(given)
+    if not isinstance(found, str):
+        raise ConfigError(f"The path {found!r} is bytes.", options=["path"], hint="Give text: os.fsdecode(...).")
+    if urlsplit(found).scheme:
+        raise ConfigError(f"The path {found} has lost slashes as a Path.", options=["path"], hint="Give a URL as text.")
+    return found

@@ -25,6 +25,7 @@ from lvq_spark.store.layout.builder import draft_of
 from lvq_spark.store.layout.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import Refresher
+from lvq_spark.store.storage import storage_errors
 from lvq_spark.task_failures import raised, task_errors
 
 __all__ = ["upsert"]
@@ -109,7 +110,8 @@ def upsert(
         refresher = Refresher(spark, queue, path, on_stale, "pinned", keep, grace, timeout)
         query_id, run_id = (spark.sparkContext.getLocalProperty(name) or "" for name in (_QUERY, _RUN))
         upsert = _Upsert(refresher, (query_id, batch_id), come.before(run_id, batch_id))
-        come = _Come(run_id, batch_id, upsert.apply(_keyed(batch, queue.definition)))
+        with storage_errors(refresher.store.storage.root):
+            come = _Come(run_id, batch_id, upsert.apply(_keyed(batch, queue.definition)))
 
     return run
 
@@ -210,9 +212,16 @@ class _Upsert:
         rebuilt.
         """
         refresher = self.refresher
-        base = refresher.store.latest()
+        base = self._base()
         if base is not None and aging(base, log_state(refresher.queue, refresher.timeout)):
             refresher.bring_up_to_date()
+
+    def _base(self) -> Version | None:
+        """Return the newest version; None if there is none. One whose manifest is damaged is first replaced."""
+        try:
+            return self.refresher.store.latest()
+        except DataLoss:
+            return self.refresher.bring_up_to_date()
 
     def _ranges(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
         """Return each partition's first offset in the batch, and the one after the last."""
@@ -235,7 +244,7 @@ class _Upsert:
         Otherwise return the offsets from which all records are still to come.
         """
         refresher = self.refresher
-        base = refresher.store.latest()
+        base = self._base()
         log = log_state(refresher.queue, refresher.timeout)
         to_come = {**self.since, **{partition: end for partition, (_, end) in ranges.items()}}
         from_the_log = base is None or refresher.problem(base, log) is not None or self._may_lack(base, ranges)
@@ -263,7 +272,8 @@ class _Upsert:
 
         draft = draft_of(self.refresher.queue, base.number + 1, self._spec(base, log, end), log)
         draft = replace(draft, read_from=base.end, stream=self.batch)
-        return self.refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
+        with self.refresher.store.attempt(draft.number) as folder:
+            return self.refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log, folder)
 
     def _may_lack(self, base: Version, ranges: Mapping[int, tuple[int, int]]) -> bool:
         """Return whether there may be records between the version's cut and those of the batch."""

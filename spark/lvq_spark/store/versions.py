@@ -9,7 +9,8 @@ import re
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -17,10 +18,12 @@ from os import PathLike
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.validation import at_least_one
-from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.errors import ConfigError, DataLoss, LVQError
 from lvq_spark.pinning import zoned
+from lvq_spark.remote import spark_errors
+from lvq_spark.session import require_spark
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
-from lvq_spark.store.storage import Storage, open_storage
+from lvq_spark.store.storage import Storage, open_storage, storage_errors
 from lvq_spark.task_failures import REBUILT, task_errors
 
 __all__ = ["Store", "read_version", "versions"]
@@ -62,16 +65,40 @@ class Store:
         """Return a version; None if there is no such version.
 
         Raises:
-            ConfigError: its manifest is newer than this library, or unreadable.
+            ConfigError: its manifest is newer than this library.
+            DataLoss: its manifest is damaged.
         """
         name = _name(number)
         content = self.storage.read(name)
         return None if content is None else decode(content, f"{self.storage.root}/{name}")
 
     def all(self) -> list[Version]:
-        """Return all versions, ascending. Raises as `get` does."""
-        found = map(self.get, self.numbers())
-        return [version for version in found if version is not None]
+        """Return all versions, ascending, but for those whose manifest is damaged: a warning names each.
+
+        Raises:
+            ConfigError: a manifest is newer than this library.
+        """
+        found, damaged = self._readable()
+        for damage in damaged.values():
+            logger.warning("A version is left out: %s", damage)
+        return found
+
+    def _readable(self) -> tuple[list[Version], dict[int, DataLoss]]:
+        """Return the versions, ascending, and what is wrong with those whose manifest is damaged."""
+        found, damaged = [], {}
+        for number in self.numbers():
+            try:
+                version = self.get(number)
+            except DataLoss as damage:
+                damaged[number] = damage
+            else:
+                found += [] if version is None else [version]
+        return found, damaged
+
+    def as_of(self, moment: datetime) -> Version | None:
+        """Return the newest version whose cut had been pinned by then; None if there is none. Raises as `get` does."""
+        found = map(self.get, reversed(self.numbers()))
+        return next((one for one in found if one is not None and one.pinned <= moment), None)
 
     def latest(self) -> Version | None:
         """Return the newest version; None if the store is empty. Raises as `get` does."""
@@ -139,16 +166,36 @@ class Store:
                 raise
             return True
 
-    def new_folder(self, number: int) -> str:
-        """Return a folder name for the data of one attempt at a version."""
-        return f"v{number}-{uuid.uuid4().hex[:12]}"
+    @contextmanager
+    def attempt(self, number: int) -> Iterator[str]:
+        """Yield the name of a folder for the data of one attempt at a version. It is deleted if the attempt fails.
+
+        Nobody else writes to a folder of that name. Tasks of a job that has failed may still do so; what they leave is
+        for `clean`.
+        """
+        folder = f"v{number}-{uuid.uuid4().hex[:12]}"
+        try:
+            yield folder
+        except _FAILURES:
+            with suppress(*_harmless()):
+                self.storage.delete(folder)
+            raise
 
     def commit(self, version: Version) -> bool:
-        """Commit a version; return False if its number is taken."""
+        """Commit a version; return False if its number is taken.
+
+        If that fails, the version's own files are deleted, unless the manifest is there or may still appear.
+        """
         # A number stays taken after its version was pruned.
         if any(number >= version.number for number in self.numbers()):
             return False
-        return self.storage.create(_name(version.number), encode(version))
+        try:
+            return self.storage.create(_name(version.number), encode(version))
+        except _FAILURES:
+            with suppress(*_harmless()):
+                if self.storage.settles and self.storage.read(_name(version.number)) is None:
+                    self.discard(version)
+            raise
 
     def discard(self, version: Version) -> None:
         """Delete the files of a version that was not committed, except those it shares."""
@@ -160,15 +207,26 @@ class Store:
 
         A version is deleted once it has not been the newest for ``grace`` seconds, and leftovers once nothing in them
         has changed for as long. A version's manifest is deleted before its files.
+
+        Nobody knows which files a version has whose manifest is damaged. Until it is deleted, too, all that is not
+        newer stays.
         """
         now = datetime.now(UTC)
-        kept = deque(self.all())
+        found, damaged = self._readable()
+        kept = deque(found)
         while len(kept) > keep and (now - kept[1].committed).total_seconds() >= grace:
             gone = kept.popleft()
             self.storage.delete(_name(gone.number))
             logger.info("Version %d of %s is pruned.", gone.number, self.storage.root)
+        for number in sorted(damaged):
+            newer = next((version for version in found if version.number > number), None)
+            if newer is not None and (now - newer.committed).total_seconds() >= grace:
+                self.storage.delete(_name(number))
+                del damaged[number]
         used = {file.name.partition("/")[0] for version in kept for file in version.files}
-        left = [name for name in self.storage.names("") if _FOLDER.fullmatch(name) and name not in used]
+        folders = {name: int(match[1]) for name in self.storage.names("") if (match := _FOLDER.fullmatch(name))}
+        unknown = max(damaged, default=0)
+        left = [name for name, number in folders.items() if name not in used and number > unknown]
         left += [f"{_MANIFESTS}/{name}" for name in self.storage.names(_MANIFESTS) if name.startswith(".")]
         for name in left:
             if time.time() - self.storage.touched(name) >= grace:
@@ -179,6 +237,15 @@ class Store:
         return [f"{self.storage.root}/{file.name}" for file in files]
 
 
+_FAILURES = (Exception, KeyboardInterrupt, SystemExit)
+"""What ends an attempt in a process that goes on for long enough to clean up."""
+
+
+def _harmless() -> tuple[type[BaseException], ...]:
+    """Return the errors of a storage that do not matter while cleaning up after another."""
+    return (OSError, LVQError, *spark_errors())
+
+
 def _name(number: int) -> str:
     return f"{_MANIFESTS}/{number:010}.json"
 
@@ -186,10 +253,16 @@ def _name(number: int) -> str:
 def versions(spark: SparkSession, path: str | PathLike[str]) -> list[Version]:
     """Return the versions of a store, oldest first; none if there is no store.
 
+    A version whose manifest is damaged is left out, and a warning names it.
+
     Raises:
-        ConfigError: a manifest is newer than this library, or unreadable; or Spark knows no such file system.
+        ConfigError: a manifest is newer than this library; or ``path`` is not a directory that Spark knows.
+        StoreFailed: the directory cannot be read.
     """
-    return Store(open_storage(spark, path)).all()
+    require_spark(spark)
+    store = Store(open_storage(spark, path))
+    with storage_errors(store.storage.root):
+        return store.all()
 
 
 def read_version(
@@ -214,22 +287,21 @@ def read_version(
     Raises:
         ConfigError: there is no such version; its manifest is newer than this library; or ``version`` was pinned after
             ``as_of``.
-        DataLoss: the version is being pruned, or one of its files is not what was written. This call verifies up to 64
-            MB; the rest is verified while it is read.
+        DataLoss: the version is being pruned, or one of its files, or its manifest, is not what was written. This call
+            verifies up to 64 MB; the rest is verified while it is read.
+        StoreFailed: the directory cannot be read.
     """
     from lvq_spark.store.layout.layers import visible
 
+    require_spark(spark)
     store = Store(open_storage(spark, path))
     if version is not None:
         at_least_one(version=version)
     if as_of is not None:
         zoned("as_of", as_of)
-    if version is not None:
-        found = store.get(version)
-    elif as_of is not None:
-        found = next((one for one in reversed(store.all()) if one.pinned <= as_of), None)
-    else:
-        found = store.latest()
+    with storage_errors(store.storage.root):
+        found = _chosen(store, version, as_of)
+        changed = "" if found is None else store.changed(found, READ)
     if found is None:
         numbers = store.numbers()
         there = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none"
@@ -239,7 +311,7 @@ def read_version(
             options=["version" if version is not None else "as_of" if as_of else "path"],
             hint="Older ones are pruned; refresh writes the first.",
         )
-    if changed := store.changed(found, READ):
+    if changed:
         raise DataLoss(f"Version {found.number} is damaged: {changed}.", hint=REBUILT)
     if as_of is not None and found.pinned > as_of:
         raise ConfigError(
@@ -249,3 +321,9 @@ def read_version(
         )
     with task_errors():
         return visible(spark, store, found, (as_of or datetime.now(UTC)).timestamp())
+
+
+def _chosen(store: Store, number: int | None, as_of: datetime | None) -> Version | None:
+    if number is not None:
+        return store.get(number)
+    return store.latest() if as_of is None else store.as_of(as_of)

@@ -52,14 +52,13 @@ class Builder:
         rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency)
         news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
-        with task_errors():
-            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log, spec.max_delay)))
-        upserts, deletes = news.read
-        version = replace(version, upserts=upserts, deletes=deletes, scheduled=news.scheduled)
-        problem = overdue(log, "refresh")
-        if problem is not None:
-            self.store.discard(version)
-            raise problem
+        with self.store.attempt(number) as folder, task_errors():
+            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log, spec.max_delay)), folder)
+            upserts, deletes = news.read
+            version = replace(version, upserts=upserts, deletes=deletes, scheduled=news.scheduled)
+            problem = overdue(log, "refresh")
+            if problem is not None:
+                raise problem
         return version
 
     def delta(self, base: Version, spec: SnapshotSpec, log: LogState) -> Version:
@@ -71,14 +70,13 @@ class Builder:
         """
         beyond = base.beyond(spec)
         draft = draft_of(self.queue, base.number + 1, spec, log)
-        with task_errors(), self._held(base, beyond) as delta:
+        with self.store.attempt(draft.number) as folder, task_errors(), self._held(base, beyond) as delta:
             scheduled = base.still_scheduled(spec, delta.scheduled)
             draft = replace(draft, read_from=beyond.start, scheduled=scheduled)
-            version = self.built_upon(base, delta, draft, log)
-        problem = aged(base, log, now())
-        if problem is not None:
-            self.store.discard(version)
-            raise problem
+            version = self.built_upon(base, delta, draft, log, folder)
+            problem = aged(base, log, now())
+            if problem is not None:
+                raise problem
         return version
 
     def _held(self, base: Version, beyond: SnapshotSpec) -> AbstractContextManager[spark_delta.Delta | DriverDelta]:
@@ -100,9 +98,9 @@ class Builder:
         return driver_delta.read(scan, self.queue.cluster)
 
     def built_upon(
-        self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState
+        self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState, folder: str
     ) -> Version:
-        """Merge a delta into a version, and write the files of the result."""
+        """Merge a delta into a version, and write the files of the result to a folder, if it has any of its own."""
         draft = replace(draft, base=base.number, upserts=delta.upserts, deletes=delta.deletes, kind="delta")
         moved = dict(draft.start) != dict(base.start)
         contested = moved and base.partitions > 1 and base.kept > 0  # a loser to a removed record may win now
@@ -110,16 +108,19 @@ class Builder:
             draft = replace(draft, data=base.data, files=base.files, overlaid=base.overlaid)
             return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
         if contested or base.overlaid + delta.upserts > OVERLAY * (base.rows + base.kept):
-            return self._anew(base, delta, draft, log)
+            return self._anew(base, delta, draft, log, folder)
+        draft = replace(draft, data=folder)
         if isinstance(delta, spark_delta.Delta):
             return self._overlaid(base, delta, draft, moved=moved)
         return self._overlaid_here(base, delta, draft)
 
-    def _anew(self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState) -> Version:
+    def _anew(
+        self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState, folder: str
+    ) -> Version:
         """Write a version that consists of new files only."""
         with self._spread(delta) as spread:
             rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log, draft.max_delay))
-            return self._written(draft, rows)
+            return self._written(draft, rows, folder)
 
     def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
         if isinstance(delta, spark_delta.Delta):
@@ -132,10 +133,9 @@ class Builder:
         met = spark_delta.meet(self.spark, self.store, base, delta) if delta.distinct else None
         contested = met is None or met.elsewhere > 0
         rows = spark_delta.overlaid(self.spark, self.store, base, delta, draft.start, contested=contested)
-        folder = self.store.new_folder(draft.number)
-        above = layers.write(self.spark, self.store, folder, rows, overlay=True)
+        above = layers.write(self.spark, self.store, draft.data, rows, overlay=True)
         files = (*(file for file in base.files if not file.overlay), *above.files)
-        draft = replace(draft, data=folder, files=files, overlaid=above.rows + above.kept)
+        draft = replace(draft, files=files, overlaid=above.rows + above.kept)
         if met is None or contested or moved:
             return self._counted(draft)
         rows_now = base.rows - met.current + delta.upserts - delta.deletes
@@ -145,11 +145,9 @@ class Builder:
         """Do the same as `_overlaid`, in the driver alone."""
         from lvq_spark.store.layout.driver_overlay import overlaid
 
-        folder = self.store.new_folder(draft.number)
-        above = overlaid(self.store, base, delta, folder, draft.start)
+        above = overlaid(self.store, base, delta, draft.data, draft.start)
         return replace(
             draft,
-            data=folder,
             files=(*(file for file in base.files if not file.overlay), above.file),
             overlaid=above.records,
             rows=above.rows,
@@ -165,9 +163,8 @@ class Builder:
         rows, kept = layers.count(layers.stored(self.spark, self.store, draft))
         return replace(draft, rows=rows, kept=kept, committed=now())
 
-    def _written(self, draft: Version, rows: DataFrame) -> Version:
+    def _written(self, draft: Version, rows: DataFrame, folder: str) -> Version:
         """Write the files of a version."""
-        folder = self.store.new_folder(draft.number)
         done = layers.write(self.spark, self.store, folder, rows)
         return replace(draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, committed=now())
 

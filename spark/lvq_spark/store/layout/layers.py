@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.errors import StateError
 from lvq_spark.expiry import lives
+from lvq_spark.observing import observed
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
@@ -142,7 +143,7 @@ def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, ov
     current = F.count_if(F.col("lvq_role") == "current").alias("current")
     watched = rows.observe(seen, F.count("*").alias("all"), current)
     watched.write.options(**_CHECKSUMS).parquet(f"{store.storage.root}/{folder}")
-    counts = seen.get
+    counts = observed(seen) or {"all": 0, "current": 0}  # dropped only if there are no rows
     there = [entry for entry in store.storage.files(folder) if entry.name.endswith(".parquet")]
     files = tuple(DataFile(*entry, overlay) for entry in there)
     found = read(spark, store, files).count()

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.expiry import lives
+from lvq_spark.observing import observed
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.scheduling import NotDue
@@ -96,7 +98,10 @@ def _lasting(rows: DataFrame, version: Version) -> DataFrame:
 
 
 class Counted:
-    """The log's rows, counted while the one action on the result reads them."""
+    """The log's rows, counted while the one action on the result reads them.
+
+    If nothing is left of them, Spark may not have counted: then they are read once more.
+    """
 
     def __init__(self, rows: DataFrame, spec: SnapshotSpec) -> None:
         from pyspark.sql import Observation
@@ -104,12 +109,21 @@ class Counted:
 
         self._seen, self._any, self._may_schedule = Observation(), bool(spec.ranges), spec.max_delay is not None
         deletes = F.count_if(F.col("value").isNull()).alias("deletes")
-        counts = [F.count("*").alias("upserts"), deletes]
+        self._all, self._counts = rows, [F.count("*").alias("upserts"), deletes]
         if self._may_schedule:
-            counts.append(_scheduled().alias("scheduled"))
-        self.rows = rows.observe(self._seen, *counts)
+            self._counts.append(_scheduled().alias("scheduled"))
+        self.rows = rows.observe(self._seen, *self._counts)
         if self._may_schedule:
             self.rows = self.rows.where("key is not null")
+
+    @cached_property
+    def _found(self) -> Mapping[str, Any]:
+        found = observed(self._seen)
+        if found is None:
+            counted = self._all.agg(*self._counts).first()
+            assert counted is not None
+            found = counted.asDict()
+        return found
 
     @property
     def read(self) -> tuple[int, int]:
@@ -117,7 +131,7 @@ class Counted:
         if not self._any:  # Spark then plans nothing, which an observation cannot handle
             return 0, 0
         extra = len(self.scheduled or ())
-        return self._seen.get["upserts"] - extra, self._seen.get["deletes"] - extra
+        return self._found["upserts"] - extra, self._found["deletes"] - extra
 
     @property
     def scheduled(self) -> Mapping[int, NotDue] | None:
@@ -127,7 +141,7 @@ class Counted:
         """
         if not self._may_schedule:
             return None
-        return _by_partition(self._seen.get["scheduled"] if self._any else ())
+        return _by_partition(self._found["scheduled"] if self._any else ())
 
 
 def _scheduled() -> Column:
