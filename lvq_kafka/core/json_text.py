@@ -6,6 +6,8 @@ import json
 from math import isinf
 from typing import Any, NoReturn
 
+from lvq_kafka.core.quoting import quoted
+
 __all__ = ["MOST_NESTED", "check_nesting", "read_json"]
 
 MOST_NESTED = 500
@@ -16,15 +18,17 @@ callers, so that one can write what another has read.
 """
 
 
-def read_json(text: str, most_nested: int = MOST_NESTED) -> Any:
+def read_json(text: str, most_nested: int = MOST_NESTED, *, once: bool = False) -> Any:
     """Parse JSON, without the NaN and infinities that Python accepts.
+
+    Of a name that an object has several times, the last counts; with ``once`` it is an error.
 
     Raises:
         ValueError: the text is not JSON, is nested more than ``most_nested`` deep, or has a number too large for a
-            float.
+            float, or a name twice.
     """
     try:
-        value = _decode(text)
+        value = (_decode_once if once else _decode)(text)
     except RecursionError:
         raise _too_deep(most_nested) from None
     check_nesting(text, value, most_nested)
@@ -72,4 +76,14 @@ def _finite(digits: str) -> float:
     return number
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it names {quoted(name)} twice")
+        found[name] = value
+    return found
+
+
 _decode = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number).decode
+_decode_once = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number, object_pairs_hook=_each_once).decode

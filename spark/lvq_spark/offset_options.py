@@ -85,7 +85,7 @@ class Times:
         Raises:
             ConfigError: the text is something else.
         """
-        if re.fullmatch(r"\+?[0-9]+", text.strip()) and int(text) <= _LAST:
+        if re.fullmatch(r"\+?[0-9]{1,18}", text.strip()) and int(text) <= _LAST:
             return cls(option, everywhere=int(text))
         if not option.endswith("ByTimestamp"):
             raise ConfigError(
@@ -105,9 +105,9 @@ Point = Offsets | Times
 def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int]]:
     wrong = ConfigError(f"{option} is {text.strip()!r}, not {form}.", options=[option])
     try:
-        said = read_json(text)
-    except ValueError:
-        raise wrong from None
+        said = read_json(text, once=True)
+    except ValueError as error:
+        raise ConfigError(f"{option} is {text.strip()!r}, not {form}: {error}.", options=[option]) from None
     if not isinstance(said, dict):
         raise wrong
     topics = {name: value for name, value in said.items() if name != TOPIC_ID}
@@ -120,11 +120,14 @@ def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int
     [(topic, numbers)] = topics.items()
     if not isinstance(numbers, dict) or not numbers or not all(map(_is_entry, numbers.items())):
         raise wrong
-    return topic, {int(partition): number for partition, number in numbers.items()}
+    found = {int(partition): number for partition, number in numbers.items()}
+    if len(found) < len(numbers):
+        raise ConfigError(f"{option} is {text.strip()!r}, which names a partition twice.", options=[option])
+    return topic, found
 
 
 def _is_entry(entry: tuple[str, Any]) -> bool:
-    return entry[0].isdecimal() and type(entry[1]) is int
+    return re.fullmatch("[0-9]{1,9}", entry[0]) is not None and type(entry[1]) is int
 
 
 def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int, int]:

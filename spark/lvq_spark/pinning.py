@@ -18,7 +18,7 @@ from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import choice, delays, instance, mapping
+from lvq_kafka.core.validation import choice, delays, instance, mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
@@ -195,6 +195,8 @@ def pin(
     choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
     _check_offsets("start", start)
     _check_offsets("end", end)
+    if group is not None:
+        text("group", group)  # the client kills the process over an empty one
     definition, cluster = queue.definition, queue.cluster
     topic, pinned, judged = definition.topic, time.time(), _judged(as_of, cluster.now())
     settings = TopicSettings.ask(cluster, topic, timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, get_args
 
 import pytest
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit
-from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss
+from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss, LVQError
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark.offset_options import Offsets, Times
 from lvq_spark.scan.home_partition import Partitioner
@@ -123,6 +123,27 @@ def test_a_name_that_is_nearly_right_is_told(name: str) -> None:
     assert error.value.hint == f"Did you mean {name}?"
 
 
+STRANGE = (
+    *(" ", "x", "-1", "0", "1", "1.5", "1e400", "nan", "9" * 20, "9" * 5000, "9" * 30 + "g", "\u0663", "null", "{}"),
+    *("[]", "[" * 2000 + "]" * 2000, '{"t": [true]}', '{"t": {"0": 1}}', '{"t": {"0": 1e3}}', '{"t": [1e3]}', "\0"),
+    *('{"t": {"%s": 1}}' % ("9" * 5000), '{"t": {"0": %s}}' % ("9" * 5000), "\ud800", "header:", "a = ", "true"),
+)
+
+
+@pytest.mark.filterwarnings("ignore:The cut through t is from")
+@pytest.mark.parametrize("name", OPTIONS)
+def test_whatever_an_option_says_it_has_a_meaning_or_an_error_of_this_library(
+    cluster: MemoryCluster, name: str
+) -> None:
+    cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
+    for said in STRANGE:
+        for more in ({}, {"lvq.dedupe": "none"}):
+            with suppress(LVQError):
+                options = parse(**{**more, name: said})
+                tasks = list(ranges(options, plan(options, cluster)))
+                assert len(tasks) <= 10, "at most one for each record"
+
+
 @pytest.mark.parametrize("name", ["lvq.topic", "lvq.engine", "engine", "lvq.pin"])
 def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
     with pytest.raises(ConfigError) as error:
@@ -176,6 +197,10 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ({"startingOffsets": '{"t": {"0": "1"}}'}, "not earliest, latest or JSON", ["startingOffsets"]),
         ({"startingOffsets": '{"t": {"0": 1}, "u": {"0": 1}}'}, "names 2 topics: t, u", ["startingOffsets"]),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "an offset is 0 or more", ["startingOffsets"]),
+        ({"endingOffsets": '{"t": {"0": 1, "1": 9, "0": 2}}'}, "it names .*0.* twice", ["endingOffsets"]),
+        ({"endingOffsets": '{"t": {"0": 1, "00": 2}}'}, "names a partition twice", ["endingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": 1}, "t": {"0": 2}}'}, "it names .*t.* twice", ["startingOffsets"]),
+        ({"assign": '{"t": [0], "t": [1]}'}, "not JSON like", ["assign"]),
         ({"endingOffsets": "earliest"}, "would leave nothing to read", ["endingOffsets"]),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "would leave nothing to read", ["endingOffsets"]),
         ({"endingTimestamp": "yesterday"}, "not a time in milliseconds", ["endingTimestamp"]),

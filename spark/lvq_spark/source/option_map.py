@@ -18,7 +18,8 @@ __all__ = ["OptionMap", "merged"]
 T = TypeVar("T")
 
 _OURS = "lvq."
-_SIZE = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
+_NUMBER = re.compile("[0-9]{1,18}")  # what fits into 64 bits
+_SIZE = re.compile(r"([0-9]{1,18})\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
@@ -88,7 +89,7 @@ class OptionMap:
 
     def number(self, name: str) -> int | None:
         """Return a whole number above 0; None if it is not given."""
-        return self._parsed(name, lambda said: int(said) if said.isdecimal() else 0, "a whole number above 0")
+        return self._parsed(name, lambda said: int(said) if _NUMBER.fullmatch(said) else 0, "a whole number above 0")
 
     def size(self, name: str, default: int) -> int:
         """Return a number of bytes, with ``k``, ``m`` or ``g`` for powers of 1024."""

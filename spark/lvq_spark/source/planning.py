@@ -143,6 +143,7 @@ def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[Snapsho
             pieces = max(1, round(options.min_partitions * (end - start) / total))
         if options.max_records_per_partition is not None:
             pieces = max(pieces, -(-(end - start) // options.max_records_per_partition))
+        pieces = min(pieces, end - start)
         bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
         for first, after in pairwise(bounds):
             if first < after:

@@ -207,7 +207,7 @@ def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] 
 def _assigned(said: str) -> tuple[str, tuple[int, ...]]:
     wrong = ConfigError(f'assign is {said!r}, not JSON like {{"prices": [0, 1]}} of one topic.', options=["assign"])
     try:
-        [(topic, numbers)] = read_json(said).items()
+        [(topic, numbers)] = read_json(said, once=True).items()
     except (ValueError, AttributeError):
         raise wrong from None
     if not isinstance(numbers, list) or not numbers or any(type(one) is not int or one < 0 for one in numbers):
@@ -345,9 +345,9 @@ def _keys(given: OptionMap) -> frozenset[bytes] | None:
         return None
     said = given.text("lvq.keys")
     texts = [key.strip() for key in said.split(",")]
-    if "" not in texts and not set(said) & set('[]{}"'):
-        return frozenset(key.encode() for key in texts)
     try:
+        if "" not in texts and not set(said) & set('[]{}"'):
+            return frozenset(key.encode() for key in texts)
         return frozenset(base64.b64decode(key, validate=True) for key in _texts(read_json(said)))
     except ValueError:
         raise ConfigError(
