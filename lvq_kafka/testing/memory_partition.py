@@ -121,13 +121,14 @@ class PartitionLog:
             self.end += 1
 
     def readable(self, decided: bool) -> int:
-        """Return where reading ends: at the last stable offset, or at the end for what is undecided, too."""
+        """Return where reading ends: at the last stable offset, or at the log's end."""
         return self.stable if decided else self.end
 
     def read(self, position: int, limit: int, *, decided: bool = True) -> tuple[list[Record], int]:
-        """Return up to ``limit`` committed records from ``position``, or of all, and the position after them.
+        """Return up to ``limit`` records from ``position``, and the position after them.
 
-        The position advances to the end of what is `readable` when no further record lies before it.
+        They are committed, or with ``decided=False`` any. The position advances to the end of what is `readable` when
+        no further record lies before it.
 
         Raises:
             DataLoss: the position is below the start or beyond the end.

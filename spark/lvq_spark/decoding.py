@@ -14,7 +14,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
 from lvq_spark.schema import quoted
 from lvq_spark.schema_registry import SubjectSchemas
-from lvq_spark.session import require_frame
+from lvq_spark.session import require_column, require_frame
 
 __all__ = ["Form", "OnError", "ProtobufMessage", "decode"]
 
@@ -112,13 +112,7 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
     choice("on_error", on_error, get_args(OnError))
     require_frame(df)
-    if column not in df.columns:
-        near = difflib.get_close_matches(column, df.columns, 1)
-        raise ConfigError(
-            f"column={column!r} names no column of the frame, which has {', '.join(df.columns)}.",
-            options=["column"],
-            hint=f"Did you mean {near[0]}?" if near else "",
-        )
+    require_column(df, "column", column)
     found = df.schema[column].dataType.simpleString()
     if found != "binary":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What Spark has counted while an action ran."""
+"""Counts that Spark makes while an action runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["observed"]
 
 
 def observed(seen: Observation) -> Mapping[str, Any] | None:
-    """Return what an observation has counted, once the action is done; None if Spark has dropped it.
+    """Return an observation's counts, once the action is done; None if there are none.
 
     Adaptive execution replaces the part of a plan that turned out to have no rows, along with the observations in it
-    (Spark 4.1 to 4.3). The rows that a dropped one was to count may have been left out above it.
+    (Spark 4.1 to 4.3). The rows that such a one was to count may have been left out above it.
     """
     try:
         return seen.get or None  # Spark Connect returns an empty one

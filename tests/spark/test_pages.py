@@ -15,7 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.schema_registry import SchemaRegistry
-from tests.pages import ROOT, block, page
+from tests.pages import ROOT, block, blocks, page
 from tests.spark.registries import served
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is
 
 SPARK = "docs/how-to/spark.md"
 CLUSTER = "docs/how-to/spark-cluster.md"
+SPARK_CALLS = "import lvq_spark\n" + block(SPARK, "python", "def latest")
 
 Queue = LastValueQueue[bytes]
 
@@ -48,11 +49,22 @@ def queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Queue:
     return queue
 
 
+def test_the_program_prints_what_the_page_says(
+    spark: SparkSession, lvq_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [program] = [each for each in blocks(SPARK) if each.output is not None and "declare" in each.body]
+    names: dict[str, Any] = {}
+    exec(program.body.replace("localhost:9092", lvq_cluster.config.bootstrap_servers), names)
+    assert capsys.readouterr().out == program.output
+    names["queue"].drop()
+    names["queue"].cluster.close()
+
+
 def test_the_functions_do_what_they_say(
     spark: SparkSession, lvq_cluster: KafkaCluster, queue: Queue, tmp_path: Path
 ) -> None:
     names: dict[str, Any] = {}
-    exec(block(SPARK, "python", "def same_cut").replace('"prices"', repr(queue.name)), names)
+    exec(SPARK_CALLS.replace('"quotes"', repr(queue.name)), names)
     rows = rows_of(names["same_cut"](spark, queue))
     assert rows == values_of(queue) == {b"IBM": (b"119.00", 2), b"MSFT": (b"27.95", 1)}
     latest = names["latest"](spark, lvq_cluster.config.bootstrap_servers)
@@ -91,10 +103,10 @@ def test_an_action_whose_task_may_fail_returns_the_rows(spark: SparkSession, que
 def test_a_batch_is_decoded_by_the_schemas_of_its_moment(spark: SparkSession) -> None:
     client = SchemaRegistryClient.new_client({"url": "mock://pages"})
     schema = '{"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}]}'
-    context = SerializationContext("prices", MessageField.VALUE, [])
+    context = SerializationContext("quotes", MessageField.VALUE, [])
     value = AvroSerializer(client, schema)({"price": 1.5}, context)
     names: dict[str, Any] = {}
-    exec(block(SPARK, "python", "import lvq_spark") + block(SPARK, "python", "registry.subject"), names)
+    exec(SPARK_CALLS + block(SPARK, "python", "registry.subject"), names)
     written: list[DataFrame] = []
     with served(client) as url:
         take = names["typed"](SchemaRegistry(url), written.append)
@@ -105,16 +117,16 @@ def test_a_batch_is_decoded_by_the_schemas_of_its_moment(spark: SparkSession) ->
 
 def test_the_statements_in_sql_run(spark: SparkSession, lvq_cluster: KafkaCluster, queue: Queue) -> None:
     names: dict[str, Any] = {}
-    exec(block(SPARK, "python", "import lvq_spark"), names)
+    exec(SPARK_CALLS, names)
     names["latest"](spark, lvq_cluster.config.bootstrap_servers)  # registers the format
-    script = block(SPARK, "sql", "CREATE TABLE").replace("broker:9092", lvq_cluster.config.bootstrap_servers)
-    statements = re.sub("--.*", "", script.replace("queue 'prices'", f"queue '{queue.name}'")).split(";")
+    script = block(SPARK, "sql", "CREATE TABLE").replace("localhost:9092", lvq_cluster.config.bootstrap_servers)
+    statements = re.sub("--.*", "", script.replace("queue 'quotes'", f"queue '{queue.name}'")).split(";")
     try:
         found = [spark.sql(statement).collect() for statement in statements if statement.strip()]
         assert [len(rows) for rows in found] == [0, 2, 2, 0]
         assert spark.table("latest").count() == 2
     finally:
-        spark.sql("DROP TABLE IF EXISTS prices")
+        spark.sql("DROP TABLE IF EXISTS quotes")
         spark.catalog.dropTempView("latest")
         queue.drop()
 

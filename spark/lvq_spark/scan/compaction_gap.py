@@ -69,7 +69,7 @@ def aborted_without_gap(
 
 
 def _run(cluster: Cluster, spec: SnapshotSpec, partition: int, patience: float, *, decided: bool) -> RecordBatch:
-    """Return the first records of a cut, up to the first gap, as far as a single fetch brings them."""
+    """Return the first records of a cut, up to the first gap, of a single fetch."""
     start, end = spec.start[partition], spec.end[partition]
     with closing(
         read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False, decided=decided)
@@ -80,7 +80,7 @@ def _run(cluster: Cluster, spec: SnapshotSpec, partition: int, patience: float, 
 
 
 def _same_replica(cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int) -> bool:
-    """Return whether all that has been read of a cut until now came from the leader that it was pinned with."""
+    """Return whether a cut has been read from one replica, the leader at its pinning."""
     epoch = spec.epochs.get(partition, -1)
     if config.properties.get("client.rack") or epoch < 0:
         return False

@@ -19,6 +19,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import check_queue
 from lvq_spark.remote import require_classic
 from lvq_spark.scan.log_range import Consistency
+from lvq_spark.session import require_frame
 from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger
@@ -126,6 +127,7 @@ def merge_each(
     delays(timeout=timeout)
 
     def run(batch: DataFrame, batch_id: int) -> None:
+        require_frame(batch, "batch")
         merger = Merger(batch.sparkSession, queue, table, on_stale, consistency, timeout)
         reaches = _reaches(batch, queue.definition.topic)
         if reaches:

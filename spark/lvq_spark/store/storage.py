@@ -44,7 +44,7 @@ class Storage(Protocol):
 
     @property
     def settles(self) -> bool:
-        """Whether a `create` that has failed is over. An object store may still carry it out."""
+        """True if a `create` that has failed is over. An object store may still do it."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly in a folder; empty if there is no such folder."""
@@ -133,7 +133,7 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
 
 @contextmanager
 def storage_errors(root: str) -> Iterator[None]:
-    """Raise what a file system refuses as an error of this library.
+    """Raise the errors of a file system as errors of this library.
 
     Args:
         root: the directory of the store that is used meanwhile.
@@ -173,8 +173,8 @@ def _refused(root: str, said: str, file: str) -> LVQError:
     hint = "Check the rights of this user, and of Spark's executors, and the disk."
     if re.search(_NO_SPACE, said):
         hint = (
-            "Make room there, or for Spark's own files (spark.local.dir). What this attempt wrote is deleted, and the "
-            "versions before it are as they were."
+            "Make room there, or for Spark's own files (spark.local.dir). This attempt has deleted what it wrote, and "
+            "earlier versions are as they were."
         )
     return StoreFailed(f"The store {root} cannot be read or written: {said}.", path=root, hint=hint)
 

@@ -18,6 +18,7 @@ from lvq_spark.pinning import SnapshotSpec, check_queue
 from lvq_spark.remote import require_classic
 from lvq_spark.scheduling import scheduled_in_stream
 from lvq_spark.schema import SCHEMA
+from lvq_spark.session import require_frame
 from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, log_state
 from lvq_spark.store.incremental import ATTEMPTS
 from lvq_spark.store.layout import spark_delta
@@ -106,6 +107,7 @@ def upsert(
 
     def run(batch: DataFrame, batch_id: int) -> None:
         nonlocal come
+        require_frame(batch, "batch")
         spark = batch.sparkSession
         refresher = Refresher(spark, queue, path, on_stale, "pinned", keep, grace, timeout)
         query_id, run_id = (spark.sparkContext.getLocalProperty(name) or "" for name in (_QUERY, _RUN))
@@ -217,7 +219,10 @@ class _Upsert:
             refresher.bring_up_to_date()
 
     def _base(self) -> Version | None:
-        """Return the newest version; None if there is none. One whose manifest is damaged is first replaced."""
+        """Return the newest version; None if there is none.
+
+        If its manifest is damaged, the store is rebuilt first.
+        """
         try:
             return self.refresher.store.latest()
         except DataLoss:

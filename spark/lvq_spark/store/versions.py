@@ -73,7 +73,9 @@ class Store:
         return None if content is None else decode(content, f"{self.storage.root}/{name}")
 
     def all(self) -> list[Version]:
-        """Return all versions, ascending, but for those whose manifest is damaged: a warning names each.
+        """Return all versions, ascending.
+
+        Those whose manifest is damaged are left out, with a warning.
 
         Raises:
             ConfigError: a manifest is newer than this library.
@@ -96,7 +98,10 @@ class Store:
         return found, damaged
 
     def as_of(self, moment: datetime) -> Version | None:
-        """Return the newest version whose cut had been pinned by then; None if there is none. Raises as `get` does."""
+        """Return the newest version that was pinned by then; None if there is none.
+
+        Raises as `get` does: a damaged one before it may be the one.
+        """
         found = map(self.get, reversed(self.numbers()))
         return next((one for one in found if one is not None and one.pinned <= moment), None)
 
@@ -168,10 +173,10 @@ class Store:
 
     @contextmanager
     def attempt(self, number: int) -> Iterator[str]:
-        """Yield the name of a folder for the data of one attempt at a version. It is deleted if the attempt fails.
+        """Yield a folder's name for the data of one attempt at a version.
 
-        Nobody else writes to a folder of that name. Tasks of a job that has failed may still do so; what they leave is
-        for `clean`.
+        The folder is deleted if the attempt fails. No other attempt writes to it. Tasks of a job that has failed may
+        still do so; what they leave is for `clean`.
         """
         folder = f"v{number}-{uuid.uuid4().hex[:12]}"
         try:
@@ -238,7 +243,7 @@ class Store:
 
 
 _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
-"""What ends an attempt in a process that goes on for long enough to clean up."""
+"""Failures of an attempt after which the process can still clean up."""
 
 
 def _harmless() -> tuple[type[BaseException], ...]:

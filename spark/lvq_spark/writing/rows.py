@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.headers import UNKEYED_HEADER
@@ -13,6 +11,7 @@ from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.expiry import LAST
 from lvq_spark.schema import GROUP, quoted
+from lvq_spark.session import require_column
 
 __all__ = ["HEADERS_WANTED", "is_priority", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
 
@@ -151,13 +150,7 @@ def unkeyed() -> Column:
 
 
 def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), hint: str = "") -> Column:
-    if name not in df.columns:
-        near = difflib.get_close_matches(name, df.columns, 1)
-        raise ConfigError(
-            f"{option}={name!r} names no column of the frame, which has {', '.join(df.columns)}.",
-            options=[option],
-            hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
-        )
+    name = require_column(df, option, name)
     found = df.schema[name].dataType.simpleString()
     if types and found not in types and found.partition("(")[0] not in types:
         raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)

@@ -100,7 +100,7 @@ class Builder:
     def built_upon(
         self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState, folder: str
     ) -> Version:
-        """Merge a delta into a version, and write the files of the result to a folder, if it has any of its own."""
+        """Merge a delta into a version, and write the result's own files to a folder."""
         draft = replace(draft, base=base.number, upserts=delta.upserts, deletes=delta.deletes, kind="delta")
         moved = dict(draft.start) != dict(base.start)
         contested = moved and base.partitions > 1 and base.kept > 0  # a loser to a removed record may win now
