@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
-from lvq_kafka.core.validation import choice
+from lvq_kafka.core.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
 from lvq_spark.schema import quoted
@@ -77,6 +77,7 @@ def decode(
         ConfigError: the column is missing or not binary, the schema cannot be used, or the session lacks the package.
     """
     _check(df, form, column, on_error)
+    mapping("options", options, "Give options of Spark's function by name.")
     read = read_values(df[quoted(column)], form, schema, df, framed=framed, options=options or {})
     return _apply_policy(df, read, column, on_error, form)
 

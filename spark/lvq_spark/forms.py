@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType
 
 from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError
 from lvq_spark.avro_limits import limit_avro
 from lvq_spark.remote import spark_errors
@@ -42,6 +43,7 @@ class ProtobufMessage:
     descriptors: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
+        text("name", self.name)
         given: object = self.descriptors
         if not (isinstance(given, bytes) and given):  # without them Spark looks for a Java class of that name
             raise ConfigError(

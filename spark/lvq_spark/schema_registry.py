@@ -15,6 +15,7 @@ from operator import index
 from typing import Any
 
 from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.validation import delays, text
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, LVQError, TransportError
 from lvq_kafka.kafka.threads import in_thread
 from lvq_spark.avro_names import whole
@@ -77,6 +78,7 @@ class SchemaRegistry:
                 options=["url"],
                 hint="Give username and password instead.",
             )
+        delays(timeout=self.timeout)
         if self.token is not None and self.username is not None:
             raise ConfigError("username and token are both given.", options=["username", "token"])
 
@@ -112,6 +114,7 @@ class SchemaRegistry:
             ConfigError: the subject, or a subject that its schemas refer to, does not exist, or a schema is not Avro.
             TransportError: the registry cannot be reached, or refuses.
         """
+        text("subject", subject)
         try:
             return self._schemas(subject, reader)
         except LVQError:

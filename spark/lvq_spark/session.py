@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.validation import mapping, text
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_spark.connector.connector_engine import has_connector
 
@@ -57,7 +58,8 @@ def local_session(
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
-    properties = {**_QUIET, **(config or {})}
+    text("master", master)
+    properties = {**_QUIET, **mapping("config", config, "Give properties of Spark by name.")}
     jvm_runs = SparkContext._gateway is not None  # it outlives a stopped session, and its class path is fixed
     if not jvm_runs:
         _choose_java()

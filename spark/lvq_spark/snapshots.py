@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.keys import Key
-from lvq_kafka.core.validation import choice, chosen_keys, instance
+from lvq_kafka.core.validation import choice, chosen_keys, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
@@ -181,9 +181,11 @@ def choose_engine(
     A snapshot logs both to ``lvq_spark`` at INFO.
 
     Raises:
-        ConfigError: ``connector_options`` are given for the Python engine.
+        ConfigError: there is no such engine, or ``connector_options`` are given for the Python engine.
     """
     instance("spec", spec, SnapshotSpec, "Give the result of `pin`.")
+    choice("engine", engine, get_args(Engine))
+    mapping("connector_options", connector_options, "Give options by name.")
     if engine == "python" and connector_options:
         raise ConfigError(
             "connector_options are given, but engine='python' does not use the connector.",

@@ -54,6 +54,7 @@ EXIT_CODES: Mapping[int, str] = {
 _BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     # From specific to general: MessageTooLarge is also a failed delivery, which is a transport error.
     ((errors.CodecError, errors.DataLoss, errors.KeyMismatch, errors.MissingKey, errors.MessageTooLarge), DATA),
+    ((errors.StoreFailed,), DATA),
     ((errors.QueueError, errors.TopicError), QUEUE),
     ((errors.CatchUpTimeout, errors.OutcomeUnknown, errors.TransportError), CLUSTER),
     ((errors.SpillFailed,), TASK),

@@ -11,9 +11,21 @@ import pytest
 import lvq_spark
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing import MemoryCluster
+from lvq_spark.writing.rows import newest_rows
+
+
+def on_kafka(queue: LastValueQueue[Any]) -> LastValueQueue[Any]:
+    """Return a queue like this on a cluster that is never asked."""
+    return LastValueQueue(queue.topic, key_header=None, cluster=KafkaCluster("localhost:1"))
+
 
 SPARK: Any = type("Session", (), {"version": "4.1.0"})()
+
+STOPPED: Any = type("Session", (), {"version": "4.1.0", "_sc": type("Context", (), {"_jsc": None})()})()
+FRAME: Any = type("Frame", (), {"sparkSession": SPARK, "columns": ["key", "value"]})()
+NO_PATHS = [None, 5, "", b"x", "a\0b"]
 
 CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], object]]] = [
     ("refresh", "spark", [None, 5], lambda q, x: lvq_spark.refresh(x, q, "/nowhere")),
@@ -43,6 +55,32 @@ CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], obje
     ("pin", "as_of_policy", [None, "x"], lambda q, x: lvq_spark.pin(q, as_of_policy=x)),
     ("pin", "on_foreign_commits", [None, "x"], lambda q, x: lvq_spark.pin(q, on_foreign_commits=x)),
     ("pin", "timeout", ["3", None, math.nan], lambda q, x: lvq_spark.pin(q, timeout=x)),
+    ("pin", "group", ["", "\0", 5, b"x"], lambda q, x: lvq_spark.pin(q, group=x)),
+    ("choose_engine", "engine", [None, "x"], lambda q, x: lvq_spark.choose_engine(SPARK, lvq_spark.pin(q), x)),
+    ("register", "defaults", [5, "x"], lambda q, x: lvq_spark.register(SPARK, x)),
+    ("local_session", "config", [5, "x"], lambda q, x: lvq_spark.local_session("local[1]", x)),
+    ("local_session", "master", [None, ""], lambda q, x: lvq_spark.local_session(x)),
+    ("refresh", "path", NO_PATHS, lambda q, x: lvq_spark.refresh(SPARK, on_kafka(q), x)),
+    ("versions", "path", NO_PATHS, lambda q, x: lvq_spark.versions(SPARK, x)),
+    ("read_version", "path", NO_PATHS, lambda q, x: lvq_spark.read_version(SPARK, x)),
+    ("snapshot", "spark", [STOPPED], lambda q, x: lvq_spark.snapshot(x, on_kafka(q))),
+    ("refresh", "spark", [STOPPED], lambda q, x: lvq_spark.refresh(x, q, "/nowhere")),
+    ("versions", "spark", [STOPPED, None], lambda q, x: lvq_spark.versions(x, "/nowhere")),
+    ("read_version", "spark", [STOPPED, None], lambda q, x: lvq_spark.read_version(x, "/nowhere")),
+    ("register", "spark", [STOPPED, None], lambda q, x: lvq_spark.register(x)),
+    ("merge", "spark", [STOPPED, None], lambda q, x: lvq_spark.merge(x, q, "t")),
+    ("read_merged", "spark", [STOPPED], lambda q, x: lvq_spark.read_merged(x, "t")),
+    ("read_merged", "as_of", ["x", 5], lambda q, x: lvq_spark.read_merged(SPARK, "t", as_of=x)),
+    ("upsert()", "batch", [None, 5], lambda q, x: lvq_spark.upsert(q, "/nowhere")(x, 0)),
+    ("merge_each()", "batch", [None, 5], lambda q, x: lvq_spark.merge_each(q, "t")(x, 0)),
+    ("decode", "column", [None, 5], lambda q, x: lvq_spark.decode(FRAME, "json", column=x)),
+    ("publish", "key", [None, 5, ["key"]], lambda q, x: newest_rows(FRAME, x, "value", None, None)),
+    ("with_rank", "df", [None, 5, SPARK], lambda q, x: lvq_spark.with_rank(x, q)),
+    ("with_rank", "queue", [None], lambda q, x: lvq_spark.with_rank(FRAME, x)),
+    ("group_of", "queue", [None], lambda q, x: lvq_spark.group_of(x)),
+    ("SchemaRegistry", "timeout", ["3", None], lambda q, x: lvq_spark.SchemaRegistry("http://a", timeout=x)),
+    ("subject", "subject", [None, 5], lambda q, x: lvq_spark.SchemaRegistry("http://a").subject(x)),
+    ("ProtobufMessage", "name", [None, ""], lambda q, x: lvq_spark.ProtobufMessage(x, b"x")),
     ("publish", "df", [None, 5], lambda q, x: lvq_spark.publish(x, q)),
     ("publish", "timeout", ["3", None], lambda q, x: lvq_spark.publish(SPARK, q, timeout=x)),
 ]

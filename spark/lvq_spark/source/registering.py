@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
+from lvq_kafka.core.validation import mapping
 from lvq_kafka.errors import ConfigError
 from lvq_spark.serialization import carried
 from lvq_spark.session import require_spark
@@ -39,11 +40,12 @@ def register(spark: SparkSession, defaults: Mapping[str, str] = MappingProxyType
             package that sources need.
     """
     require_spark(spark)
+    mapping("defaults", defaults, "Give options of the format by name.")
     with warnings.catch_warnings():
         # Callers cannot act on this warning, and nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         try:
-            spark.dataSource.register(_source(dict(defaults)))
+            spark.dataSource.register(_source(dict(defaults or {})))
         except ImportError as missing:
             raise ConfigError(
                 f"This Python lacks a package for Spark: {missing}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -72,11 +73,12 @@ class MergedTable:
         from pyspark.errors import AnalysisException, PySparkException
 
         try:
-            try:
-                columns = self._spark.table(self.name).schema
-            except AnalysisException:
+            there = False
+            with suppress(AnalysisException):
+                there = self._spark.catalog.tableExists(self.name)  # a read of what is missing is logged as an error
+            if not there:
                 self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self.name} ({STORED}) USING {self._format()}")
-                columns = self._spark.table(self.name).schema
+            columns = self._spark.table(self.name).schema
         except (PySparkException, Py4JJavaError) as error:  # the latter where a class is missing
             raise ConfigError(
                 f"The table {self.name} does not exist and cannot be created: {_first_line(error)}",
@@ -289,16 +291,45 @@ def read_merged(spark: SparkSession, table: str, *, as_of: datetime | None = Non
             missing that had expired when the table was last merged.
 
     Raises:
-        AnalysisException: Spark finds no such table.
-        ConfigError: ``as_of`` is not a time with a time zone, or this is not a queue's table.
+        ConfigError: Spark finds no such table, or it is not a queue's; or ``as_of`` is not a time with a time zone.
     """
     require_spark(spark)
-    rows = _as_it_is(spark, text("table", table)).where("lvq_role = 'current'")
+    text("table", table)
+    if as_of is not None:
+        zoned("as_of", as_of)
+    rows = _found(spark, table).where("lvq_role = 'current'")
     if as_of is not None:
         state = MergedTable(spark, table).state()
-        at = zoned("as_of", as_of).timestamp()
+        at = as_of.timestamp()
         rows = rows if state is None or state.ttl is None else rows.where(lives(state.ttl, at))
     return rows.select(*SNAPSHOT_COLUMNS)
+
+
+def _found(spark: SparkSession, table: str) -> DataFrame:
+    """Return a table that a queue was merged into.
+
+    Raises:
+        ConfigError: there is none of that name, or it is another one.
+    """
+    from pyspark.errors import PySparkException
+
+    wrong = ""
+    try:
+        if not spark.catalog.tableExists(table):
+            wrong = f"There is no table {table}."
+    except PySparkException as error:
+        wrong = f"{table!r} names no table: {_first_line(error)}"
+    if wrong:
+        raise ConfigError(wrong, options=["table"], hint="merge creates it.")
+    rows = _as_it_is(spark, table)
+    lacks = [name for name in _COLUMNS if name not in rows.columns]
+    if lacks:
+        raise ConfigError(
+            f"{table} is not a queue's table: it lacks {', '.join(lacks)}.",
+            options=["table"],
+            hint="Name one that merge has filled.",
+        )
+    return rows
 
 
 def _as_it_is(spark: SparkSession, table: str) -> DataFrame:
