@@ -318,7 +318,7 @@ def _found(spark: SparkSession, table: str) -> DataFrame:
         if not spark.catalog.tableExists(table):
             wrong = f"There is no table {table}."
     except PySparkException as error:
-        wrong = f"{table!r} names no table: {_first_line(error)}"
+        wrong = f"{table!r} cannot be the name of a table here: {_first_line(error)}"
     if wrong:
         raise ConfigError(wrong, options=["table"], hint="merge creates it.")
     rows = _as_it_is(spark, table)
