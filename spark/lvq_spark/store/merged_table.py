@@ -316,7 +316,7 @@ def _found(spark: SparkSession, table: str) -> DataFrame:
     wrong = ""
     try:
         if not spark.catalog.tableExists(table):
-            wrong = f"There is no table {table}."
+            wrong = f"No table is called {table}."
     except PySparkException as error:
         wrong = f"{table!r} cannot be the name of a table here: {_first_line(error)}"
     if wrong:
