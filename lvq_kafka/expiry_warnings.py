@@ -16,7 +16,7 @@ _SKEW = 5.0  # seconds between clocks that are worth a warning
 
 
 class ExpiryWarnings:
-    """Logs a slow clock, once while it is slow, and the first unreadable TTL and due time.
+    """Logs a slow clock, once while it is slow, and the first TTL and due time that say none.
 
     Args:
         logger: the logger.
@@ -44,7 +44,7 @@ class ExpiryWarnings:
         Args:
             time: the time, and how slow the clock is.
             terms: the judge of TTLs, if messages expire.
-            first: partition and offset of the first message whose TTL cannot be read, if that is known.
+            first: partition and offset of the first message whose TTL is 0 or cannot be read, if that is known.
             not_before: the judge of due times, if messages may be scheduled.
         """
         behind = time.behind / 1000
@@ -59,17 +59,18 @@ class ExpiryWarnings:
         self._skewed = behind > _SKEW
         where = f"in {self._topic}" if first is None else f"of the message at {Position(self._topic, *first)}"
         if terms is not None and terms.malformed:
-            self._report(TTL_HEADER, where, terms.example)
+            self._report(TTL_HEADER, where, terms.example, "a positive number of milliseconds")
         if not_before is not None and not_before.malformed:
-            self._report(NOT_BEFORE_HEADER, f"in {self._topic}", not_before.example)
+            self._report(NOT_BEFORE_HEADER, f"in {self._topic}", not_before.example, "a number of milliseconds")
 
-    def _report(self, header: str, where: str, example: bytes | None) -> None:
+    def _report(self, header: str, where: str, example: bytes | None, what: str) -> None:
         if header not in self._reported:
             self._reported.add(header)
             self._logger.warning(
-                "a header %s %s is %s, not a number of milliseconds: the message counts as having none, and so do "
+                "a header %s %s is %s, not %s: the message counts as having none, and so do "
                 "others like it; stats.malformed counts them",
                 header,
                 where,
                 quoted(example),
+                what,
             )

@@ -11,7 +11,7 @@ from lvq_kafka.core.log_time import header_ms
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.terms import TTL_HEADER, Ttl, ttl_text
+from lvq_kafka.core.terms import TTL_HEADER, Ttl, check_ttl_header, ttl_text
 from lvq_kafka.core.validation import moment
 from lvq_kafka.errors import ConfigError
 
@@ -137,7 +137,9 @@ class OwnTerms:
         elif (own := header_ms(value)) is None:
             option = "ttl in seconds" if name == TTL_HEADER else "not_before"
             raise _unreadable(name, value, "a number of milliseconds", option, "write 1 to 15 decimal digits")
-        elif name == NOT_BEFORE_HEADER:
+        elif name == TTL_HEADER:
+            check_ttl_header(own)
+        else:
             check_ahead(name, own / 1000, now=self._now(), max_delay=self._max_delay)
 
     def check_delete(self, headers: _Pairs) -> None:

@@ -79,7 +79,10 @@ class ConsumerStats:
     unjudged: int = 0
     """Messages with a text too long for a pattern of the queue's selector: unknown, and so not in the queue (R26)."""
     malformed: int = 0
-    """Messages whose TTL, due time or rank cannot be read; they count as having none of their own (R10, R11, R20)."""
+    """Messages whose TTL is 0, or whose TTL, due time or rank cannot be read (R10, R11, R20).
+
+    They count as having none of their own.
+    """
     clock_behind: float = 0.0
     """Seconds by which the newest message read is ahead of this machine's clock.
 

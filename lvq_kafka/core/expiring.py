@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.log_time import LogTime, header_ms
+from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.pending import Item, PendingList
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms
+from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, own_ttl
 
 __all__ = ["Expiring"]
 
@@ -38,7 +38,7 @@ class Expiring:
     def __init__(self, terms: Terms, time: LogTime) -> None:
         self.terms = terms
         self.malformed: tuple[int, int] | None = None
-        """Partition and offset of the first message whose TTL could not be read."""
+        """Partition and offset of the first message whose TTL is 0 or could not be read."""
         self._time = time
         self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
         self._sweep_at = _SPARE
@@ -146,4 +146,4 @@ def _have_no_ttl(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -
 
 
 def _is_malformed(item: Item) -> bool:
-    return any(name == TTL_HEADER and header_ms(value) is None for name, value in item.headers or ())
+    return any(name == TTL_HEADER and own_ttl(value) is None for name, value in item.headers or ())

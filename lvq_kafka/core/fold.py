@@ -45,7 +45,7 @@ class ReaderStats:
     returned: int = 0
     """Messages of a standard queue that were returned, and so are kept no longer."""
     malformed: int = 0
-    """Values whose TTL, or the time from which on they count, cannot be read: they count as having none."""
+    """Values whose TTL is 0, or whose TTL or due time cannot be read: they count as having none (R10, R11)."""
     split: int = 0
     """Keys found in more than one partition (R14)."""
     scheduled: int = 0

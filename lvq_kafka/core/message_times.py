@@ -47,7 +47,7 @@ class MessageTimes:
 
     @property
     def malformed(self) -> int:
-        """The number of messages whose TTL or due time could not be read."""
+        """The number of messages whose TTL is 0, or whose TTL or due time could not be read."""
         expiring = 0 if self.expiring is None else self.expiring.terms.malformed
         return expiring + (0 if self.scheduling is None else self.scheduling.not_before.malformed)
 

@@ -16,10 +16,20 @@ from lvq_kafka.core.quoting import abridged, quoted
 from lvq_kafka.core.validation import as_float, known_fields
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["LONGEST_TTL", "NEVER", "TTL_HEADER", "Terms", "Ttl", "check_ttl", "ttl_text"]
+__all__ = [
+    "LONGEST_TTL",
+    "NEVER",
+    "TTL_HEADER",
+    "Terms",
+    "Ttl",
+    "check_ttl",
+    "check_ttl_header",
+    "own_ttl",
+    "ttl_text",
+]
 
 TTL_HEADER = "lvq-ttl"
-"""Carries a message's own TTL: milliseconds as decimal digits."""
+"""Carries a message's own TTL: milliseconds as decimal digits, at least 1."""
 
 NEVER = (1 << 63) - 1
 """The expiry of a message that never expires: later than any time in a log, in ms."""
@@ -29,6 +39,7 @@ LONGEST_TTL = 3_155_760_000.0
 
 _MOST_KNOWN = 4096  # different TTLs; more are read each time
 _LIMITS = ("default", "minimum", "maximum")
+_LIVES_ON = "Leave it out for a message that lives on; to remove a value now, delete its key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -121,19 +132,41 @@ def ttl_text(ttl: float) -> bytes:
     Raises:
         ConfigError: it is not a TTL.
     """
-    check_ttl("ttl", ttl, "Leave it out for a message that lives on; to remove a value now, delete its key.")
+    check_ttl("ttl", ttl, _LIVES_ON)
     return b"%d" % _ms(ttl)
+
+
+def check_ttl_header(own: int) -> None:
+    """Check for the milliseconds that a header may give a message to live, as `check_ttl` does for seconds.
+
+    Raises:
+        ConfigError: they are not between 1 and those of `LONGEST_TTL`.
+    """
+    if not 1 <= own <= _ms(LONGEST_TTL):
+        raise ConfigError(
+            f"The header {TTL_HEADER}={own} is not a number of milliseconds from 1 to {_ms(LONGEST_TTL):,}.",
+            options=[TTL_HEADER],
+            hint=_LIVES_ON,
+        )
+
+
+def own_ttl(value: bytes | None) -> int | None:
+    """Return the milliseconds that a message may live by its header `TTL_HEADER`; None if that says no TTL.
+
+    0 says none: JMS writes it for a message that never expires, and such a TTL would be none to anybody.
+    """
+    return header_ms(value) or None
 
 
 class Terms:
     """Judges when messages of one queue expire, for one reader.
 
-    Anyone can write any header. A TTL that cannot be read counts as none, and is counted.
+    Anyone can write any header. A TTL that is 0 or cannot be read counts as none, and is counted.
     """
 
     def __init__(self, ttl: Ttl) -> None:
         self.malformed = 0
-        """The number of messages whose TTL could not be read."""
+        """The number of messages whose TTL is 0 or could not be read."""
         self.example: bytes | None = None
         """The first value of those."""
         self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
@@ -187,7 +220,7 @@ class Terms:
 
     def _learn(self, value: bytes | None) -> int:
         """Return the TTL, in ms, of a message whose header has this value."""
-        own = header_ms(value)
+        own = own_ttl(value)
         if own is None:
             self.malformed += 1
             self.example = self.example or value

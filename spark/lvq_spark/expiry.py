@@ -19,16 +19,17 @@ LAST = 253_402_300_799_999
 
 
 DIGITS = r"\A[0-9]{1,15}\z"
-"""The pattern of a TTL in a header, as `lvq_kafka.core.log_time.header_ms` reads it."""
+"""The pattern of milliseconds in a header, as `lvq_kafka.core.log_time.header_ms` reads it."""
 
 MALFORMED = "malformed"
-"""A column that says whether the TTL of a record's own cannot be read."""
+"""A column that says whether the TTL of a record's own is 0 or cannot be read."""
 
 
 class Expiry(NamedTuple):
     """The expiry of a row.
 
-    ``at`` is the time after which it no longer counts, null for never, and ``malformed`` whether its TTL is unreadable.
+    ``at`` is the time after which it no longer counts, null for never, and ``malformed`` whether its own TTL is
+    0 or cannot be read.
     """
 
     at: Column
@@ -43,7 +44,7 @@ def expiry(ttl: Ttl) -> Expiry:
     said = F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER))
     there = F.coalesce(F.size(said) > 0, F.lit(False)) & ~unreadable()
     text = F.try_element_at(said, F.lit(-1))["value"].cast("string")  # the last one counts
-    own = F.when(there & text.rlike(DIGITS), text.try_cast("bigint"))
+    own = F.nullif(F.when(there & text.rlike(DIGITS), text.try_cast("bigint")), F.lit(0))  # 0 says none
     limited = F.least(F.greatest(own, F.lit(limits.get("minimum_ms", 0))), F.lit(limits.get("maximum_ms", NEVER)))
     usual = F.lit(limits.get("default_ms", limits.get("maximum_ms"))).cast("bigint")
     at = F.unix_millis("timestamp") + F.when(own.isNotNull(), limited).otherwise(usual)

@@ -30,7 +30,7 @@ HEADERS: list[list[tuple[str, bytes | None]] | None] = [
     None,
     [],
     [("other", b"5")],
-    *([(TTL_HEADER, said)] for said in (b"0", b"1", b"1000", b"60000", b"007", MILLENNIA)),
+    *([(TTL_HEADER, said)] for said in (b"0", b"000", b"1", b"1000", b"60000", b"007", MILLENNIA)),
     *([(TTL_HEADER, said)] for said in (None, b"", b"-1", b"1.5", b"1\n", b"\xff", b"9" * 16, "\u0663".encode())),
     [(TTL_HEADER, b"5"), ("other", None), (TTL_HEADER, b"9")],
     [(TTL_HEADER, b"5"), (TTL_HEADER, b"x")],
@@ -134,8 +134,8 @@ def test_headers_are_read_only_where_they_matter(cluster: MemoryCluster) -> None
 def test_a_malformed_ttl_counts_as_none_and_is_counted_and_logged_once(
     cluster: MemoryCluster, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for n in range(3):
-        cluster.write("t", b"bad %d" % n, b"1", [(TTL_HEADER, b"soon")])
+    for n, said in enumerate([b"soon", b"0", b"soon"]):
+        cluster.write("t", b"bad %d" % n, b"1", [(TTL_HEADER, said)])
     cluster.write("t", b"good", b"1", [(TTL_HEADER, b"10")])
     now[0] += 1
     with caplog.at_level(logging.INFO, "lvq_spark"):
@@ -145,7 +145,7 @@ def test_a_malformed_ttl_counts_as_none_and_is_counted_and_logged_once(
     assert {"rows": "3", "expired": "1", "malformed_ttls": "3"}.items() <= context.items()
     assert (warning.levelname, warning.getMessage()) == (
         "WARNING",
-        "t/0: the header lvq-ttl of 3 records is not a number of milliseconds, and counts as none.",
+        "t/0: the header lvq-ttl of 3 records is not a positive number of milliseconds, and counts as none.",
     )
 
 

@@ -261,7 +261,7 @@ def lives(record: Record, ttl: Ttl, as_of: float) -> bool:
     """Return whether a record counts at a time, by the words of R10."""
     said = [value for name, value in record.headers if name == TTL_HEADER]
     seconds = ttl.maximum if ttl.default is None else ttl.default
-    if said and said[-1] is not None and said[-1].isdigit():
+    if said and said[-1] is not None and said[-1].isdigit() and int(said[-1]):  # 0 says none
         own = int(said[-1]) / 1000
         seconds = min(max(own, ttl.minimum or 0.0), ttl.maximum or own)
     return seconds is None or round(as_of * 1000) <= record.timestamp + round(seconds * 1000)

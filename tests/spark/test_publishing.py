@@ -275,6 +275,8 @@ LIFE = "key string, value string, life double, headers array<struct<key: string,
         (("b", "1", 1e12, None), ("ttl",), "is not a number of seconds"),
         (("b", "1", 5.0, [("lvq-ttl", "5")]), ("ttl", "lvq-ttl"), "the row of b'b' and ttl are both given"),
         (("b", "1", None, [("lvq-ttl", "soon")]), ("lvq-ttl",), "the row of b'b' is not a number of milliseconds"),
+        (("b", "1", None, [("lvq-ttl", "0")]), ("lvq-ttl",), "is not a number of milliseconds from 1 to 3,155,760,000"),
+        (("b", "1", None, [("lvq-ttl", "3155760000001")]), ("lvq-ttl",), "is not a number of milliseconds from 1"),
         (("b", "1", None, [("lvq-ttl", None)]), ("lvq-ttl",), "is not a number of milliseconds"),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
 ) -> None:
     make_queue(config={"message.timestamp.type": "CreateTime"})
     producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
-    for key, ttl in ((b"a", b"1"), (b"b", b"soon"), (b"c", b""), (b"d", b"60000"), (b"d", b"60001")):
+    for key, ttl in ((b"a", b"1"), (b"b", b"soon"), (b"c", b"0"), (b"d", b"60000"), (b"d", b"60001")):
         producer.produce(lvq_topic, b"1", key, timestamp=1_700_000_000_000, headers=[("lvq-ttl", ttl)])
     assert producer.flush(20) == 0
     queue = LastValueQueue(lvq_topic, key_header=None, ttl=Ttl(), cluster=lvq_cluster)

@@ -151,18 +151,21 @@ def test_a_snapshot_says_its_time_and_stays_as_it_is(
         assert dict(view.snapshot()) == {}
 
 
-def test_a_ttl_that_cannot_be_read_counts_as_none(
+def test_a_ttl_that_is_0_or_cannot_be_read_counts_as_none(
     clock: Clock, cluster: MemoryCluster, queue: LastValueQueue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.write("prices", b"IBM", b"1", [("lvq-ttl", b"soon")])
     cluster.write("prices", b"SAP", b"2", [("lvq-ttl", b"-1")])
-    with queue.view() as view, caplog.at_level(logging.WARNING):
-        assert shown(view) == {"IBM": "1", "SAP": "2"}
-        assert view.stats.malformed == 2
+    cluster.write("prices", b"BMW", b"3", [("lvq-ttl", b"0")])
+    with queue.view() as view, queue.browser() as browser, caplog.at_level(logging.WARNING):
+        assert shown(view) == {"IBM": "1", "SAP": "2", "BMW": "3"}
+        assert {entry.key for entry in browser.dump()} == {"IBM", "SAP", "BMW"}
+        assert view.stats.malformed == 3
+        assert {entry.expires - entry.timestamp for entry in view.entries()} == {10.0}
         clock.now += 11
         assert shown(view) == {}
-    (warning,) = [message for message in caplog.messages if "lvq-ttl" in message]
-    assert "b'soon'" in warning
+    for warning in (message for message in caplog.messages if "lvq-ttl" in message):
+        assert "b'soon', not a positive number of milliseconds" in warning
 
 
 def test_without_the_option_the_header_is_an_ordinary_one(clock: Clock, cluster: MemoryCluster) -> None:

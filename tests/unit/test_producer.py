@@ -79,8 +79,10 @@ def test_r10_a_message_says_its_ttl(cluster: MemoryCluster) -> None:
         producer.put("IBM", b"1", ttl=1.5)
         producer.put("IBM", b"1", {"a": "b"}, ttl=2)
         producer.send(Message(b"1", headers={"ticker": "IBM"}, ttl=0.25))
-        producer.send(Message(b"1", headers={"ticker": "IBM", "lvq-ttl": 7}))
-    assert [headers["lvq-ttl"] for _, _, headers in stored(cluster)] == [b"1500", b"2000", b"250", b"7"]
+        producer.send(Message(b"1", headers={"ticker": "IBM", "lvq-ttl": 1}))
+        producer.put("IBM", b"1", {"lvq-ttl": 3_155_760_000_000})
+    said = [headers["lvq-ttl"] for _, _, headers in stored(cluster)]
+    assert said == [b"1500", b"2000", b"250", b"1", b"3155760000000"]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,14 @@ def test_r10_a_message_says_its_ttl(cluster: MemoryCluster) -> None:
     [
         (Message(b"1", ttl=0), "ttl=0 is not a number of seconds", ("ttl",)),
         (Message(b"1", ttl="5"), "ttl='5' is not a number of seconds", ("ttl",)),  # type: ignore[arg-type]
+        *(
+            (
+                Message(b"1", {"lvq-ttl": said}),
+                f"The header lvq-ttl={int(said)} is not a number of milliseconds from 1 to 3,155,760,000,000. Leave it out",
+                ("lvq-ttl",),
+            )
+            for said in (0, "000", 3_155_760_000_001, "999999999999999")
+        ),
         (Message(b"1", {"lvq-ttl": "5s"}), "lvq-ttl is b'5s', not a number of milliseconds", ("lvq-ttl",)),
         (Message(b"1", {"lvq-ttl": 5}, ttl=5), "both ttl=5 and the header lvq-ttl", ("ttl", "lvq-ttl")),
     ],

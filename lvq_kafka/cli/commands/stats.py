@@ -348,7 +348,10 @@ def _remarks(found: QueueReport) -> list[str]:
             f"{count(found.mismatched, 'record')} whose key header differs from the record key or cannot be read"
         )
     if found.malformed:
-        told.append(f"{count(found.malformed, 'value')} whose TTL or time cannot be read, which count as having none")
+        told.append(
+            f"{count(found.malformed, 'value')} whose TTL is 0, or whose TTL or time cannot be read, "
+            "which count as having none"
+        )
     if found.ignored:
         told.append(f"{count(found.ignored, 'delete')}, which mean nothing in a standard queue")
     if found.unkeyed:

@@ -42,7 +42,7 @@ class TaskMetrics:
         mismatched: records whose key header differs from their record key, or cannot be read (R16).
         strays: keys outside their home partition (R14).
         expired: newest records that have expired at the time of the cut (R10).
-        malformed_ttls: newest records with a TTL that cannot be read, which counts as none.
+        malformed_ttls: newest records with a TTL that is 0 or cannot be read, which counts as none.
         unselected: newest records that a selector leaves out (R26), or all of them if nothing is conflated.
         unjudged: of these, records with a text too long for LIKE, by which it is unknown whether they are selected.
         scheduled: records that do not count yet at the time of the cut (R11); with Spark's Kafka connector, the newest
@@ -101,7 +101,7 @@ class TaskMetrics:
             extra={"context": {"topic": spec.topic, "partition": str(partition), **counts}},
         )
         for header, malformed, what in (
-            (TTL_HEADER, self.malformed_ttls, "a number of milliseconds"),
+            (TTL_HEADER, self.malformed_ttls, "a positive number of milliseconds"),
             (NOT_BEFORE_HEADER, self.malformed_times, "a number of milliseconds"),
             (PRIORITY_HEADER, self.malformed_priorities, "a priority"),
         ):

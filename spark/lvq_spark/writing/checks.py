@@ -10,7 +10,7 @@ from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
-from lvq_kafka.core.terms import TTL_HEADER, check_ttl
+from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.expiry import DIGITS
 from lvq_spark.schema import GROUP
@@ -115,7 +115,13 @@ def check_ttls(rows: DataFrame) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     said = F.filter("headers", lambda header: header["key"] == F.lit(TTL_HEADER))
-    unreadable = F.exists(said, lambda header: ~F.coalesce(header["value"].cast("string").rlike(DIGITS), F.lit(False)))
+    longest = round(LONGEST_TTL * 1000)
+
+    def is_none(header: Column) -> Column:
+        text = header["value"].cast("string")
+        return ~F.coalesce(text.rlike(DIGITS) & text.try_cast("bigint").between(1, longest), F.lit(False))
+
+    unreadable = F.exists(said, is_none)
     given = F.col("ttl") if "ttl" in rows.columns else F.lit(None).cast("double")
     twice = given.isNotNull() & F.col("value").isNotNull() & (F.size(said) > 1)
     faults = F.when(~is_ttl(given), "ttl").when(twice, "twice").when(unreadable, "header")
@@ -125,7 +131,7 @@ def check_ttls(rows: DataFrame) -> None:
     key = quoting.quoted(bytes(found.key))
     if found.fault == "ttl":
         check_ttl("ttl", found.ttl, f"It is the one of {key}. Leave it null for a value that lives on.")
-    what = "is not a number of milliseconds" if found.fault == "header" else "and ttl are both given"
+    what = f"is not a number of milliseconds from 1 to {longest:,}" if found.fault == "header" else "and ttl are both given"
     raise ConfigError(
         f"The header {TTL_HEADER} of the row of {key} {what}.",
         options=[TTL_HEADER] if found.fault == "header" else ["ttl", TTL_HEADER],

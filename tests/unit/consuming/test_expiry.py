@@ -154,18 +154,20 @@ def test_r10_a_waiting_caller_gets_what_is_sent_after_others_have_expired(
     assert taken == ["a2"]
 
 
-def test_r10_a_ttl_that_cannot_be_read_counts_as_none_and_is_logged_once(
-    world: World, consumer: Consumer[str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("said", [b"soon", b"0"])
+def test_r10_a_ttl_that_is_0_or_cannot_be_read_counts_as_none_and_is_logged_once(
+    world: World, consumer: Consumer[str], caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
     caplog.set_level(logging.WARNING)
     world.send(("a", "a1"))
     for key in (b"b", b"c"):
-        world.write(TOPIC, key, b"v", headers=[(TTL_HEADER, b"soon")])
+        world.write(TOPIC, key, b"v", headers=[(TTL_HEADER, said)])
     eventually(lambda: consumer.stats.malformed == 2)
     eventually(lambda: "lvq-ttl" in caplog.text)
     has_read_all(world, consumer)
     assert caplog.text.count("lvq-ttl") == 1
-    assert "the message at prices/0/1 is b'soon'" in caplog.text
+    assert f"the message at prices/0/1 is {said!r}, not a positive number of milliseconds" in caplog.text
+    assert [take(consumer).value for _ in range(3)] == ["a1", "v", "v"]
 
 
 def test_r10_a_slow_clock_is_logged_once_and_goes_by_the_log(

@@ -52,7 +52,6 @@ def test_s102_the_first_policy_that_applies_decides_alone() -> None:
 
 
 def test_r10_a_ttl_of_its_own_needs_no_limits() -> None:
-    assert terms().expiry(10, own(b"0")) == 10
     assert terms().expiry(10, own(b"7")) == 17
     assert terms().expiry(10, None) == NEVER
 
@@ -62,6 +61,26 @@ def test_r10_a_ttl_that_cannot_be_read_counts_as_none_and_is_counted(value: byte
     judge = terms(default=3)
     assert judge.expiry(0, own(value)) == 3_000
     assert (judge.malformed, judge.example) == (1, value)
+
+
+@pytest.mark.parametrize("value", [b"0", b"000"])
+@pytest.mark.parametrize(
+    ("limits", "lives"),
+    [
+        ({}, NEVER),
+        ({"minimum": 10}, NEVER),
+        ({"maximum": 9, "minimum": 1}, 9_000),
+        ({"maximum": 9, "default": 3}, 3_000),
+    ],
+)
+def test_r10_a_ttl_of_zero_is_none_of_its_own_and_is_counted(
+    limits: dict[str, float], lives: int, value: bytes
+) -> None:
+    """JMS writes 0 for never."""
+    judge = terms(**limits)
+    assert judge.expiry(0, own(value)) == lives
+    assert judge.expiries([0, 0], [own(value), own(b"2000")], plain=False)[0] == lives
+    assert (judge.malformed, judge.example) == (2, value)
 
 
 @pytest.mark.parametrize("headers", [None, own(b"5000")])
@@ -80,7 +99,7 @@ def test_the_last_of_repeated_headers_counts() -> None:
 
 @given(
     limits=st.sampled_from([{}, {"default": 2}, {"maximum": 3}, {"minimum": 1, "maximum": 3}]),
-    rows=st.lists(st.tuples(st.integers(0, 9999), st.sampled_from([None, b"1500", b"1", b"9000", b"?"]))),
+    rows=st.lists(st.tuples(st.integers(0, 9999), st.sampled_from([None, b"1500", b"1", b"9000", b"0", b"?"]))),
 )
 def test_a_batch_is_judged_as_each_of_its_messages(
     limits: dict[str, float], rows: list[tuple[int, bytes | None]]
