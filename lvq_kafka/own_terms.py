@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from lvq_kafka.core.foreign_headers import DELAY_HEADERS, GROUP_HEADERS, ForeignHeaders
 from lvq_kafka.core.groups import GROUP_HEADER, Groups, encode_group
 from lvq_kafka.core.headers import RESERVED, check_sort_header, reserved_header
 from lvq_kafka.core.log_time import header_ms
@@ -58,6 +59,13 @@ class OwnTerms:
         self._topic = topic
         self._sort_header = sort_header or SORT_HEADER
         self._group_header = None if groups is None else groups.header
+        self.foreign = ForeignHeaders(
+            topic,
+            scheduled=max_delay is not None,
+            group_header=self._group_header,
+            taken=(key_header, self._sort_header if order == "sorted" else None),
+        )
+        """The headers of other systems that ask for a time or a group."""
         allowed = {
             TTL_HEADER: ttl is not None,
             NOT_BEFORE_HEADER: max_delay is not None,
@@ -68,7 +76,7 @@ class OwnTerms:
         self._sorted = order == "sorted"
         self._sorted_by_key = self._sort_header == key_header
         self._refused = RESERVED - {name for name, may in allowed.items() if may}
-        self.judged = RESERVED if self._group_header is None else RESERVED | {self._group_header}
+        self.judged = RESERVED | self.foreign.names | ({self._group_header} - {None})
         """The headers to `check`."""
         self._max_delay = 0.0 if max_delay is None else max_delay
         self._now = now
@@ -119,9 +127,14 @@ class OwnTerms:
     def check(self, name: str, value: bytes | None) -> None:
         """Check that this header, one of `judged`, and its value mean something in this queue.
 
+        One of another system may mean nothing: `foreign` notes that.
+
         Raises:
             ConfigError: they do not.
         """
+        if name in self.foreign.names:
+            self._check_foreign(name, value)
+            return
         if name in self._refused:
             raise self._reserved(name)
         if name == self._group_header:
@@ -142,28 +155,77 @@ class OwnTerms:
         else:
             check_ahead(name, own / 1000, now=self._now(), max_delay=self._max_delay)
 
+    def _check_foreign(self, name: str, value: bytes | None) -> None:
+        if name not in self.foreign.stand_for:
+            self.foreign.ignore(name)
+        elif name in GROUP_HEADERS:
+            if value is not None:
+                encode_group(f"The header {name}", value)
+        elif (own := header_ms(value)) is None:
+            raise _unreadable(name, value, "a number of milliseconds", "not_before", "write 1 to 15 decimal digits")
+        else:
+            now = self._now()
+            check_ahead(name, own / 1000 + (now if name in DELAY_HEADERS else 0), now=now, max_delay=self._max_delay)
+
+    def translate(self, headers: _Pairs) -> None:
+        """Write this queue's own headers in place of those of other systems that it has checked.
+
+        Raises:
+            ConfigError: two headers say different times or groups.
+        """
+        stand_for = self.foreign.stand_for
+        if not stand_for or not any(name in stand_for for name, _ in headers):
+            return
+        now = round(self._now() * 1000)
+        said: dict[str, tuple[str, bytes | None]] = {}  # by own header: the one that the message has, and its value
+        for name, value in dict(headers).items():  # of repeated headers, the last one counts
+            if name in stand_for and name in DELAY_HEADERS:
+                value = b"%d" % (now + int(value or 0))
+            other, found = said.setdefault(stand_for.get(name, name), (name, value))
+            if found != value:
+                raise ConfigError(
+                    f"The message has the headers {other} and {name}, and they disagree.",
+                    options=[other, name],
+                    hint="Give one of them.",
+                )
+        asked = {stand_for[name] for name, _ in headers if name in stand_for}
+        translated: _Pairs = []
+        for name, value in headers:
+            own = stand_for.get(name, name)
+            if own not in asked:
+                translated.append((name, value))
+            elif own in said:
+                translated.append((own, said.pop(own)[1]))
+        headers[:] = translated
+
     def check_delete(self, headers: _Pairs) -> None:
         """Check that these headers, of a delete, do not schedule it.
 
         Raises:
             ConfigError: they do.
         """
-        if any(name == NOT_BEFORE_HEADER for name, _ in headers):
+        scheduling = self._given(headers, NOT_BEFORE_HEADER)
+        if scheduling is not None:
             raise ConfigError(
-                f"The header {NOT_BEFORE_HEADER} would schedule a delete.",
-                options=[NOT_BEFORE_HEADER],
+                f"The header {scheduling} would schedule a delete.",
+                options=[scheduling],
                 hint="Delete the key when the time has come, or schedule a last value with a TTL.",
             )
 
     def _check_sole(self, headers: _Pairs, name: str, option: str, value: object) -> None:
         if name in self._refused:
             raise self._reserved(name, option)
-        if any(other == name for other, _ in headers):
+        if (given := self._given(headers, name)) is not None:
             raise ConfigError(
-                f"The message has both {option}={quoted(value)} and the header {name}.",
-                options=[option, name],
+                f"The message has both {option}={quoted(value)} and the header {given}.",
+                options=[option, given],
                 hint="Give one of them.",
             )
+
+    def _given(self, headers: _Pairs, name: str) -> str | None:
+        """Return the header that says what this one says, under its own name or another system's; None if none does."""
+        stand_for = self.foreign.stand_for
+        return next((other for other, _ in headers if other == name or stand_for.get(other) == name), None)
 
     def _reserved(self, name: str, option: str | None = None) -> ConfigError:
         if name != GROUP_HEADER or self._group_header is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import reprlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ Append = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | 
 """Appends a record, as `LogWriter.append` does."""
 
 _Pairs = list[tuple[str, bytes | None]]
+
+logger = logging.getLogger("lvq_kafka.producer")
 
 _EXIT_FLUSH = 5.0  # seconds to flush when `with` exits on an exception; the exception matters more
 
@@ -311,6 +314,8 @@ class Producer(Bound, Generic[V]):
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
         if not (ttl is not_before is priority is None and sort is group is None):
             self._terms.add(pairs, ttl=ttl, not_before=not_before, priority=priority, sort=sort, group=group)
+        if headers:
+            self._terms.translate(pairs)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, name, data, pairs)
 
@@ -351,6 +356,8 @@ class Producer(Bound, Generic[V]):
             self._terms.check_delete(pairs)
         if group is not None:
             self._terms.add(pairs, group=group)
+        if headers:
+            self._terms.translate(pairs)
         return self._append(self.topic, name, None, pairs)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -490,6 +497,7 @@ class Producer(Bound, Generic[V]):
                 sort=message.sort,
                 group=message.group,
             )
+        self._terms.translate(headers)
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
@@ -514,6 +522,8 @@ class Producer(Bound, Generic[V]):
             elif name in self._judged:
                 self._terms.check(name, data)
             pairs.append((name, data))
+        for warning in self._terms.foreign.pop_warnings():
+            logger.warning("%s", warning)
         return pairs, key
 
     def _encode_no_key(self, name: object, value: object, error: UnencodableKey) -> bytes:

@@ -22,6 +22,7 @@ from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.commits import Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.ledger import Item
@@ -104,6 +105,7 @@ class SharedState:
         self.failed = False
         """True once the consumer has failed: no more messages will come."""
         self._definition = definition
+        self._foreign = ForeignHeaders.of(definition)
         self._now = now
         self._times = self.core.ledger.times
         self._prepares = self._times is not None  # whether `acquire` has to look whether messages may be taken
@@ -429,6 +431,9 @@ class SharedState:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
         """
         definition = self._definition
+        self._foreign.look(fetch.batch.headers)
+        for warning in self._foreign.pop_warnings():
+            logger.warning("%s", warning)
         keys, mismatched = choose_keys(fetch.batch, self.topic, definition.naming_header, definition.key_mismatch)
         with self as core:
             core.read(fetch, keys, mismatched)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, pick
 from lvq_kafka.core.contest import choose
 from lvq_kafka.core.expiring_table import ExpiringTable
+from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
@@ -85,6 +86,7 @@ class LatestValues:
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
         terms: when messages expire; None if none does.
         placement: what writers choose the partition of a message by.
+        foreign: looks for headers of other systems; None if nobody wants to know.
 
     Not thread-safe.
     """
@@ -102,6 +104,7 @@ class LatestValues:
         tombstone_memory: int = 86_400_000,
         terms: Terms | None = None,
         placement: Placement = "key",
+        foreign: ForeignHeaders | None = None,
     ) -> None:
         self.table: ColumnTable
         self._expiring: ExpiringTable | None = None
@@ -115,6 +118,7 @@ class LatestValues:
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
         self._placement = placement
+        self._foreign = foreign
         self._newest_timestamp = 0
         self._malformed = 0  # counted so far
         # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
@@ -153,6 +157,10 @@ class LatestValues:
             else:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
                 self.stats.mismatched += mismatched
+                if self._foreign is not None:
+                    self._foreign.look(headers)
+        elif self._foreign is not None:
+            self._foreign.look(headers)
         # Null keys may still be among them; `_fold_run` removes them before any use.
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []

@@ -11,6 +11,7 @@ from lvq_kafka.core.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.catch_up import Trouble
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.replay import ReadStage, Replay
@@ -67,6 +68,7 @@ class ReaderThread:
         self._terms: Terms | None = None
         self._not_before: NotBefore | None = None
         self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
+        self._foreign = ForeignHeaders.of(definition)
         self._reader: LogReader
 
     def open(self) -> None:
@@ -152,6 +154,8 @@ class ReaderThread:
         self._ask_after_absence()
         screened = fetch if self._screen is None else replace(fetch, batch=self._screen(fetch.batch))
         lapse = self._shared.apply(fetch, screened)
+        for warning in self._foreign.pop_warnings():
+            logger.warning("%s", warning)
         if lapse is not None:
             self._start_over_after(lapse)
 
@@ -211,6 +215,7 @@ class ReaderThread:
             tombstone_memory=self._tombstone_memory(retention),
             terms=self._terms,
             placement=self._definition.placement,
+            foreign=self._foreign,
         )
         values.progress.advance(starts)
         absence = Absence(retention)
