@@ -223,7 +223,10 @@ class OwnTerms:
             )
 
     def _given(self, headers: _Pairs, name: str) -> str | None:
-        """Return the header that says what this one says, under its own name or another system's; None if none does."""
+        """Return the name of the header that says what this one says; None if there is none.
+
+        It may be another system's.
+        """
         stand_for = self.foreign.stand_for
         return next((other for other, _ in headers if other == name or stand_for.get(other) == name), None)
 

@@ -431,7 +431,7 @@ class SharedState:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
         """
         definition = self._definition
-        self._foreign.look(fetch.batch.headers)
+        self._foreign.check(fetch.batch.headers)
         for warning in self._foreign.pop_warnings():
             logger.warning("%s", warning)
         keys, mismatched = choose_keys(fetch.batch, self.topic, definition.naming_header, definition.key_mismatch)

@@ -158,9 +158,9 @@ class LatestValues:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
                 self.stats.mismatched += mismatched
                 if self._foreign is not None:
-                    self._foreign.look(headers)
+                    self._foreign.check(headers)
         elif self._foreign is not None:
-            self._foreign.look(headers)
+            self._foreign.check(headers)
         # Null keys may still be among them; `_fold_run` removes them before any use.
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []

@@ -17,7 +17,13 @@ from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 __all__ = ["DELAY_HEADERS", "GROUP_HEADERS", "TIME_HEADERS", "ForeignHeaders"]
 
 TIME_HEADERS = frozenset(
-    {"x-qpid-not-valid-before", "_AMQ_SCHED_DELIVERY", "_HQ_SCHED_DELIVERY", "AMQ_SCHEDULED_TIME", "x-opt-delivery-time"}
+    {
+        "x-qpid-not-valid-before",
+        "_AMQ_SCHED_DELIVERY",
+        "_HQ_SCHED_DELIVERY",
+        "AMQ_SCHEDULED_TIME",
+        "x-opt-delivery-time",
+    }
 )
 """Headers of Broker-J, Artemis and AMQP 1.0 that say when a message counts, in milliseconds since the epoch."""
 
@@ -66,8 +72,11 @@ class ForeignHeaders:
             taken=(definition.key_header, definition.sort_header),
         )
 
-    def look(self, headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> None:
-        """Look for such headers in what was read: a producer of this library would have written others."""
+    def check(self, headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> None:
+        """Look for such headers in what was read.
+
+        A producer of this library would have written the queue's own in their place.
+        """
         if self._unreported and any(headers):
             names = set(map(_NAME, chain.from_iterable(filter(None, headers))))
             if not self._unreported.isdisjoint(names):
@@ -93,7 +102,7 @@ class ForeignHeaders:
         )
 
     def pop_warnings(self) -> list[str]:
-        """Return what is to be logged: one line at most about times, and one about groups."""
+        """Return lines for the log: at most one about times, and one about groups."""
         if not self._warnings:
             return self._warnings
         warnings, self._warnings = self._warnings, []

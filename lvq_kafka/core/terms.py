@@ -137,7 +137,7 @@ def ttl_text(ttl: float) -> bytes:
 
 
 def check_ttl_header(own: int) -> None:
-    """Check for the milliseconds that a header may give a message to live, as `check_ttl` does for seconds.
+    """Check for the milliseconds that a message may live, by its header.
 
     Raises:
         ConfigError: they are not between 1 and those of `LONGEST_TTL`.
@@ -151,7 +151,7 @@ def check_ttl_header(own: int) -> None:
 
 
 def own_ttl(value: bytes | None) -> int | None:
-    """Return the milliseconds that a message may live by its header `TTL_HEADER`; None if that says no TTL.
+    """Return a message's own TTL, in milliseconds, from its header; None if that says none.
 
     0 says none: JMS writes it for a message that never expires, and such a TTL would be none to anybody.
     """

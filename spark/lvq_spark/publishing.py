@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pyspark.sql import DataFrame, Row
 
 from lvq_kafka.core import quoting
+from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.headers import reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
@@ -23,7 +24,15 @@ from lvq_spark.schema import GROUP
 from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame
 from lvq_spark.snapshots import client_config, snapshot
-from lvq_spark.writing.checks import check_deletes, check_groups, check_ranks, check_rows, check_schedules, check_ttls
+from lvq_spark.writing.checks import (
+    check_deletes,
+    check_foreign,
+    check_groups,
+    check_ranks,
+    check_rows,
+    check_schedules,
+    check_ttls,
+)
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
@@ -99,7 +108,8 @@ def publish(
         queue: the queue, on a Kafka cluster.
         key: the column of keys: text, bytes, integers or booleans (R2).
         value: the column of values, text or bytes. Convert others first, with ``to_json`` or ``to_avro``.
-        headers: a column of headers, as in a snapshot: an array of structs of ``key`` and ``value``.
+        headers: a column of headers, as in a snapshot: an array of structs of ``key`` and ``value``. Those by which
+            other systems schedule messages or name groups are written as the queue's own, as by a producer (R22).
         newest: a column that decides between several rows of a key: the one with the largest value in it is written. By
             default several rows of a key are an error, and so is a tie.
         ttl: a column of numbers: the seconds after which a value expires (R10). Null leaves it to the queue's own TTL,
@@ -122,8 +132,8 @@ def publish(
         ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
             a header has no name or a reserved one (R22); the queue has no TTL, or one that a row has is none; no
             message may be scheduled, or a row is scheduled too far ahead; the queue has no such order, or a rank is
-            none; the queue has no groups, or that of a row is blank or missing; or the frame is empty and ``vanished``
-            is ``"delete"``.
+            none; the queue has no groups, or that of a row is blank or missing; headers of a row disagree; or the frame
+            is empty and ``vanished`` is ``"delete"``.
         MissingKey: a row has no key.
         MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
             written. The error names the key of the largest.
@@ -169,7 +179,10 @@ def publish(
         if definition.rank_header is not None:
             check_ranks(checked, definition.rank_header)
         if groups is not None:
-            check_groups(checked, groups)
+            check_groups(checked, groups, ForeignHeaders.of(definition))
+        if headers is not None:
+            for warning in check_foreign(checked, definition, cluster.now()):
+                logger.warning("%s", warning)
         if cut is not None:
             if not count:
                 raise ConfigError(

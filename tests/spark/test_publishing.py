@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 from pyspark.sql.functions import col
 
-from lvq_kafka import LastValueQueue, Message, Ttl
+from lvq_kafka import Groups, LastValueQueue, Message, Ttl
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
@@ -381,6 +381,69 @@ def test_r22_a_schedule_is_refused_where_the_queue_has_none_and_a_column_that_is
         with pytest.raises(ConfigError) as error:
             publish(rows, scheduling(queue), not_before=column)
         assert error.value.options == ("not_before",)
+
+
+TEXTS = "key string, value string, headers array<struct<key: string, value: string>>"
+
+
+def test_r22_headers_of_other_systems_are_written_as_the_queues_own(
+    spark: SparkSession, frame: Frame, make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_queue(partitions=3)
+    queue = LastValueQueue(
+        made.topic, key_header=None, max_delay=3600.0, groups=Groups(placement="group"), cluster=made.cluster
+    )
+    due = round(time.time() + 1800) * 1000
+    rows = [
+        ("time", "1", [("x", "y"), ("_AMQ_SCHED_DELIVERY", f"{due}")]),
+        ("delay", "1", [("x-opt-delivery-delay", "1800000")]),
+        ("group", "1", [("JMSXGroupID", "g")]),
+        ("gone", None, [("_AMQ_GROUP_ID", "g")]),
+        ("plain", "1", None),
+    ]
+    assert publish(frame(*rows, schema=TEXTS), queue, headers="headers").written == 4
+    records = {row.key.decode(): row for row in snapshot(spark, made).collect()}
+    said = {key: {name: value and bytes(value) for name, value in row.headers or ()} for key, row in records.items()}
+    assert said["time"] == {"x": b"y", "lvq-not-before": b"%d" % due}
+    assert said["delay"].keys() == {"lvq-not-before"}
+    assert abs(int(said["delay"]["lvq-not-before"] or 0) - due) < 120_000
+    assert said["group"] == {"lvq-group": b"g"}
+    assert records["group"].partition == home_partition(b"g", 3)
+    with caplog.at_level("WARNING", "lvq_spark"):
+        publish(frame(*rows, schema=TEXTS), made, headers="headers")
+    assert [line.split(" in ")[0] for line in caplog.messages] == [
+        "the header JMSXGroupID",
+        "the header _AMQ_SCHED_DELIVERY",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "options", "said"),
+    [
+        ("1", [("x-opt-delivery-time", "soon")], ("x-opt-delivery-time",), "x-opt-delivery-time is b'soon', not a num"),
+        ("1", [("x-opt-delivery-delay", "3600001")], ("x-opt-delivery-delay", "max_delay"), "is 3,600.001 s ahead"),
+        (None, [("x-opt-delivery-delay", "5")], ("x-opt-delivery-delay",), "would schedule a delete"),
+        (
+            "1",
+            [("lvq-not-before", "5"), ("_AMQ_SCHED_DELIVERY", "6")],
+            ("lvq-not-before", "_AMQ_SCHED_DELIVERY"),
+            "The row of b'b': The message has the headers lvq-not-before and _AMQ_SCHED_DELIVERY, and they disagree",
+        ),
+    ],
+)
+def test_r22_headers_of_other_systems_that_make_no_sense_are_an_error_and_nothing_is_written(
+    frame: Frame,
+    make_queue: MakeQueue,
+    value: str | None,
+    headers: list[tuple[str, str]],
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    queue = scheduling(make_queue())
+    with pytest.raises(ConfigError, match=said) as error:
+        publish(frame(("a", "1", None), ("b", value, headers), schema=TEXTS), queue, headers="headers")
+    assert error.value.options == options
+    assert written(queue) == 0
 
 
 HEADED = "key string, value binary, headers array<struct<key: string, value: string>>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +98,12 @@ def test_r22_a_queue_that_is_grouped_by_the_header_of_jms_takes_it_as_it_is(
         ({"x-opt-delivery-delay": -1}, {}, ("x-opt-delivery-delay",), "x-opt-delivery-delay is b'-1', not a number"),
         ({"x-opt-delivery-delay": 60_001}, {}, ("x-opt-delivery-delay", "max_delay"), "x-opt-delivery-delay is 60.001"),
         ({"x-opt-delivery-time": 2 * DUE}, {}, ("x-opt-delivery-time", "max_delay"), "x-opt-delivery-time is 1,800"),
-        ({"JMSXGroupID": " "}, {}, ("The header JMSXGroupID",), "The header JMSXGroupID must be text that is not blank"),
+        (
+            {"JMSXGroupID": " "},
+            {},
+            ("The header JMSXGroupID",),
+            "The header JMSXGroupID must be text that is not blank",
+        ),
         (
             {"x-opt-delivery-time": DUE},
             {"not_before": DUE / 1000},
@@ -189,11 +193,15 @@ READERS: dict[str, Callable[[LastValueQueue[str]], Any]] = {
     [
         ({}, "x-opt-delivery-time", "declare the queue with max_delay=..., for example max_delay=3600.0"),
         ({}, "JMSXGroupID", 'declare the queue with groups=Groups(header="JMSXGroupID")'),
-        ({"max_delay": 60.0}, "x-opt-delivery-delay", "write lvq-not-before in its place, as producers of this library"),
+        (
+            {"max_delay": 60.0},
+            "x-opt-delivery-delay",
+            "write lvq-not-before in its place, as producers of this library",
+        ),
         (
             {"groups": Groups(header="team")},
             "_AMQ_GROUP_ID",
-            'write team in its place, as producers of this library do, or declare the queue with groups=Groups(header="',
+            "write team in its place, as producers of this library do, or declare the queue with groups=Groups(",
         ),
     ],
 )
@@ -250,8 +258,8 @@ def test_once_reported_headers_are_looked_at_no_more() -> None:
 
     foreign = ForeignHeaders(TOPIC, scheduled=False, group_header=None)
     batch = Counted([[("JMSXGroupID", b"g"), ("x-opt-delivery-time", b"5")], None])
-    foreign.look(batch)
+    foreign.check(batch)
     assert len(foreign.pop_warnings()) == 2
     seen = Counted.looks
-    foreign.look(batch)
+    foreign.check(batch)
     assert (Counted.looks, foreign.pop_warnings()) == (seen, [])

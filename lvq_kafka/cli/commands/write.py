@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -18,6 +18,7 @@ from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
+from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.keys import encode_key, key_text
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
@@ -61,6 +62,12 @@ class CommonTerms:
     no_group: bool = False
     group_header: str = GROUP_HEADER
     """The header of the queue's groups."""
+    stand_for: Mapping[str, str] = field(default_factory=dict)
+    """By header of another system, the one that it stands for in the queue."""
+
+    def check_sole(self, name: str, option: str) -> None:
+        """Check that no header says what an option says, too; see `_check_sole`."""
+        _check_sole(self.headers, name, option, self.stand_for)
 
 
 _NOTHING = CommonTerms()
@@ -261,14 +268,17 @@ def _headers_of(headers: list[tuple[str, str]], ttl: float | None, priority: int
     return pairs
 
 
-def _check_sole(headers: Sequence[tuple[str, bytes | None]], name: str, option: str) -> None:
+def _check_sole(
+    headers: Sequence[tuple[str, bytes | None]], name: str, option: str, stand_for: Mapping[str, str] | None = None
+) -> None:
     """Check that no header given for all messages says what an option says, too.
 
     Raises:
         click.UsageError: one does. One of them would be ignored.
     """
-    if any(other == name for other, _ in headers):
-        raise click.UsageError(f"{option} and the header {printable(name)} are mutually exclusive.")
+    for other, _ in headers:
+        if other == name or (stand_for or {}).get(other) == name:
+            raise click.UsageError(f"{option} and the header {printable(other)} are mutually exclusive.")
 
 
 def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line | None]:
@@ -293,6 +303,7 @@ def _produce(
             options=["conflate"],
             hint="Send messages: lvq send.",
         )
+    common = replace(common, stand_for=ForeignHeaders.of(queue.definition).stand_for)
     if queue.definition.groups is not None:
         common = replace(common, group_header=queue.definition.groups.header)
     begin = time.monotonic()
@@ -300,12 +311,12 @@ def _produce(
     bulk = not isinstance(lines, list)
     headers = [*common.headers]
     if common.group is not None:
-        _check_sole(headers, common.group_header, "--group")
+        common.check_sole(common.group_header, "--group")
     if common.schedule != DueTime(None, None):
-        _check_sole(headers, NOT_BEFORE_HEADER, "--not-before or --delay")
+        common.check_sole(NOT_BEFORE_HEADER, "--not-before or --delay")
     if common.sort is not None:
         sort_header = queue.definition.sort_header or SORT_HEADER
-        _check_sole(headers, sort_header, "--sort")
+        common.check_sole(sort_header, "--sort")
         headers.append((sort_header, encode_key(common.sort)))
     if headers:
         lines = _with_headers(lines, headers)
@@ -340,7 +351,7 @@ def _produce(
 
 
 def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Receipt:
-    own = {name for name, _ in line.headers}  # as with the other headers, the line's own count
+    own = {common.stand_for.get(name, name) for name, _ in line.headers}  # as with other headers, the line's own count
     not_before = None if NOT_BEFORE_HEADER in own else common.schedule.due(now)
     group = None if common.group_header in own else common.group
     if not line.delete:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.foreign_headers import GROUP_HEADERS, ForeignHeaders
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
+from lvq_kafka.own_terms import OwnTerms
 from lvq_spark.expiry import DIGITS
 from lvq_spark.schema import GROUP
+from lvq_spark.serialization import map_in_arrow
 from lvq_spark.writing.rows import HEADERS_WANTED, is_priority, is_time, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 
-__all__ = ["check_deletes", "check_groups", "check_ranks", "check_rows", "check_schedules", "check_ttls"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "check_deletes",
+    "check_foreign",
+    "check_groups",
+    "check_ranks",
+    "check_rows",
+    "check_schedules",
+    "check_ttls",
+]
 
 _DIGIT = r"\A[0-9]\z"
 
@@ -131,7 +149,11 @@ def check_ttls(rows: DataFrame) -> None:
     key = quoting.quoted(bytes(found.key))
     if found.fault == "ttl":
         check_ttl("ttl", found.ttl, f"It is the one of {key}. Leave it null for a value that lives on.")
-    what = f"is not a number of milliseconds from 1 to {longest:,}" if found.fault == "header" else "and ttl are both given"
+    what = (
+        f"is not a number of milliseconds from 1 to {longest:,}"
+        if found.fault == "header"
+        else "and ttl are both given"
+    )
     raise ConfigError(
         f"The header {TTL_HEADER} of the row of {key} {what}.",
         options=[TTL_HEADER] if found.fault == "header" else ["ttl", TTL_HEADER],
@@ -175,19 +197,97 @@ def check_schedules(rows: DataFrame, max_delay: float, now: float) -> None:
     )
 
 
-def check_groups(rows: DataFrame, groups: Groups) -> None:
-    """Check the groups of rows for a queue that has them.
+def check_foreign(rows: DataFrame, definition: QueueDefinition, now: float) -> list[str]:
+    """Check the headers of other systems; return lines for the log on those without effect.
 
     Args:
-        rows: rows of key, value, headers and, where it was given, `GROUP`.
-        groups: how the queue's messages are grouped.
+        rows: rows of key, value and headers.
+        definition: the queue.
+        now: the time, in seconds since the epoch.
 
     Raises:
         ConfigError: as described for `lvq_spark.publish`.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    said = F.coalesce(F.filter("headers", lambda header: header["key"] == F.lit(groups.header)), F.array())
+    foreign = ForeignHeaders.of(definition)
+    names = F.array_intersect(F.col("headers")["key"], F.array(*map(F.lit, sorted(foreign.names))))
+    found = {row.name for row in rows.select(F.explode(names).alias("name")).distinct().collect()}
+    for name in sorted(found - foreign.stand_for.keys()):
+        foreign.ignore(name)
+    meant = sorted(found & foreign.stand_for.keys())
+    if meant:
+        concerned = rows.where(F.exists("headers", lambda header: header["key"].isin(*meant)))
+        check = _ForeignCheck(definition, now)
+        fault = map_in_arrow(concerned.select("key", "value", "headers"), check, _ForeignCheck.REPORT).first()
+        if fault is not None:
+            raise ConfigError(
+                f"The row of {quoting.quoted(bytes(fault.key))}: {fault.said}", options=fault.options, hint=fault.hint
+            )
+    return foreign.pop_warnings()
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignCheck:
+    """Judges headers of other systems as a producer does."""
+
+    definition: QueueDefinition
+    now: float
+
+    REPORT = "key binary, said string, options array<string>, hint string"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Report the first row that a producer would refuse."""
+        import pyarrow as pa
+
+        queue = self.definition
+        terms = OwnTerms(
+            queue.topic,
+            key_header=queue.key_header,
+            ttl=queue.ttl,
+            max_delay=queue.max_delay,
+            order=queue.order,
+            sort_header=queue.sort_header,
+            groups=queue.groups,
+            now=lambda: self.now,
+        )
+        for batch in batches:
+            for key, value, headers in zip(*(batch.column(name).to_pylist() for name in ("key", "value", "headers"))):
+                try:
+                    _judge(terms, value, [(header["key"], header["value"]) for header in headers])
+                except ConfigError as error:
+                    said = str(error).removesuffix(error.hint).rstrip()
+                    fault = {"key": key, "said": said, "options": list(error.options), "hint": error.hint}
+                    kinds = (pa.binary(), pa.string(), pa.list_(pa.string()), pa.string())
+                    cells = [pa.array([cell], kind) for cell, kind in zip(fault.values(), kinds)]
+                    yield pa.RecordBatch.from_arrays(cells, [*fault])
+                    return
+
+
+def _judge(terms: OwnTerms, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+    if value is None:
+        terms.check_delete(headers)
+    for name, said in headers:
+        if name in terms.foreign.names:
+            terms.check(name, said)
+    terms.translate(headers)
+
+
+def check_groups(rows: DataFrame, groups: Groups, foreign: ForeignHeaders) -> None:
+    """Check the groups of rows for a queue that has them.
+
+    Args:
+        rows: rows of key, value, headers and, where it was given, `GROUP`.
+        groups: how the queue's messages are grouped.
+        foreign: what headers of other systems mean in the queue.
+
+    Raises:
+        ConfigError: as described for `lvq_spark.publish`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [groups.header, *foreign.stand_for.keys() & GROUP_HEADERS]
+    said = F.coalesce(F.filter("headers", lambda header: header["key"].isin(*names)), F.array())
     blank = F.exists(said, lambda header: F.trim(header["value"].cast("string")) == "")
     given = F.col(GROUP).isNotNull() if GROUP in rows.columns else F.lit(False)
     placed = F.lit(groups.placement == "group")

@@ -110,6 +110,7 @@ def test_r36_stats_name_the_keys_whose_group_has_changed(orders: Run) -> None:
         (["put", "orders", "a", "1", "--group", " "], "group must be text that is not blank"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "lvq-group=g"], "named by another one"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "customer=h"], "--group and the header customer"),
+        (["put", "orders", "a", "1", "--group", "g", "-H", "JMSXGroupID=h"], "--group and the header JMSXGroupID"),
         (["delete", "orders", "a", "--group", "g", "--no-group"], "mutually exclusive"),
     ],
 )

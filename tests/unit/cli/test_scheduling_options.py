@@ -68,6 +68,9 @@ def test_r11_the_time_of_a_line_counts_before_that_of_the_options(rates: Run, me
     own = lines({"key": "EUR", "value": "1", "headers": {"lvq-not-before": "5"}}, {"key": "USD", "value": "2"})
     assert rates("put", "rates", "--from-jsonl", "-", "--delay", "1", stdin=own).code == 0
     assert due(memory_cluster) == [b"5", b"1800000001250"]
+    own = lines({"key": "EUR", "value": "1", "headers": {"x-opt-delivery-time": "7"}}, {"key": "USD", "value": "2"})
+    assert rates("put", "rates", "--from-jsonl", "-", "--delay", "1", stdin=own).code == 0
+    assert due(memory_cluster)[2:] == [b"7", b"1800000001250"]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,8 @@ def test_r11_the_time_of_a_line_counts_before_that_of_the_options(rates: Run, me
         (["--not-before", "1e300"], "'1e300' is not a time"),
         (["--not-before", "-5"], "not_before must be a point in time, not -5"),
         (["--delay", "1", "--not-before", "5"], "--not-before and --delay are mutually exclusive"),
+        (["--delay", "1", "-H", "_AMQ_SCHED_DELIVERY=5"], "--delay and the header _AMQ_SCHED_DELIVERY are mutually"),
+        (["-H", "x-opt-delivery-delay=soon"], "x-opt-delivery-delay is b'soon', not a number of milliseconds"),
     ],
 )
 @pytest.mark.parametrize("command", [["put", "rates", "EUR", "1"], ["send", "rates", "1", "-H", "currency=EUR"]])
