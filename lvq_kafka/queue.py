@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
@@ -14,7 +15,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
-from lvq_kafka.consuming.selecting_options import refuse_selecting
+from lvq_kafka.consuming.selecting_options import SELECTING, refuse_selecting
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.groups import Groups
@@ -22,6 +23,7 @@ from lvq_kafka.core.keys import Key
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.queue_options import SYSTEM_OPTIONS, fields_with_options
 from lvq_kafka.core.quoting import brief
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
@@ -30,6 +32,7 @@ from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
 from lvq_kafka.group.group_checks import OnForeignCommits, Start
 from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.keywords import refuse_unknown
 from lvq_kafka.managing import declaring, management
 from lvq_kafka.managing.declaring import Declaration
 from lvq_kafka.managing.management import Change, Point, Repair
@@ -48,6 +51,19 @@ from lvq_kafka.topics import OnMismatch
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
 P = ParamSpec("P")
+
+_UNSAID: Any = object()
+"""Stands for a key header that options name; with neither, `declare` refuses."""
+
+_DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)} | {
+    "key_header": _UNSAID
+}
+
+_IN_OPTIONS = {
+    spelled: f"Pass it in options: options={{{option!r}: ...}}."
+    for option in SYSTEM_OPTIONS
+    for spelled in (option, option.replace("-", "_"))
+}
 
 _MAX_BLOCK = 60.0  # seconds that a send waits for room in a queue, unless its caller says another time
 
@@ -89,6 +105,30 @@ def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
     return checked
 
 
+def _defined(
+    name: str, topic: str | None, said: Mapping[str, Any], options: Mapping[str, object] | None
+) -> QueueDefinition:
+    """Return the definition that the arguments of `declare` ask for.
+
+    Raises:
+        ConfigError: it is malformed, arguments and options disagree, or nothing names the key.
+    """
+    if options is None:
+        if said["key_header"] is _UNSAID:
+            raise ConfigError(
+                f"The queue {name} needs the name of its key header.",
+                options=["key_header"],
+                hint='Name it, for example key_header="ticker", or in options; None means the record key itself.',
+            )
+        return QueueDefinition(name=name, topic=topic or name, **said)
+    given = {
+        field: value
+        for field, value in said.items()
+        if value is not (default := _DEFAULTS[field]) and (type(value), value) != (type(default), default)
+    }
+    return QueueDefinition(name=name, topic=topic or name, **fields_with_options(name, given, options))
+
+
 class LastValueQueue(Bound, Generic[V]):
     """A named queue on a log-compacted topic that keeps the newest message of each key.
 
@@ -123,6 +163,7 @@ class LastValueQueue(Bound, Generic[V]):
         ConfigError: a name, header or option is malformed, or ``key_header`` is missing.
     """
 
+    @refuse_unknown()
     @_key_header_said
     def __init__(
         self,
@@ -188,6 +229,7 @@ class LastValueQueue(Bound, Generic[V]):
         return queue
 
     @classmethod
+    @refuse_unknown()
     def open(
         cls,
         name: str,
@@ -210,11 +252,12 @@ class LastValueQueue(Bound, Generic[V]):
             return cls._of(Registry(cluster).get(name), value, cluster, opened)
 
     @classmethod
+    @refuse_unknown(hints=_IN_OPTIONS)
     def declare(
         cls,
         name: str,
         *,
-        key_header: str | None,
+        key_header: str | None = _UNSAID,
         topic: str | None = None,
         keyless: KeylessPolicy = "pass",
         order: QueueOrder = "tail",
@@ -230,6 +273,7 @@ class LastValueQueue(Bound, Generic[V]):
         sort_header: str | None = None,
         groups: Groups | None = None,
         limits: Limits | None = None,
+        options: Mapping[str, object] | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
@@ -245,7 +289,8 @@ class LastValueQueue(Bound, Generic[V]):
 
         Args:
             name: the queue's name, and its topic's unless ``topic`` is given. Several queues may share a topic.
-            key_header: the message header that names the key; None when the record key itself is the key.
+            key_header: the message header that names the key; None when the record key itself is the key. Required,
+                unless ``options`` name it or ask for a standard queue.
             start: whether a new queue includes the existing contents of its topic, or only new messages.
             spec: how to create the topic if it is missing, and what to expect of an existing one.
             on_mismatch: what to do if an existing topic's settings break a last value queue.
@@ -271,10 +316,12 @@ class LastValueQueue(Bound, Generic[V]):
                 time if it lies in one partition: if the topic has one, with ``placement="group"``, or if the group is
                 the key.
             limits: how much the queue may hold, and what happens beyond (R12); None for no limit.
+            options: options by their names in Qpid, Artemis and Broker-J, or as ``lvq declare -o`` takes them, for
+                example ``{"last-value-key": "ticker", "expiry-delay": 60_000}``. They hold together with the arguments.
 
         Raises:
-            ConfigError: a name, header or option is malformed (R3), options exclude each other, or ``spec`` has
-                settings that exclude ``max_delay`` or the kind of queue.
+            ConfigError: a name, header or option is unknown or malformed (R3), options exclude each other, or ``spec``
+                has settings that exclude ``max_delay`` or the kind of queue.
             MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
             QueueMismatch: the queue is declared with other properties, or its topic is used with another key header,
                 another placement, or by queues of the other kind.
@@ -283,25 +330,24 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        definition = QueueDefinition(
-            name=name,
-            topic=topic or name,
-            key_header=key_header,
-            keyless=keyless,
-            order=order,
-            key_mismatch=key_mismatch,
-            non_destructive=non_destructive,
-            ttl=ttl,
-            expiry_topic=expiry_topic,
-            selector=selector,
-            default_filters=DefaultFilters.of(default_filters),
-            max_delay=max_delay,
-            conflate=conflate,
-            priorities=priorities,
-            sort_header=sort_header,
-            groups=groups,
-            limits=limits,
-        )
+        said = {
+            "key_header": key_header,
+            "keyless": keyless,
+            "order": order,
+            "key_mismatch": key_mismatch,
+            "non_destructive": non_destructive,
+            "ttl": ttl,
+            "expiry_topic": expiry_topic,
+            "selector": selector,
+            "default_filters": DefaultFilters.of(default_filters),
+            "max_delay": max_delay,
+            "conflate": conflate,
+            "priorities": priorities,
+            "sort_header": sort_header,
+            "groups": groups,
+            "limits": limits,
+        }
+        definition = _defined(name, topic, said, options)
         check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
         choice("start", start, get_args(Start))
@@ -332,15 +378,14 @@ class LastValueQueue(Bound, Generic[V]):
         cls,
         name: str,
         *,
-        key_header: str | None,
         value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
         **options: Any,
     ) -> LastValueQueue[T]:
-        """Like `declare`, for asyncio, with the same options.
+        """Like `declare`, for asyncio, with the same arguments.
 
         A cancelled declaration may still be carried out.
         """
-        call = partial(cls.declare, name, key_header=key_header, value=value, **options)
+        call = partial(cls.declare, name, value=value, **options)
         return await in_thread(call, undo=lambda queue: queue.close())
 
     # ---------------------------------------------------------------- properties
@@ -394,6 +439,7 @@ class LastValueQueue(Bound, Generic[V]):
 
     # ---------------------------------------------------------------- producers, readers and consumers
 
+    @refuse_unknown()
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer[V]:
         """Return a producer, with the options of `ProducerOptions`; see `Producer`.
 
@@ -443,6 +489,7 @@ class LastValueQueue(Bound, Generic[V]):
         """
         return await in_thread(partial(self.producer, **options), undo=Producer.close)
 
+    @refuse_unknown()
     def view(
         self,
         *,
@@ -469,6 +516,7 @@ class LastValueQueue(Bound, Generic[V]):
             **selection,
         )
 
+    @refuse_unknown()
     def browser(
         self,
         *,
@@ -521,6 +569,7 @@ class LastValueQueue(Bound, Generic[V]):
             **selection,
         )
 
+    @refuse_unknown(passes=SELECTING)
     def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer[V]:
         """Return a destructive reader, which shares this queue with the others.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["refuse_selecting"]
+__all__ = ["SELECTING", "refuse_selecting"]
 
 _BY_TIME = (
     "Read with queue.browser({option}=...), or declare another queue on the topic with start=..., and consume that."
@@ -18,6 +18,10 @@ _REMEDIES = {
     **dict.fromkeys(("dump", "replay_period"), _BY_TIME),
     **dict.fromkeys(("headers", "keys", "partitions", "prefix", "selector", "where"), _BY_VALUE),
 }
+
+
+SELECTING = frozenset(_REMEDIES)
+"""The options that `refuse_selecting` refuses."""
 
 
 def refuse_selecting(options: Mapping[str, object]) -> None:

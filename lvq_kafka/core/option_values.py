@@ -15,7 +15,7 @@ def pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, obje
         ConfigError: two are given, and disagree.
     """
     found = [(option, given.pop(option)) for option in names if option in given]
-    if len(found) > 1 and found[0][1] != found[1][1]:
+    if len(found) > 1 and str(found[0][1]) != str(found[1][1]):
         raise disagreement(*found[:2])
     return found[0] if found else None
 

@@ -19,7 +19,7 @@ from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import mapping
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["CHOICES", "KeylessPolicy", "fields_of"]
+__all__ = ["CHOICES", "SYSTEM_OPTIONS", "KeylessPolicy", "fields_of", "fields_with_options"]
 
 KeylessPolicy = Literal["pass", "refuse"]
 
@@ -30,7 +30,8 @@ CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Options that are one of several words, with the field that each sets."""
 
-# Options, by their names here and in other brokers, and the field that each sets.
+# Options, by their names here and in other brokers, and the field that each sets. Where a name here has a hyphen, the
+# argument of `declare` is understood, too.
 _KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
 _NO_BROWSE_OPTION = "qpid.last_value_queue_no_browse"
 _SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", _NO_BROWSE_OPTION)
@@ -55,7 +56,16 @@ _TYPES = {"lvq": True, "standard": False, "priority": False, "sorted": False}  #
 _RANKED = ("priority", "sorted")  # types that are orders here
 _PRIORITIES_OPTIONS = ("priorities", "qpid.priorities", "x-qpid-priorities")
 _SORT_HEADER_OPTIONS = ("sort-header", "sortKey", "qpid.queue_sort_key")
-_SELECTING_OPTIONS = ("selector", "default-selector", "default-replay-period")
+_FILTER_OPTIONS = ("default-selector", "default-replay-period")
+_SELECTING_OPTIONS = ("selector", *_FILTER_OPTIONS)
+# Arguments of `declare` that are objects, and the options that say the same.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "ttl": (*_TTL_OPTIONS, *_TTL_SWITCHES),
+    "default_filters": _FILTER_OPTIONS,
+    "groups": GROUP_OPTIONS,
+    "limits": LIMIT_OPTIONS,
+}
+_OPTIONS_WANTED = 'For example {"key-header": "ticker"}.'
 # Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
     "qpid.paging": "paging",
@@ -63,13 +73,51 @@ _CLASHING_OPTIONS = {
 }
 
 
-def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
+def fields_with_options(name: str, arguments: Mapping[str, Any], options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the fields of a definition that arguments of `declare` and options set.
+
+    Args:
+        name: the queue's name.
+        arguments: those that are given, by field. ``key_header`` None stands for the record key.
+        options: options by name, as for `fields_of`.
+
+    Raises:
+        ConfigError: an option is unknown or malformed, or two clash; each is named as it was given.
+    """
+    given = dict(mapping("options", options, _OPTIONS_WANTED))
+    plain = {field: value for field, value in arguments.items() if field not in _PARTS}
+    for field, value in plain.items():
+        if field in given and str(given[field]) != str(value):
+            raise _disagree(field, value, field, given[field])
+    record_key = plain.get("key_header", "") is None
+    named = next((option for option in ("key_header", *_KEY_HEADER_OPTIONS) if option in given), None)
+    if record_key and named is not None:
+        raise _disagree("key_header", None, named, given[named])
+    said = {field: value for field, value in plain.items() if value is not None}
+    chosen = fields_of(name, {**said, **given}, record_key=record_key)
+    for field, value in arguments.items():
+        option = next((option for option in _PARTS.get(field, ()) if option in given), None)
+        if option is not None and chosen[field] != value:
+            raise _disagree(field, value, option, given[option])
+        chosen[field] = value
+    return chosen
+
+
+def _disagree(field: str, value: object, option: str, said: object) -> ConfigError:
+    return ConfigError(
+        f"{field}={quoted(value)} and {option}={quoted(said)} in options disagree.",
+        options=[field, option],
+        hint="Give one.",
+    )
+
+
+def fields_of(name: str, options: Mapping[str, object], *, record_key: bool = False) -> dict[str, Any]:
     """Return the fields of a definition that these options set.
 
-    See `QueueDefinition.from_options`.
+    See `QueueDefinition.from_options`. With ``record_key``, the record key is the key, and no header has to be named.
     """
-    given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
-    key_header = pop_one(given, _KEY_HEADER_OPTIONS)
+    given = dict(mapping("options", options, _OPTIONS_WANTED))
+    key_header = pop_one(given, ("key_header", *_KEY_HEADER_OPTIONS))
     kind = str(given.get(_TYPE_OPTION, "")).strip().lower()
     switches = _pop_switches(given, key_header, kind)
     if switches.get(_NO_BROWSE_OPTION):
@@ -87,12 +135,12 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
         )
     asking = [*([key_header[0]] if key_header else ()), *switches]
     chosen = _pop_order(given, kind, asking[0] if asking and all(switches.values()) else None)
-    non_destructive = pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
+    non_destructive = pop_one(given, ("non_destructive", *_NON_DESTRUCTIVE_OPTIONS))
     if non_destructive is not None:
         chosen["non_destructive"] = boolean(*non_destructive)
     for option, (field, _) in CHOICES.items():
-        if option in given and option != _ORDER_OPTION:
-            chosen[field] = given.pop(option)
+        if option != _ORDER_OPTION and (said := pop_one(given, (option, field))) is not None:
+            chosen[field] = said[1]
     chosen["ttl"] = _pop_ttl(given)
     chosen["expiry_topic"] = _pop_expiry_topic(given)
     chosen["selector"] = given.pop("selector", None)
@@ -104,7 +152,7 @@ def fields_of(name: str, options: Mapping[str, object]) -> dict[str, Any]:
         raise _unknown_option(next(iter(given)))
     chosen["conflate"] = all(switches.values()) and chosen.get("conflate", True)
     named = None if key_header is None or key_header[1] is None else str(key_header[1])
-    if named is None and chosen["conflate"]:
+    if named is None and chosen["conflate"] and not record_key:
         raise ConfigError(
             f"The queue {name} needs the name of its key header.",
             options=["key-header"],
@@ -154,7 +202,7 @@ def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict
         kind: the type of queue that is asked for, or "".
         lasting: an option that asks for a last value queue, if one does.
     """
-    levels, sort = pop_one(given, _PRIORITIES_OPTIONS), pop_one(given, _SORT_HEADER_OPTIONS)
+    levels, sort = pop_one(given, _PRIORITIES_OPTIONS), pop_one(given, ("sort_header", *_SORT_HEADER_OPTIONS))
     asking = [
         (order, option)
         for order, option in (
@@ -237,8 +285,8 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
 
 def _pop_expiry_topic(given: dict[str, object]) -> str | None:
     """Remove the options that say where expired messages go."""
-    named = pop_one(given, _EXPIRY_TOPIC_OPTIONS)
-    topic = None if named is None else str(named[1])
+    named = pop_one(given, ("expiry_topic", *_EXPIRY_TOPIC_OPTIONS))
+    option, topic = ("expiry-topic", None) if named is None else (named[0], str(named[1]))
     if "expiryPolicy" in given:
         policy = given.pop("expiryPolicy")
         if policy not in _EXPIRY_POLICIES:
@@ -249,9 +297,9 @@ def _pop_expiry_topic(given: dict[str, object]) -> str | None:
             )
         if _EXPIRY_POLICIES[str(policy)] != (topic is not None):
             raise ConfigError(
-                f"expiryPolicy={policy} and expiry-topic={quoted(topic)} contradict each other.",
-                options=["expiryPolicy", "expiry-topic"],
-                hint="ROUTE_TO_ALTERNATE needs the name of a topic in expiry-topic, and DELETE needs none.",
+                f"expiryPolicy={policy} and {option}={quoted(topic)} contradict each other.",
+                options=["expiryPolicy", option],
+                hint=f"ROUTE_TO_ALTERNATE needs the name of a topic in {option}, and DELETE needs none.",
             )
     return topic
 
@@ -267,41 +315,45 @@ def _pop_default_filters(given: dict[str, object]) -> DefaultFilters | None:
 
 def _pop_max_delay(given: dict[str, object]) -> float | None:
     """Remove the options of scheduled messages, and return the longest delay, if any."""
-    longest = None
-    if _MAX_DELAY_OPTION in given:
-        longest = number(_MAX_DELAY_OPTION, given.pop(_MAX_DELAY_OPTION))
-        check_max_delay(_MAX_DELAY_OPTION, longest)
+    longest, name = None, _MAX_DELAY_OPTION
+    if (named := pop_one(given, (_MAX_DELAY_OPTION, "max_delay"))) is not None:
+        name, longest = named[0], number(*named)
+        check_max_delay(name, longest)
     if _HOLD_OPTION in given and (hold := boolean(_HOLD_OPTION, given.pop(_HOLD_OPTION))) != (longest is not None):
         raise ConfigError(
-            f"{_HOLD_OPTION}=true needs {_MAX_DELAY_OPTION}: the topic is not compacted for as long."
+            f"{_HOLD_OPTION}=true needs {name}: the topic is not compacted for as long."
             if hold
-            else f"{_HOLD_OPTION}=false and {_MAX_DELAY_OPTION} contradict each other.",
-            options=[_HOLD_OPTION, _MAX_DELAY_OPTION],
-            hint=f"Give {_MAX_DELAY_OPTION} in seconds for messages that may be scheduled; neither for others.",
+            else f"{_HOLD_OPTION}=false and {name} contradict each other.",
+            options=[_HOLD_OPTION, name],
+            hint=f"Give {name} in seconds for messages that may be scheduled; neither for others.",
         )
     return longest
 
 
-def _unknown_option(option: str) -> ConfigError:
-    known = [
-        *_KEY_HEADER_OPTIONS,
-        *_SWITCH_OPTIONS,
-        *_NON_DESTRUCTIVE_OPTIONS,
-        *CHOICES,
-        *_PRIORITIES_OPTIONS,
-        *_SORT_HEADER_OPTIONS,
-        *_TTL_OPTIONS,
-        *_TTL_SWITCHES,
-        *_EXPIRY_TOPIC_OPTIONS,
-        "expiryPolicy",
-        *_SELECTING_OPTIONS,
-        _MAX_DELAY_OPTION,
-        _HOLD_OPTION,
-        _CONFLATE_OPTION,
-        _TYPE_OPTION,
-        *GROUP_OPTIONS,
-        *LIMIT_OPTIONS,
-    ]
-    nearest = difflib.get_close_matches(option, known, n=1)
+SYSTEM_OPTIONS = (
+    *_KEY_HEADER_OPTIONS,
+    *_SWITCH_OPTIONS,
+    *_NON_DESTRUCTIVE_OPTIONS,
+    *CHOICES,
+    *_PRIORITIES_OPTIONS,
+    *_SORT_HEADER_OPTIONS,
+    *_TTL_OPTIONS,
+    *_TTL_SWITCHES,
+    *_EXPIRY_TOPIC_OPTIONS,
+    "expiryPolicy",
+    *_SELECTING_OPTIONS,
+    _MAX_DELAY_OPTION,
+    _HOLD_OPTION,
+    _CONFLATE_OPTION,
+    _TYPE_OPTION,
+    *GROUP_OPTIONS,
+    *LIMIT_OPTIONS,
+)
+"""The names of all options, here and in other brokers."""
+
+
+def _unknown_option(option: object) -> ConfigError:
+    name, known = str(option), SYSTEM_OPTIONS
+    nearest = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
-    return ConfigError(f"{brief(option)} is not a queue option.", options=[option], hint=hint)
+    return ConfigError(f"{brief(name)} is not a queue option.", options=[name], hint=hint)

@@ -18,6 +18,7 @@ from lvq_kafka.core.standard import check_mapping
 from lvq_kafka.core.validation import function, instance, unfinished
 from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.keywords import refuse_unknown
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
@@ -196,6 +197,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
         return await in_thread(self.snapshot)
 
+    @refuse_unknown()
     def watch(
         self,
         *,

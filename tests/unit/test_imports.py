@@ -46,8 +46,8 @@ def under(module: str, *packages: str) -> bool:
 LAYERS = (
     ("core", "errors"),  # these two know each other
     (
-        *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "overriding", "own_terms"),
-        "rank_warnings",
+        *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "keywords", "overriding"),
+        *("own_terms", "rank_warnings"),
         *("places", "reading_to_end", "retrying"),
     ),
     ("codecs", "exiting", "group_placement", "receipts", "selectors"),

@@ -1,0 +1,69 @@
+"""Unknown keyword arguments of public calls: errors that name the nearest known one (R3)."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, wraps
+from typing import Any, TypeVar
+
+from lvq_kafka.core.quoting import brief
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["refuse_unknown"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def refuse_unknown(*, passes: Collection[str] = (), hints: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Return a decorator that refuses unknown keyword arguments with a `ConfigError`.
+
+    Python's own error does not name the nearest one; and a function that takes ``**options`` would ignore the argument,
+    or pass it on to something that the caller does not know. Type checkers see the function as it was.
+
+    Args:
+        passes: arguments that the function refuses by itself, since it knows more about them.
+        hints: names that are no arguments, each with what to do instead.
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def checked(*args: Any, **keywords: Any) -> Any:
+            if keywords and not keywords.keys() <= _known(function):
+                for name in keywords:
+                    if name not in _known(function) and name not in passes:
+                        raise _unknown(function, name, hints or {})
+            return function(*args, **keywords)
+
+        return checked  # type: ignore[return-value]  # of the same signature
+
+    return decorate
+
+
+@cache
+def _known(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of a function's keyword arguments, those of `Unpack` included."""
+    known: set[str] = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in _NAMED:
+            known.add(parameter.name)
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options = str(parameter.annotation).removeprefix("Unpack[").partition("[")[0].rstrip("]")
+            known |= function.__globals__[options].__annotations__.keys()
+    return frozenset(known) - {"self", "cls"}
+
+
+def _unknown(function: Callable[..., Any], name: str, hints: Mapping[str, str]) -> ConfigError:
+    known = sorted(_known(function))
+    nearest = difflib.get_close_matches(name, [*known, *hints], n=1)
+    if name in hints:
+        hint = hints[name]
+    elif nearest:
+        hint = f"Did you mean {nearest[0]}? {hints.get(nearest[0], '')}".rstrip()
+    else:
+        hint = f"It takes {', '.join(known)}."
+    called = function.__qualname__.removesuffix(".__init__")
+    return ConfigError(f"{called} takes no argument {brief(name)}.", options=[name], hint=hint)
