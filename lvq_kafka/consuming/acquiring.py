@@ -20,7 +20,7 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.validation import at_least_one, waiting
+from lvq_kafka.core.validation import HIGHEST, at_least_one, waiting
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
 from lvq_kafka.forking import Bound
 
@@ -65,7 +65,7 @@ class Acquiring(Generic[V]):
         Args:
             session: who takes them; the thread by default.
         """
-        if type(most) is not int or most < 1:  # as `at_least_one`, without a call
+        if type(most) is not int or not 1 <= most <= HIGHEST:  # as `at_least_one`, without a call
             at_least_one(most=most)
         timeout = waiting(timeout)
         if session is None and self._sessions is not None:

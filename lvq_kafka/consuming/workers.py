@@ -18,6 +18,8 @@ __all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
+_MOST_WORKERS = 10_000  # threads; more are a mistake, which would take the machine down
+
 _ASYNC = "In asyncio: async for delivery in consumer. Otherwise return, do not yield."
 
 Handler = Callable[[Delivery[V]], object]
@@ -50,7 +52,7 @@ class Workers(Generic[V]):
         attempts: int | None,
     ) -> None:
         function("handler", handler, "delivery", hint="In asyncio: async for delivery in consumer.", classes=False)
-        at_least_one(workers=workers)
+        at_least_one(_MOST_WORKERS, workers=workers)
         delays(retry_delay=retry_delay)
         self._source = source
         self._handler = handler

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
@@ -77,6 +78,10 @@ _REASONS = {
 _PLURAL = ("groups", "limits")
 
 
+_MOST = {"partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
+"""The largest numbers that Kafka's protocol has room for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """The settings to create a queue's topic with, or to compare an existing one with.
@@ -96,10 +101,16 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for option in ("partitions", "replication_factor"):
+        for option, highest in _MOST.items():
             if (value := getattr(self, option)) is not None:
-                at_least_one(**{option: value})
+                at_least_one(highest, **{option: value})
         delays(delete_retention=self.delete_retention)
+        if self.delete_retention * 1000 >= 2**63:
+            raise ConfigError(
+                f"delete_retention={quoted(self.delete_retention)} is more than Kafka can keep as milliseconds.",
+                options=["delete_retention"],
+                hint="A day is Kafka's default.",
+            )
         instance("config", self.config, Mapping, 'For example config={"segment.ms": "600000"}.')
         given: Mapping[Any, Any] = self.config
         for name, setting in given.items():

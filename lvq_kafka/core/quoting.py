@@ -38,7 +38,11 @@ def quoted(thing: object) -> str:
         return _cut(thing, repr)
     if isinstance(thing, bytes) and len(thing) > _MOST_OF_A_NAME:
         return f"{thing[:_MOST_OF_A_NAME]!r}… ({len(thing):,} bytes)"
-    return _cut(repr(thing), printable)
+    try:
+        return _cut(repr(thing), printable)
+    except ValueError:  # Python writes no numbers of many thousands of digits
+        size = f" of {thing.bit_length():,} bits" if isinstance(thing, int) else ""
+        return f"<{type(thing).__name__}{size}>"
 
 
 def abridged(record: Any) -> str:

@@ -23,6 +23,7 @@ from lvq_kafka.core.quoting import listed, quoted
 from lvq_kafka.errors import ConfigError, UnencodableKey
 
 __all__ = [
+    "HIGHEST",
     "as_float",
     "at_least_one",
     "choice",
@@ -40,6 +41,9 @@ __all__ = [
     "unfinished",
     "waiting",
 ]
+
+HIGHEST = 2**63 - 1
+"""The largest whole number of an option that has no lower one: that of 64 bits."""
 
 _FOREVER = 1e9  # seconds: 30 years, not much less than the longest wait of the operating system
 _LAST_MOMENT = 253_402_300_800.0  # the end of the year 9999 in seconds since the epoch, the latest time of a log
@@ -133,8 +137,12 @@ def as_float(value: object) -> float:
 # -------------------------------------------------------------------- numbers, text and objects
 
 
-def at_least_one(**options: object) -> None:
+def at_least_one(highest: int = HIGHEST, /, **options: object) -> None:
     """Check for whole numbers from 1 on.
+
+    Args:
+        highest: the largest that makes sense; that of 64 bits, unless another is given.
+        options: the numbers, by option.
 
     Raises:
         ConfigError: a value is something else.
@@ -142,6 +150,8 @@ def at_least_one(**options: object) -> None:
     for option, value in options.items():
         if not (isinstance(value, Integral) and as_float(value) >= 1):
             raise _refused(option, value, "a positive integer", "Give an int of at least 1.")
+        if int(value) > highest:
+            raise _refused(option, value, f"a positive integer of at most {highest:,}")
 
 
 def text(option: str, value: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from threading import TIMEOUT_MAX, Lock, Thread
 from threading import Event as Flag
-from threading import Lock, Thread
 from typing import Generic, Self, TypeVar, Unpack, get_args
 from weakref import ref
 
@@ -390,7 +390,7 @@ class Browser(QueueReader[V], Generic[V]):
 
 def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:
     """Refresh the browser periodically until it is closed or collected."""
-    while not stop.wait(interval):
+    while not stop.wait(min(interval, TIMEOUT_MAX)):
         there = browser()
         if there is None:
             return
