@@ -31,6 +31,7 @@ _OWN_TTL = 0.4  # of the messages, where any expire
 _SCHEDULED = 0.25  # of the messages, where any may be
 _BELOW = 0.5  # of the scheduled messages, those with a value below them
 _GROUPS = 40
+_DEFAULT_PRIORITY = 4
 _SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
 
 
@@ -73,6 +74,8 @@ class Feed:
         """Messages that the broker acknowledged."""
         self.sent_at: dict[Place, float] = {}
         """The earliest time at which each was sent, by the monotonic clock."""
+        self.ranks: dict[Place, int] = {}
+        """The rank of each by its priority, a lower one first."""
         self.refused: list[Sent] = []
         """Messages that failed and were reported as not stored."""
         self.unsure: list[Sent] = []
@@ -138,7 +141,7 @@ class Feed:
             priority = chance.randrange(10) if self._order == "priority" else None
             own: dict[str, Any] = {"ttl": self._own_ttl(chance), "not_before": when, "priority": priority}
             receipt = producer.put(key, value, group=group, **own)
-            self._watch(time.monotonic(), receipt, key, value)
+            self._watch(time.monotonic(), receipt, key, value, priority)
 
     def _own_ttl(self, chance: random.Random) -> float | None:
         """Return the TTL of a message; None for the default. Most that have their own live for less than a second."""
@@ -152,10 +155,14 @@ class Feed:
             return None
         return time.time() + chance.uniform(0, self._max_delay)
 
-    def _watch(self, since: float, receipt: Receipt, key: str | None, value: str | None) -> None:
-        receipt.add_done_callback(partial(self._decided, since, key, value))
+    def _watch(
+        self, since: float, receipt: Receipt, key: str | None, value: str | None, priority: int | None = None
+    ) -> None:
+        receipt.add_done_callback(partial(self._decided, since, key, value, priority))
 
-    def _decided(self, since: float, key: str | None, value: str | None, receipt: Receipt) -> None:
+    def _decided(
+        self, since: float, key: str | None, value: str | None, priority: int | None, receipt: Receipt
+    ) -> None:
         error = receipt.exception(0)
         if isinstance(error, OutcomeUnknown):
             self.unsure.append((key, value))
@@ -167,6 +174,7 @@ class Feed:
             position = receipt.result(0)
             self.stored[position.partition, position.offset] = (key, value)
             self.sent_at[position.partition, position.offset] = since
+            self.ranks[position.partition, position.offset] = 9 - (_DEFAULT_PRIORITY if priority is None else priority)
 
     def _value(self) -> str:
         with self._lock:

@@ -1,4 +1,4 @@
-"""The judge: checks a run against the contract, G9 to G13, and against the promises of transactions."""
+"""The judge: checks a run against the contract, G9 to G13, its order, and the promises of transactions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
 from tests.torture.lifetimes import ExpiryLetter, Lifetimes, Times
 from tests.torture.tenures import Tenures
+from tests.torture.turns import Turns
 from tests.torture.viewing import check_sights
 
 __all__ = ["Output", "Verdict", "judge"]
@@ -67,6 +68,8 @@ class Verdict:
     """Deliveries of values that counted while a newer one of their key was scheduled."""
     grouped: int = 0
     """Deliveries while another message of their group was held, where messages have groups."""
+    waited: int = 0
+    """Times that a message that waited was compared with one that was handed out meanwhile."""
     sights: int = 0
     """Looks at a view that was open throughout the run."""
     overlaps: int = 0
@@ -160,6 +163,15 @@ class _Judge:
                     if before.session != hold.session and not is_moving:
                         self.find(f"R36: {hold} was handed out while another session held {before} of its group")
                 held.append(hold)
+
+    def in_turn(
+        self, tenures: Tenures, ranks: Mapping[Place, int] | None, letters: Collection[DeadLetter], *, grouped: bool
+    ) -> None:
+        """Check that each message was handed out when it was its turn."""
+        buried = {letter.key for letter in letters}
+        turns = Turns(tenures, ranks=ranks, grouped=grouped, buried=buried, find=self.find)
+        turns.check(self.holds)
+        self.verdict.waited = turns.waited
 
     def _unheard(self, before: Hold, hold: Hold) -> bool:
         """Return whether the group had dropped the first holder unnoticed, while it or the broker was frozen."""
@@ -335,6 +347,7 @@ def judge(
     sent_at: Mapping[Place, float] | None = None,
     times: Times | None = None,
     grouped: bool = False,
+    ranks: Mapping[Place, int] | None = None,
 ) -> Verdict:
     """Judge a run.
 
@@ -350,6 +363,7 @@ def judge(
         sent_at: the earliest time at which each message was sent; by default the beginning.
         times: the times of all messages, if they count for a limited time only.
         grouped: whether messages have groups.
+        ranks: the rank of each message, a lower one first; None if they come in the order of arrival.
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
@@ -372,6 +386,8 @@ def judge(
     dead.contents(stored)
     dead.rejected()
     dead.given_up(tenures, sent_at)
+    if output is None and times is None:  # a transaction keeps messages back, and one may not be due
+        one.in_turn(tenures, ranks, letters, grouped=grouped)
     if output is None:
         one.handed_over()
     else:

@@ -334,6 +334,7 @@ class _Run:
             max_deliveries=MAX_DELIVERIES,
             sent_at=feed.sent_at,
             grouped=ordeal.grouped,
+            ranks=feed.ranks if ordeal.ranked else None,
             times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]

@@ -31,6 +31,8 @@ def summary(report: Report) -> str:
     lines += _table("errors that a new consumer helped against", report.problems)
     lines += _table("how processes consumed", report.habits)
     lines += _table("dead letters", verdict.letters)
+    if verdict.waited:
+        lines.append(f"  {verdict.waited:>9,}  times one was handed out while another of its order was known to wait")
     if report.ordeal.grouped:
         lines.append(f"  {verdict.grouped:>9,}  deliveries while the session held another message of the group")
     if report.ordeal.scheduled:

@@ -100,6 +100,7 @@ def verdict(
     refused: Mapping[int, tuple[str, str | None]] | None = None,
     times: Times | None = None,
     grouped: bool = False,
+    ranks: Mapping[int, int] | None = None,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -118,4 +119,5 @@ def verdict(
         max_deliveries=MOST,
         times=times,
         grouped=grouped,
+        ranks=None if ranks is None else {(0, offset): rank for offset, rank in ranks.items()},
     )
