@@ -52,7 +52,7 @@ class Turns:
         """Check that no message was handed out while a better one waited."""
         by_life: dict[str, list[Hold]] = defaultdict(list)
         for hold in holds:
-            # What is set aside, to be prefetched or counted first, keeps the order that it had then.
+            # Messages set aside, to be prefetched or counted first, keep the order that they had then.
             if not (hold.ahead or hold.life.counts):
                 by_life[hold.life.name].append(hold)
         for taken in by_life.values():
