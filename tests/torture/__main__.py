@@ -19,6 +19,8 @@ _KINDS: dict[str, dict[str, bool]] = {
     "grouped": {"grouped": True},
     "ranked": {"ranked": True},
     "paged": {"paged": True},
+    "standard": {"standard": True},
+    "standard-grouped-ranked": {"standard": True, "grouped": True, "ranked": True},
     "grouped-ranked": {"grouped": True, "ranked": True},
     "ranked-transactional": {"ranked": True, "transactional": True},
     "paged-expiring": {"paged": True, "expiring": True},
@@ -26,7 +28,7 @@ _KINDS: dict[str, dict[str, bool]] = {
     "expiring-transactional": {"expiring": True, "transactional": True},
     "scheduled-transactional": {"scheduled": True, "transactional": True},
 }
-_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked", "paged")
+_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked", "paged", "standard")
 
 
 def main() -> int:

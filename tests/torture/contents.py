@@ -31,6 +31,17 @@ def newest(cluster: KafkaCluster, topic: str) -> tuple[dict[Place, Sent], int]:
     return dict(newest.values()), kept
 
 
+def everything(cluster: KafkaCluster, topic: str) -> dict[Place, Sent]:
+    """Return all messages of a topic that is not compacted."""
+    return {
+        (record.partition, record.offset): (
+            None if record.key is None else record.key.decode(),
+            None if record.value is None else record.value.decode(),
+        )
+        for record in _records(cluster, topic)
+    }
+
+
 def lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Place]:
     """Return acknowledged messages that are neither there nor replaced: the broker lost them."""
     at = {key: place for place, (key, _) in newest.items()}

@@ -16,6 +16,7 @@ from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
+from lvq_kafka.standard_producer import StandardProducer
 
 __all__ = ["Feed", "Place", "Sent", "group_of"]
 
@@ -56,6 +57,7 @@ class Feed:
         groups: Groups | None = None,
         order: QueueOrder = "tail",
         width: int = 0,
+        standard: bool = False,
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -67,6 +69,7 @@ class Feed:
         self._groups = groups
         self._order = order
         self._width = width
+        self._standard = standard
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
@@ -99,7 +102,7 @@ class Feed:
 
     def _run(self, chance: random.Random, keys: list[str]) -> None:
         try:
-            with Producer(
+            with (StandardProducer if self._standard else Producer)(
                 self._cluster,
                 self._topic,
                 key_header=None,
@@ -127,7 +130,7 @@ class Feed:
             value = self._value()
             message = Message(value, ttl=self._own_ttl(chance), not_before=self._due(chance))
             self._watch(time.monotonic(), producer.send(message), None, value)
-        elif kind < 0.06:
+        elif kind < 0.06 and not self._standard:  # where a delete means nothing
             self._watch(time.monotonic(), producer.delete(key), key, None)
         else:
             self._put(producer, key, chance)
@@ -140,7 +143,7 @@ class Feed:
             group = None if self._groups is None else group_of(key)
             priority = chance.randrange(10) if self._order == "priority" else None
             own: dict[str, Any] = {"ttl": self._own_ttl(chance), "not_before": when, "priority": priority}
-            receipt = producer.put(key, value, group=group, **own)
+            receipt = producer.send(Message(value, key=key, group=group, **own))
             self._watch(time.monotonic(), receipt, key, value, priority)
 
     def _own_ttl(self, chance: random.Random) -> float | None:

@@ -132,9 +132,13 @@ class _Judge:
                         f"which gave the partition up at {gone:.3f}, in order"
                     )
 
-    def serial(self) -> None:
-        """Check that no message is handed out while it, or another one of its key, is held."""
-        for holds in self.by_key.values():
+    def serial(self, *, standard: bool) -> None:
+        """Check that no message is handed out while it, or another one of its key, is held.
+
+        In a standard queue each message stands alone (R35).
+        """
+        lanes: Iterable[Sequence[Hold]] = self.by_place.values() if standard else self.by_key.values()
+        for holds in lanes:
             held: list[Hold] = []
             for hold in holds:
                 held = [before for before in held if before.let_go > hold.acquired]
@@ -240,7 +244,10 @@ class _Judge:
                 seen.add(value)
 
     def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
-        """Check that the newest message of every key was delivered and acked, or has a letter."""
+        """Check that the newest message of every key was delivered and acked, or has a letter.
+
+        In a standard queue, ``newest`` are all messages.
+        """
         for place, (key, value) in newest.items():
             holds = self.by_place.get(place, [])
             if value is None or place in buried:
@@ -348,13 +355,14 @@ def judge(
     times: Times | None = None,
     grouped: bool = False,
     ranks: Mapping[Place, int] | None = None,
+    standard: bool = False,
 ) -> Verdict:
     """Judge a run.
 
     Args:
         session: seconds without a heartbeat after which the group drops a member.
         stored: all messages that the broker acknowledged to producers. The values are numbers, and ascend.
-        newest: the log's last message of each key at the end.
+        newest: the log's last message of each key at the end; of a standard queue, all its messages.
         unsure: messages that may have been stored, as reported to their producer.
         output: visible output of transactions, in the order of the log.
         outages: times when the broker could not answer, from and to.
@@ -364,6 +372,7 @@ def judge(
         times: the times of all messages, if they count for a limited time only.
         grouped: whether messages have groups.
         ranks: the rank of each message, a lower one first; None if they come in the order of arrival.
+        standard: whether no message replaces another (R35).
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
@@ -374,8 +383,9 @@ def judge(
     dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
     one.verdict.letters = dead.counts
     one.repetitions()
-    one.serial()
-    one.no_step_back()
+    one.serial(standard=standard)
+    if not standard:
+        one.no_step_back()
     if grouped:
         one.grouped()
     one.contents(stored)

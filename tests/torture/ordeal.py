@@ -84,6 +84,8 @@ class Ordeal:
     """Whether messages are handed out by priority."""
     paged: bool = False
     """Whether consumers keep most values on disk."""
+    standard: bool = False
+    """Whether no message replaces another."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -97,7 +99,9 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        options = [name for name in ("scheduled", "expiring", "grouped", "ranked", "paged") if getattr(self, name)]
+        options = [
+            name for name in ("standard", "scheduled", "expiring", "grouped", "ranked", "paged") if getattr(self, name)
+        ]
         kind = ", ".join(["transactions" if self.transactional else "plain", *options])
         return f"{kind}, {self.protocol} protocol, {nodes}"
 
@@ -110,6 +114,7 @@ class Ordeal:
             groups=Groups() if self.grouped else None,
             order="priority" if self.ranked else "tail",
             limits=_ON_DISK if self.paged else None,
+            conflate=not self.standard,
         )
 
 
@@ -185,7 +190,9 @@ class _Run:
         cluster.topics.create(
             _INPUT,
             partitions=_PARTITIONS,
-            config={
+            config={"cleanup.policy": "delete", **_STAMPED}
+            if ordeal.standard
+            else {
                 "cleanup.policy": "compact",
                 **_STAMPED,
                 **_ALWAYS_COMPACTING,
@@ -209,6 +216,7 @@ class _Run:
             groups=ordeal.definition.groups,
             order=ordeal.definition.order,
             width=LEAST_PAGED if ordeal.paged else 0,
+            standard=ordeal.standard,
         )
         observers = self._observers()
         chaos = Chaos(
@@ -321,6 +329,8 @@ class _Run:
             for member in self._members.all
         ]
         newest, kept = contents.newest(self._cluster, _INPUT)
+        if ordeal.standard:
+            newest = contents.everything(self._cluster, _INPUT)
         verdict = judge(
             lives,
             session=_SESSION,
@@ -335,6 +345,7 @@ class _Run:
             sent_at=feed.sent_at,
             grouped=ordeal.grouped,
             ranks=feed.ranks if ordeal.ranked else None,
+            standard=ordeal.standard,
             times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
@@ -351,7 +362,10 @@ class _Run:
             verdict.findings += [
                 f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places
             ]
-        verdict.findings += [f"the broker lost {place}" for place in contents.lost(feed.stored, newest)]
+        verdict.findings += [
+            f"the broker lost {place}"
+            for place in (feed.stored.keys() - newest if ordeal.standard else contents.lost(feed.stored, newest))
+        ]
         events = [event for life in lives for event in life.events]
         return Report(
             ordeal=ordeal,

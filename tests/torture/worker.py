@@ -123,7 +123,7 @@ class Worker:
                 acquired=at,
                 partition=delivery.position.partition,
                 offset=delivery.position.offset,
-                key=delivery.key,
+                key=delivery.key or "",
                 value=delivery.value,
                 count=delivery.delivery_count,
                 redelivered=delivery.redelivered,

@@ -145,3 +145,29 @@ def test_transactions_and_messages_that_are_not_due_keep_an_order_of_their_own()
     timed = judged(taking(3, 1, 2), ranks=RANKS, times=Times({}, [], 0.0))
     assert not [finding for finding in timed.findings if finding.startswith("R20")]
     assert inf > found.waited == timed.waited == 0
+
+
+def test_r35_in_a_standard_queue_messages_of_a_key_stand_alone() -> None:
+    one = Witness("one")
+    newer, older = one.take(1, 2, "k"), one.take(2, 1, "k")
+    one.ack(3, newer, durable=4)
+    one.ack(3, older, durable=4)
+    messages: dict[int, tuple[str, str | None]] = {1: ("k", "v1"), 2: ("k", "v2")}
+    assert verdict(one, messages=messages, standard=True).findings == []
+    assert {finding[:4] for finding in verdict(one, messages=messages).findings} == {"G12:", "G13:"}
+
+
+def test_r35_finds_a_message_of_a_standard_queue_that_was_never_delivered() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 2, "k"), durable=3)
+    messages: dict[int, tuple[str, str | None]] = {1: ("k", "v1"), 2: ("k", "v2")}
+    (finding,) = verdict(one, messages=messages, standard=True).findings
+    assert finding == "G10: 0/1 (k=v1) was never delivered"
+    assert verdict(one, messages=messages).findings == [], "elsewhere, the newer one has replaced it"
+
+
+def test_g9_finds_two_holders_of_a_message_of_a_standard_queue() -> None:
+    one, two = Witness("one"), Witness("two")
+    one.take(1, 1)
+    two.ack(3, two.take(2, 1), durable=4)
+    assert any(finding.startswith("G9") for finding in verdict(one, two, standard=True).findings)

@@ -101,6 +101,7 @@ def verdict(
     times: Times | None = None,
     grouped: bool = False,
     ranks: Mapping[int, int] | None = None,
+    standard: bool = False,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -111,7 +112,7 @@ def verdict(
         session=SESSION,
         lock_timeout=lock_timeout,
         stored=sent,
-        newest={place: there[place] for place in last.values()},
+        newest=there if standard else {place: there[place] for place in last.values()},
         unsure=(unsure or {}).values(),
         output=output,
         outages=outages,
@@ -120,4 +121,5 @@ def verdict(
         times=times,
         grouped=grouped,
         ranks=None if ranks is None else {(0, offset): rank for offset, rank in ranks.items()},
+        standard=standard,
     )
