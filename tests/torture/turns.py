@@ -66,6 +66,8 @@ class Turns:
             tenure = self._tenures.of(hold)
             if tenure is None or hold.offset >= _WINDOW or hold.key in self._buried:
                 continue
+            if hold.redelivered:
+                continue  # one that failed twice lets others go in between, whoever had it then
             of_key = by_key[hold.partition, hold.key]
             if any(before.offset == hold.offset and before.number < hold.number for before in of_key):
                 continue  # it came back, maybe after a delay
