@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
@@ -16,7 +17,7 @@ from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Headers
 from lvq_kafka.core.terms import TTL_HEADER
-from lvq_kafka.errors import MessageTooLarge
+from lvq_kafka.errors import MessageTooLarge, TransportError
 from lvq_kafka.topics import describe_letter_topic
 
 __all__ = ["EXPIRED", "ExpiryLetters"]
@@ -29,10 +30,14 @@ EXPIRED = "expired"
 _MOST = 1000  # letters under way
 _AGAIN = 1.0  # seconds until a message whose letter could not be stored is tried again
 _MAX_BLOCK = 1.0  # seconds for which the consumer's thread may wait for room in the client's buffer
+_POSITION = attrgetter("partition", "offset")
 
 
 class ExpiryLetters:
     """Writes what has expired to the queue's expiry topic, with the headers of dead letters.
+
+    What has expired is written in the order of the log, also if it has to be tried again. A letter that the cluster
+    refuses keeps no other from being written.
 
     A message is done only when all in-sync replicas have stored its letter. If its partition goes to another consumer
     before that is committed, or the process dies, the next owner writes it again, with the same ``lvq-dlq-source``;
@@ -52,7 +57,10 @@ class ExpiryLetters:
         self._topic = topic
         self._shared = shared
         self._writer: LogWriter | None = None
-        self._again: deque[tuple[float, Item]] = deque()  # what could not be stored, and when to try again
+        self._again: list[Item] = []  # what could not be stored
+        self._refused: deque[Item] = deque()  # what was refused, perhaps for what it is
+        self._probe: Item | None = None  # one of these, while it is tried again
+        self._retry_at = 0.0
         self._under_way = 0
         self._failing = self._closing = False
         if topic is not None:
@@ -72,19 +80,25 @@ class ExpiryLetters:
     def _next(self, now: float) -> list[Item]:
         """Return what to write now.
 
-        While nothing can be stored, that is one message, to see whether it can be again.
+        While nothing can be stored, that is the first message, to see whether it can be again. Of those that were
+        refused, it is one.
         """
         items: list[Item] = []
         with self._shared as core:
-            while self._again and self._again[0][0] <= now and not (self._failing and items):
-                _, item = self._again.popleft()
-                if core.ledger.keeps_expired(item):
-                    items.append(item)
-            if not (self._again or items):
-                self._recovered(core)
+            keeps = core.ledger.keeps_expired
+            if now >= self._retry_at and (self._again or self._refused):
+                left = sorted(filter(keeps, self._again), key=_POSITION)
+                most = 1 if self._failing else len(left)
+                items, self._again = left[:most], left[most:]
             if not self._failing:
-                items += core.pop_expired(_MOST - self._under_way, now)
+                items += core.pop_expired(_MOST - self._under_way - len(items), now)
+            while now >= self._retry_at and self._probe is None and self._refused:
+                item = self._refused.popleft()
+                if keeps(item):
+                    self._probe = item
+                    items.append(item)
             self._under_way += len(items)
+            self._clear_trouble(core)
         return items
 
     def _post(self, item: Item, headers: Headers) -> None:
@@ -106,11 +120,19 @@ class ExpiryLetters:
         with self._shared as core:
             core.ledger.bury_expired(item)
             self._under_way -= 1
-            self._recovered(core)
+            if self._failing:
+                self._failing, self._retry_at = False, 0.0
+            if item is self._probe:  # then the others may no longer be refused, either
+                self._probe = None
+                self._again += self._refused
+                self._refused.clear()
+            self._clear_trouble(core)
 
-    def _recovered(self, core: ConsumerCore[Any]) -> None:
-        self._failing = False
-        core.obstacles.clear("expiring")
+    def _clear_trouble(self, core: ConsumerCore[Any]) -> None:
+        """Note that all is well once nothing is left that could not be stored."""
+        if not (self._again or self._refused or self._under_way):
+            self._failing = False
+            core.obstacles.clear("expiring")
 
     def _failed(self, item: Item, headers: Headers, error: Exception) -> None:
         own = _without_ttl(kept_headers(item))
@@ -121,17 +143,25 @@ class ExpiryLetters:
             f"what has expired in {self._shared.topic} cannot be written to {self._topic}; it stays until that "
             f"succeeds: {error}"
         )
+        retriable = isinstance(error, TransportError) and error.retriable
         with self._shared as core:
-            failing, self._failing = self._failing, True
+            is_known = self._failing or bool(self._refused) or item is self._probe
+            self._failing = self._failing or retriable
             core.obstacles.report("expiring", said)
-        self._put_off(item)
-        if not (failing or self._closing):
+        self._put_off(item, refused=not retriable)
+        if not (is_known or self._closing):
             logger.warning("%s", said)
 
-    def _put_off(self, item: Item) -> None:
+    def _put_off(self, item: Item, *, refused: bool = False) -> None:
         with self._shared:
             self._under_way -= 1
-            self._again.append((self._shared.clock() + _AGAIN, item))
+            self._retry_at = self._shared.clock() + _AGAIN
+            if item is self._probe:
+                self._probe = None
+            if refused:
+                self._refused.append(item)
+            else:
+                self._again.append(item)
 
     def flush(self, timeout: float | None) -> None:
         """Wait for letters in flight."""

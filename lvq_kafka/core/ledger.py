@@ -506,13 +506,13 @@ class Ledger:
         return self.times is not None and len(self.times.kept) > 0
 
     def pop_expired(self, most: int) -> list[Item]:
-        """Return at most ``most`` messages that have expired, each once.
+        """Return at most ``most`` messages that have expired, each once, by partition and offset.
 
         The caller stores them elsewhere, and calls `bury_expired`.
         """
         found: list[Item] = []
         while self.times is not None and self.times.kept and len(found) < most:
-            item = self.times.kept.popleft()
+            item = self.times.kept.pop()
             if self.keeps_expired(item):
                 found.append(item)
         return found

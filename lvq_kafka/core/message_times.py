@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 from lvq_kafka.core.expiring import Expiring
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import Item
+from lvq_kafka.core.precedence_heap import PrecedenceHeap
 from lvq_kafka.core.scheduled_items import ScheduledItems
 from lvq_kafka.core.terms import Terms
 
@@ -26,8 +26,8 @@ class MessageTimes:
         self.scheduling = None if not_before is None else ScheduledItems(not_before, self.time)
         """The messages that are not due; None if all count at once."""
         self.keeps_expired = keeps_expired
-        self.kept: deque[Item] = deque()
-        """Messages that have expired, and must be stored elsewhere."""
+        self.kept: PrecedenceHeap[Item] = PrecedenceHeap()
+        """Messages that have expired, and must be stored elsewhere, by partition and offset."""
         self.alarm = 0.0
         """Nothing happens before this machine's clock says so, in seconds since the epoch, or more is read."""
         self.next_due = math.inf

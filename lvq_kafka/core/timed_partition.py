@@ -209,7 +209,7 @@ class TimedPartition:
         part.attempted.pop(item.offset, None)
         part.withdraw(item)
         self._kept[item.offset] = item
-        self._times.kept.append(item)
+        self._times.kept.add((item.partition, item.offset), item)
 
     def keeps(self, item: Item) -> bool:
         """Return whether a message has expired, and must be stored elsewhere."""

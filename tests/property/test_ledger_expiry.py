@@ -172,7 +172,7 @@ class Times(RuleBasedStateMachine):
     def bury(self, most: int) -> None:
         """Store what has expired elsewhere."""
         items = self.ledger.pop_expired(most)
-        assert len(items) <= most
+        assert [item.offset for item in items] == [message.offset for message in self.log if message.kept][:most]
         for item in items:
             message = self.log[item.offset]
             assert message.kept

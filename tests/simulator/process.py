@@ -375,7 +375,7 @@ class Process:
                 if self._options.order == "tail" and not self.ledger.bounded:
                     self.grouping.in_order(item, generation, self.time)
                 self.working[item] = generation
-        for item in () if self.ledger.times is None else self.ledger.times.kept:
+        for item in () if self.ledger.times is None else list(self.ledger.times.kept._items.values()):
             if item not in self.kept and self.ledger.keeps_expired(item):
                 self._proof.kept(item, owner=self._owns(item.partition))
                 self.kept[item] = self.lives[item.partition]

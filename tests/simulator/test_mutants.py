@@ -864,7 +864,7 @@ def test_i19_a_letter_by_a_consumer_that_has_lost_the_message_is_caught(monkeypa
     def mutant(self: Ledger, most: int) -> list[Item]:
         assert self.times is not None
         kept = self.times.kept
-        return [kept.popleft() for _ in range(min(most, len(kept)))]
+        return [kept.pop() for _ in range(min(most, len(kept)))]
 
     monkeypatch.setattr(Ledger, "pop_expired", mutant)
     assert caught("I19", expiring_elsewhere)

@@ -100,6 +100,51 @@ def test_r10_what_cannot_be_stored_stays_and_is_tried_again(
     assert caplog.text.count("cannot be written to gone") == 1
 
 
+@pytest.mark.parametrize("open_before", [True, False])
+def test_r10_letters_come_in_the_order_of_the_log(world: World, day: Day, open_before: bool) -> None:
+    messages = [(f"k{number}", f"v{number}") for number in range(300)]
+    if not open_before:
+        world.send(*messages)
+        day.now += 11
+    with opened(world) as consumer:
+        if open_before:
+            world.send(*messages)
+            has_read_all(world, consumer)
+            day.now += 11
+        eventually(lambda: len(world.texts(GONE)) == 300)
+    assert world.texts(GONE) == [value for _, value in messages]
+
+
+def test_r10_letters_that_could_not_be_stored_come_in_the_order_of_the_log(world: World, day: Day) -> None:
+    world.send(*((letter, letter) for letter in "abcd"))
+    with opened(world) as consumer:
+        has_read_all(world, consumer)
+        world.fail_next("append", DeliveryFailed("no such luck", code="_TIMED_OUT", retriable=True), 6)
+        day.now += 11
+        eventually(lambda: len(world.texts(GONE)) == 4, 30)
+    assert world.texts(GONE) == list("abcd")
+
+
+def test_r10_a_message_that_the_topic_refuses_keeps_no_other_from_being_stored(
+    world: World, day: Day, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.topics.alter_config(GONE, {"max.message.bytes": "500"})
+    world.send(("a", "a"), ("b", "b" * 1000), ("c", "c"))
+    with opened(world) as consumer:
+        has_read_all(world, consumer)
+        day.now += 11
+        eventually(lambda: world.texts(GONE) == ["a", "c"])
+        world.send(("d", "d"))
+        has_read_all(world, consumer)
+        day.now += 11
+        eventually(lambda: world.texts(GONE) == ["a", "c", "d"])
+        assert "cannot be written to gone" in consumer.stats.trouble
+        world.topics.alter_config(GONE, {"max.message.bytes": "5000"})
+        eventually(lambda: world.texts(GONE) == ["a", "c", "d", "b" * 1000], 10)
+        eventually(lambda: consumer.stats.trouble == "")
+    assert caplog.text.count("cannot be written to gone") == 1
+
+
 def test_r10_a_letter_that_is_too_large_leaves_out_what_explains_it(world: World, day: Day) -> None:
     world.send(("a", "a1"))
     with opened(world) as consumer:

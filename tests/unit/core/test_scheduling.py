@@ -378,3 +378,12 @@ def test_a_full_commit_text_says_that_scheduled_messages_fill_it() -> None:
     assert "Scheduled messages stay in the text until they are due: schedule fewer of them" in core.obstacle
     core.pass_time(50.0)
     assert "are scheduled" not in core.obstacle
+
+
+def test_r10_what_has_expired_when_it_is_due_comes_to_the_expiry_topic_by_offset() -> None:
+    queue = Queue(terms=Terms.of(Ttl(default=5)), keep_expired=True)
+    queue.send("a", "a1", due=12)
+    queue.send("b", "b1", due=11)
+    queue.send("c", "c1")
+    queue.ledger.pass_time(20.0)
+    assert [item.value for item in queue.ledger.pop_expired(9)] == [b"a1", b"b1", b"c1"]
