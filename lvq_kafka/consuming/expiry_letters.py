@@ -36,7 +36,7 @@ _POSITION = attrgetter("partition", "offset")
 class ExpiryLetters:
     """Writes what has expired to the queue's expiry topic, with the headers of dead letters.
 
-    What has expired is written in the order of the log, also if it has to be tried again. A letter that the cluster
+    Letters are written in the order of the log, also if they have to be tried again. A letter that the cluster
     refuses keeps no other from being written.
 
     A message is done only when all in-sync replicas have stored its letter. If its partition goes to another consumer

@@ -33,10 +33,10 @@ class GroupedPartition(PartitionLedger):
     # ---------------------------------------------------------------- reading
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        if not (self.open and (self.held or self._in_place)):
+        if not (self.open and (self.held or self.is_in_place)):
             super()._add_records(batch, keys)
             return
-        lanes = {key for key in keys if key is not None and (self._in_place or key in self.held)}
+        lanes = {key for key in keys if key is not None and (self.is_in_place or key in self.held)}
         for lane in lanes & self.waiting.keys():
             self.withdraw(self.waiting[lane])
         try:
@@ -56,9 +56,9 @@ class GroupedPartition(PartitionLedger):
         else:
             self._line.add(item)
 
-    def enter(self, item: Item, old: Item | None) -> None:
+    def enter(self, item: Item) -> None:
         """See `PartitionLedger.enter`."""
-        super().enter(item, old)
+        super().enter(item)
         if self.open and item.lane in self.held:
             self._grouped.keep_place(item)
 

@@ -11,9 +11,9 @@ share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, repeat
 
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.beyond_window import BeyondByLevel, BeyondByRank
@@ -22,7 +22,7 @@ from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.fronts import SessionPins
 from lvq_kafka.core.grouped_partition import GroupedPartition
-from lvq_kafka.core.grouped_queue import GroupedQueue
+from lvq_kafka.core.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
@@ -44,9 +44,10 @@ from lvq_kafka.core.pending import Item, PendingList, RankedItem
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.ready_queue import BySlot, HeadedQueue, InTurns, ReadyQueue
+from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, HeadedQueue, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.ring import Ring, RingPartition
+from lvq_kafka.core.scheduled_items import placed_items
 from lvq_kafka.core.selecting import Selects, only_selected
 from lvq_kafka.core.standard import judged_keys, no_keys
 from lvq_kafka.core.terms import Terms
@@ -132,6 +133,11 @@ class Ledger:
         """The values on disk; None in a queue that keeps all in memory."""
         plain, by_rank = (Item, RankedItem) if paging is None else (PagedItem, PagedRankedItem)
         self._new_item = plain if ranking is None else ranked_items(ranking, by_rank)
+        self._slots: Iterator[int] = count()
+        self._as_they_come = not_before is None
+        if not_before is not None:
+            self._new_item = placed_items(self._new_item, not_before)
+            self._slots = repeat(-1)  # the items know better
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
         kind = PartitionLedger if paging is None else PagedPartition
         self._new_partition: Callable[..., PartitionLedger] = partial(kind, line=self._line)
@@ -144,7 +150,6 @@ class Ledger:
         )
         self.bounded = bounded or ranking is not None
         self._count_deliveries = count_deliveries
-        self._slots = count()
         self._generations = count(1)
         self._timers = Timers()
 
@@ -222,9 +227,9 @@ class Ledger:
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
     def _new_line(self) -> HeadedQueue[Item]:
-        if self.ranking is None:
-            return InTurns(BySlot())
-        return InTurns(ranked_line(self.ranking), rank_of)
+        if self.ranking is not None:
+            return InTurns(ranked_line(self.ranking, as_they_come=self._as_they_come), rank_of)
+        return InTurns(BySlot() if self._as_they_come else ByPrecedence(by_slot))
 
     def _new_room(self, number: int, part: PartitionLedger) -> PartitionRoom:
         counted = self._count_deliveries

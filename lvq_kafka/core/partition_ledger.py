@@ -56,7 +56,6 @@ class PartitionLedger:
         "_counts",
         "_delivered",
         "_generation",
-        "_in_place",
         "_line",
         "_number",
         "_selects",
@@ -67,6 +66,7 @@ class PartitionLedger:
         "changed",
         "changes",
         "held",
+        "is_in_place",
         "most_deliveries",
         "new_item",
         "open",
@@ -97,7 +97,8 @@ class PartitionLedger:
         self._generation = generation
         self._slots = slots
         self._stats = stats
-        self._in_place = in_place
+        self.is_in_place = in_place
+        """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
         self._selects = selects
         self._count_deliveries = count_deliveries
         loaded = pending.loaded
@@ -191,7 +192,7 @@ class PartitionLedger:
 
     def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
         """Return whether these records can be buffered for later, and whether that pays off."""
-        if self.open or self._withheld or self._in_place:  # with "in-place", a key's first value sets its place
+        if self.open or self._withheld or self.is_in_place:  # with "in-place", a key's first value sets its place
             return False
         first, _ = batch.ends
         return first >= self.position >= self.pending.loaded.end and self._buffer.suit(batch, keys, self.waiting)
@@ -207,7 +208,7 @@ class PartitionLedger:
         if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
-        number, is_open, in_place, new_item = self._number, self.open, self._in_place, self.new_item
+        number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
         renewable = 1 if new_item is Item else 0  # deliveries; a newer value may have another rank
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
@@ -235,11 +236,12 @@ class PartitionLedger:
                     continue
                 read += 1
                 if old is None or old.deliveries >= renewable:
-                    slot = old.slot if old is not None and in_place else next(slots)
+                    item = new_item(number, offset, timestamp, key, value, header, next(slots))
                     if old is not None:
+                        if in_place:
+                            self.inherit(item, old)
                         self.discard(old)
                         replaced += 1
-                    item = new_item(number, offset, timestamp, key, value, header, slot)
                     pending.append(item)
                     waiting[lane] = item
                 else:
@@ -304,16 +306,18 @@ class PartitionLedger:
         if item.deliveries and self._count_deliveries:
             self.attempted[item.offset] = item
 
-    def enter(self, item: Item, old: Item | None) -> None:
-        """Have a message wait that counts from now on.
-
-        Args:
-            old: the message that waited until then.
-        """
-        item.slot = old.slot if old is not None and self._in_place else next(self._slots)
+    def enter(self, item: Item) -> None:
+        """Have a message wait that counts from now on."""
         self.waiting[item.lane] = item
         if item.lane not in self.held:
             self.offer(item)
+
+    def inherit(self, item: Item, old: Item) -> None:
+        """Give a message the place of the waiting one that it is about to replace (R4).
+
+        Where messages may be scheduled, its own may be the better one: then the other never counted.
+        """
+        item.slot = min(item.slot, old.slot)
 
     def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
         """Drop a waiting message that is superseded, or has expired."""

@@ -79,12 +79,17 @@ class ByLevel(Generic[T]):
         return None
 
 
-def ranked_line(ranking: Ranking) -> HeadedQueue[Item]:
-    """Return an empty ready queue in the order of ranks. It takes `RankedItem`s only."""
-    return ByLevel() if ranking.has_levels else ByPrecedence(precedence)  # type: ignore[return-value]
+def ranked_line(ranking: Ranking, *, as_they_come: bool) -> HeadedQueue[Item]:
+    """Return an empty ready queue in the order of ranks. It takes `RankedItem`s only.
+
+    Args:
+        as_they_come: whether messages mostly arrive in the order of their slots.
+    """
+    by_level = ranking.has_levels and as_they_come
+    return ByLevel() if by_level else ByPrecedence(precedence)  # type: ignore[return-value]
 
 
-def ranked_items(ranking: Ranking, kind: type[RankedItem]) -> Callable[..., Item]:
+def ranked_items(ranking: Ranking, kind: Callable[..., RankedItem]) -> Callable[..., Item]:
     """Return a function that makes a `RankedItem`, of this kind, of the arguments of `Item`."""
 
     def ranked(*arguments: Any, **named: Any) -> Item:

@@ -1,8 +1,11 @@
-"""The scheduled messages of a consumer, and the time when each is due (R11)."""
+"""The scheduled messages of a consumer: when each is due, and its place in the queue (R11)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from copy import copy
+from typing import Any
 
 from lvq_kafka.core.expiry_queue import ExpiryQueue
 from lvq_kafka.core.log_time import LogTime
@@ -10,10 +13,28 @@ from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import Deletion, Item
 from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["ScheduledItems"]
+__all__ = ["ScheduledItems", "placed_items"]
 
 _SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
 _ALL = 1 << 62
+_PARTITION, _OFFSET = 31, 63  # bits
+
+
+def placed_items(kind: Callable[..., Item], not_before: NotBefore) -> Callable[..., Item]:
+    """Return a function that makes an item, with its place, of the arguments of `Item`.
+
+    The place is by the time from which the message counts, then by its position. So it does not depend on when a consumer
+    reads the message, or finds that it is due.
+    """
+    due = copy(not_before).due  # which counts the times that cannot be read, and the other one has counted them
+
+    def placed(partition: int, offset: int, timestamp: int, *rest: Any, **named: Any) -> Item:
+        item = kind(partition, offset, timestamp, *rest, **named)
+        since = max(0, due(timestamp, item.headers))
+        item.slot = (since << _PARTITION | partition) << _OFFSET | offset
+        return item
+
+    return placed
 
 
 class ScheduledItems:

@@ -130,6 +130,8 @@ class TimedPartition:
             part.supersede_held(part.held[lane])
         old = part.waiting.get(lane)
         if old is not None:
+            if part.is_in_place and not deletes:
+                part.inherit(item, old)
             part.discard(old)
             self._count(deleted=deletes)
         if deletes:
@@ -137,7 +139,7 @@ class TimedPartition:
             part.pending.remove(item, acked=False)
             return
         item.state = _ON_DUE[item.state]
-        part.enter(item, old)
+        part.enter(item)
         if self._times.expiring is not None and self._times.expiring.schedule_one(item):
             self.expire(item)
 

@@ -41,14 +41,16 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   counts until then, and may be handed out (I4); all of it is consumed in the end (I10).
 - **I21 groups**: the messages of a group are in work for one session of a consumer at a time. A sticky group is the
   session's that received its first message, until that ends.
-- **I22 order in groups**: no message is handed out while one of its group waits below it, delayed or not. Not where
-  messages wait for room, of which the lowest needs none.
+- **I22 order in groups**: no message is handed out while one of its group waits that counts since an earlier time, or
+  as long and lies below it, delayed or not. Not where messages wait for room, of which the lowest needs none.
 - **I23 ring**: only waiting messages are evicted, the lowest first, and only if a ring would otherwise hold more than
   its share after a new key came or a message came back; an update of a key evicts nothing. From then on an evicted
   message is as an acked one: done in every claim (I11), in the last commit (I16), and durable once that is reported
   (I3); its assignment never hands it out.
 - **I24 ranks**: in a queue that goes by rank, a message is handed out only if none of better rank could be, unless the
   stats count it.
+- **I25 order**: no message is handed out while one without a group waits that counts since an earlier time, or as long
+  and lies below it in its partition. Not what came back, which may be delayed, or take turns.
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
 """

@@ -64,19 +64,21 @@ class Grouping:
         self._owners.clear()
 
     def in_order(self, item: Item, life: Life, time: int) -> None:
-        """Check I22 for a message that was handed out: none of its group waits below it in its partition.
+        """Check I22 and I25 for a message that was handed out: none with a better place waits in its partition.
 
-        A message that was scheduled has its place from when it was due, which is not checked.
+        Where it has a group, only its own counts.
         """
         name = self.name(item)
-        if name is None or self._groups is None or life.was_scheduled(item.offset):
-            return
+        place = life.due[item.offset], item.offset
         for lane, offset in life.out.items():
             if (
-                offset < item.offset
-                and life.holding.get(lane) is None
-                and not life.was_scheduled(offset)
-                and life.expires[offset] >= time
-                and self._groups.group(life.headers[offset]) == name
+                (life.due[offset], offset) >= place
+                or life.holding.get(lane) is not None
+                or life.expires[offset] < time
+                or (self._groups and self._groups.group(life.headers[offset])) != name
             ):
+                continue
+            if name is not None:
                 raise Violation("I22", f"{item} of group {name!r} is handed out before {offset}, which waits")
+            if not life.delivered(offset):
+                raise Violation("I25", f"{item} is handed out before {offset}, which waits")

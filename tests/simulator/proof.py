@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from tests.simulator.group import Group, Offsets
 from tests.simulator.log import Entry, Lane, Log
 
@@ -132,10 +131,6 @@ class Life:
             self.acked.append(offset)
             if self.out.get(lane) == offset:
                 del self.out[lane]
-
-    def was_scheduled(self, offset: int) -> bool:
-        """Return whether a message counted only some time after it was stored, if at all."""
-        return any(name == NOT_BEFORE_HEADER for name, _ in self.headers[offset])
 
     def evicted(self, item: Item) -> None:
         """Note that a message was evicted."""

@@ -33,6 +33,7 @@ from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.map_capacity import MapCapacity
+from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import PendingList, RankedItem
@@ -1043,8 +1044,25 @@ def test_i22_a_group_that_does_not_wait_for_a_message_with_a_delay_is_caught(mon
     assert caught("I22", grouping)
 
 
+def grouping_ahead(setting: Setting) -> Setting:
+    return scheduling(grouping(setting))
+
+
+@pytest.mark.parametrize(("invariant", "focus"), [("I22", grouping_ahead), ("I25", scheduling)])
+def test_i25_places_by_when_a_consumer_reads_a_message_are_caught(
+    monkeypatch: Patch, invariant: str, focus: Focus
+) -> None:
+    slots = count()
+
+    def mutant(kind: Callable[..., Item], _: NotBefore) -> Callable[..., Item]:
+        return lambda *arguments, slot=-1: kind(*arguments[:6], slot=next(slots))
+
+    monkeypatch.setattr(ledger_module, "placed_items", mutant)
+    assert caught(invariant, focus)
+
+
 def test_i22_a_message_that_comes_back_and_goes_to_the_end_of_its_group_is_caught(monkeypatch: Patch) -> None:
-    again, slots = Item.again, count(1 << 40)
+    again, slots = Item.again, count(1 << 160)
 
     def mutant(self: Item) -> Item:
         twin = again(self)
