@@ -1,4 +1,4 @@
-"""The scheduled messages of a consumer: when each is due, and its place in the queue (R11)."""
+"""The scheduled messages of a consumer, when they are due, and their places (R11)."""
 
 from __future__ import annotations
 
