@@ -56,6 +56,9 @@ class ConsumerStats:
     """Messages that expired before anyone received them (R10)."""
     evicted: int = 0
     """Waiting messages that were beyond the queue's ring (R12)."""
+    displaced: int = 0
+    """Keys that are in place only here: the commit text had no room for that, so the next consumer and browsers find
+    them where their newest values are (R4)."""
     paged: int = 0
     """Waiting messages whose values are on disk (R12)."""
     paged_bytes: int = 0
@@ -131,6 +134,7 @@ class ConsumerStats:
             deleted=stats.deleted,
             expired=stats.expired,
             evicted=stats.evicted,
+            displaced=stats.displaced,
             paged=0 if paging is None else paging.messages,
             paged_bytes=0 if paging is None else paging.bytes,
             not_paged=0 if paging is None else paging.refused,

@@ -78,6 +78,7 @@ class ConsumerThread:
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
         self._paging_warnings = PagingWarnings(name, shared)
         self._dead_letters = dead_letters
+        self._said_displaced = False
         self._expiry_letters = expiry_letters
         self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
         self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -229,6 +230,14 @@ class ConsumerThread:
         self._idle_warnings.check(now)
         self._ring_warnings.check()
         self._paging_warnings.check()
+        if not self._said_displaced and (displaced := self._core.ledger.stats.displaced):
+            self._said_displaced = True
+            logger.warning(
+                "the commit text of %s has no room for the places of %d keys (order='in-place'): this consumer still "
+                "has them, but the next one and browsers find these keys where their newest values are; "
+                "stats.displaced counts them",
+                *(self._shared.topic, displaced),
+            )
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
         if (ranking := self._core.ledger.ranking) is not None:

@@ -121,7 +121,7 @@ class BoundedHandOut:
 
     def _lowest(self, partition: int) -> Item | None:
         """Return a partition's lowest message; None if it is scheduled, or in work."""
-        lowest = self._partitions[partition].pending.first
+        lowest = self._partitions[partition].pending.lowest
         return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
 
     # ---------------------------------------------------------------- what waits for room

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.pending import Item, PendingList, PlacedPendingList
 
-__all__ = ["CountedPendingList", "RingPendingList"]
+__all__ = ["CountedPendingList", "PlacedCountedPendingList", "PlacedRingPendingList", "RingPendingList"]
 
 
 class RingPendingList(PendingList):
@@ -89,3 +89,15 @@ class CountedPendingList(RingPendingList):
         super().clear()
         self._sizes.clear()
         self._bytes = 0
+
+
+class PlacedRingPendingList(PlacedPendingList, RingPendingList):
+    """A `RingPendingList` of a queue in place."""
+
+    __slots__ = ()
+
+
+class PlacedCountedPendingList(PlacedPendingList, CountedPendingList):
+    """A `CountedPendingList` of a queue in place."""
+
+    __slots__ = ()

@@ -76,9 +76,9 @@ class QueueDefinition:
         topic: the topic of the queue, log-compacted unless it is a standard queue. Several queues may share one.
         key_header: the message header that holds the key; None if the record key itself is the key.
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
-        order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place as long as the log keeps the
-            record that made it. Compaction removes that record, and the key then is where its oldest remaining record
-            is (R4). With ``"priority"`` or ``"sorted"``, what is handed out next depends on its rank (R20).
+        order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place until compaction removes the
+            record that gives it, and the key then is where its newest record is (R4). With ``"priority"`` or
+            ``"sorted"``, what is handed out next depends on its rank (R20).
         key_mismatch: which one counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event
 from lvq_kafka.core.log_time import LogTime
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, own_ttl
@@ -59,7 +59,7 @@ class Expiring:
         items: list[Item] = []
         item = pending.last
         while item is not None and item.offset >= since:
-            if item.state is not State.SCHEDULED:
+            if item.state in _WAITS:
                 items.append(item)
             item = item.before
         return [one for at in range(0, len(items), _TOGETHER) for one in self._schedule(items[at : at + _TOGETHER])]

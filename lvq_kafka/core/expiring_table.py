@@ -50,6 +50,11 @@ class ExpiringTable(ColumnTable):
         slot = self.index.get(key)
         return None if slot is None or self._expiries[slot] < self.now else self._record(key, slot)
 
+    def expiry(self, key: bytes) -> int:
+        """Return the last moment at which a key's value counts, in ms; `NEVER` without one."""
+        slot = self.index.get(key)
+        return NEVER if slot is None else self._expiries[slot]
+
     @property
     def next_expiry(self) -> int:
         """A time up to which nothing more expires; `NEVER` if nothing does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from lvq_kafka.core.groups import Placement
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
-from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.terms import NEVER, Terms
 
 __all__ = ["Changes", "LatestValues", "Order", "ReaderStats"]
 
@@ -87,6 +88,8 @@ class LatestValues:
         terms: when messages expire; None if none does.
         placement: what writers choose the partition of a message by.
         foreign: looks for headers of other systems; None if nobody wants to know.
+        in_place: whether the order in place matters (R4). Then a key that had expired before its new value came stands
+            at the end, also for a reader that learns of both at once.
 
     Not thread-safe.
     """
@@ -105,6 +108,7 @@ class LatestValues:
         terms: Terms | None = None,
         placement: Placement = "key",
         foreign: ForeignHeaders | None = None,
+        in_place: bool = False,
     ) -> None:
         self.table: ColumnTable
         self._expiring: ExpiringTable | None = None
@@ -112,6 +116,7 @@ class LatestValues:
             self.table = ColumnTable(partitions=partitions, key_header=key_header)
         else:
             self.table = self._expiring = ExpiringTable(partitions=partitions, key_header=key_header, terms=terms)
+        self._place_terms = copy(terms) if in_place else None  # a copy, as each counts what it cannot read
         self.progress = Progress({})
         self.stats = ReaderStats()
         self._topic = topic
@@ -181,6 +186,31 @@ class LatestValues:
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition in offset order; return the keys they touched."""
         columns = self._drop_unkeyed(columns)
+        if self._place_terms is None:
+            return self._fold_keyed(partition, columns)
+        changed, since = [], 0
+        for row in self._after_expiry(self._place_terms, columns):
+            changed += self._fold_keyed(partition, pick(slice(since, row), columns))
+            self._remove_expired([columns[2][row]])
+            since = row
+        return changed + self._fold_keyed(partition, pick(slice(since, None), columns))
+
+    def _after_expiry(self, terms: Terms, columns: Columns) -> list[int]:
+        """Return the rows of records before which their key's value had expired (R8)."""
+        _, timestamps, keys, values, headers = columns
+        expiries = terms.expiries(timestamps, headers, plain=bool(headers) and headers[0] is IMPLIED)
+        known: dict[bytes, int] = {}
+        found: list[int] = []
+        for row, (timestamp, key, value, expiry) in enumerate(zip(timestamps, keys, values, expiries)):
+            if key not in known and self._expiring is not None:
+                known[key] = self._expiring.expiry(key)
+            if timestamp > known[key]:
+                found.append(row)
+            known[key] = NEVER if value is None else expiry
+        return found
+
+    def _fold_keyed(self, partition: int, columns: Columns) -> list[bytes]:
+        """Fold records with keys; see `_fold_run`."""
         _, timestamps, keys, values, _ = columns
         if not keys:
             return keys
@@ -326,11 +356,16 @@ class LatestValues:
         if table.next_expiry >= now:
             return []
         keys = table.pop_expired(most)
-        if table.partitions > 1:
-            for key in keys:
-                self._remember(table.expired_record(key))
-        self.stats.expired += table.remove(keys)
+        self._remove_expired(keys)
         return keys
+
+    def _remove_expired(self, keys: list[bytes]) -> None:
+        table = self._expiring
+        if table is not None and table.partitions > 1:
+            for key in keys:
+                if key in table.index:
+                    self._remember(table.expired_record(key))
+        self.stats.expired += self.table.remove(keys)
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
         """Remove some of what has expired by now; see `ValueStore.pass_time`."""

@@ -12,6 +12,7 @@ share. Questions about them are answered by `Ledger.assignment`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from itertools import count, repeat
 
@@ -37,10 +38,11 @@ from lvq_kafka.core.paging import (
     PagedPendingList,
     PagedRankedItem,
     Paging,
+    PlacedPagedPendingList,
 )
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.partition_room import PartitionRoom
-from lvq_kafka.core.pending import Item, PendingList, RankedItem
+from lvq_kafka.core.pending import Item, PendingList, PlacedPendingList, RankedItem
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.ranking import Ranking
@@ -127,6 +129,7 @@ class Ledger:
         self.assignment = Assignment(self._partitions, self._timed)
         """Queries on the partitions."""
         self._in_place = order == "in-place"
+        self._terms = terms if self._in_place else None
         self._selects = selects
         self._conflate = conflate
         self.paging = paging
@@ -198,7 +201,10 @@ class Ledger:
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
         waits = self._conflate or self.ring is not None
-        counted = None if self.ring is None else self.ring.new_pending(loaded, start, timed=self.times is not None)
+        counted = None
+        if self.ring is not None:
+            timed = self.times is not None
+            counted = self.ring.new_pending(loaded, start, timed=timed, in_place=self._in_place)
         part = self._partitions[partition] = self._new_partition(
             partition,
             self._new_pending(loaded, start) if counted is None else counted,
@@ -209,6 +215,7 @@ class Ledger:
             slots=self._slots,
             stats=self.stats,
             in_place=self._in_place,
+            terms=copy(self._terms),  # which counts what cannot be read
             selects=self._selects if self._conflate else None,  # which `add` has judged, by the keys
             count_deliveries=self._count_deliveries,
         )
@@ -219,7 +226,10 @@ class Ledger:
         return generation
 
     def _new_pending(self, loaded: CommitMap, start: int) -> PendingList:
-        return PendingList(loaded, start) if self.paging is None else PagedPendingList(loaded, start, self.paging)
+        if self.paging is not None:
+            paged = PlacedPagedPendingList if self._in_place else PagedPendingList
+            return paged(loaded, start, self.paging)
+        return PlacedPendingList(loaded, start) if self._in_place else PendingList(loaded, start)
 
     @property
     def window(self) -> int | None:

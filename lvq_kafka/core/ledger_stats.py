@@ -21,6 +21,8 @@ class LedgerStats:
     """Messages that expired before anyone received them."""
     evicted: int = 0
     """Waiting messages that were beyond the queue's ring (R12)."""
+    displaced: int = 0
+    """Keys that lost their places, since the commit map had no room for them (R4)."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries that were not, or may not have been, the first of their message."""

@@ -12,7 +12,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.grouped_partition import GroupedPartition
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import Deletion, Item, PendingList, RankedItem
+from lvq_kafka.core.pending import Deletion, Item, PendingList, PlacedPendingList, RankedItem
 from lvq_kafka.errors import LockLost
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "PagedPendingList",
     "PagedRankedItem",
     "Paging",
+    "PlacedPagedPendingList",
 ]
 
 LEAST_PAGED = 256
@@ -214,6 +215,12 @@ class PagedPendingList(PendingList):
         else:
             self.messages -= 1
             self.bytes -= len(item.value)
+
+
+class PlacedPagedPendingList(PlacedPendingList, PagedPendingList):
+    """A `PagedPendingList` of a queue in place."""
+
+    __slots__ = ()
 
 
 class PagedPartition(PartitionLedger):

@@ -154,14 +154,9 @@ class PartitionCommits(Generic[W]):
     def next_claim(self, leaving: Collection[Item], capacity: MapCapacity) -> CommitMap | None:
         """Return the next claim to send, or None if there is nothing new or no room for it."""
         self._again = self._part.changed = False
-        whole = replace(
-            self._part.claim(leaving),
-            topic_tag=self._tag,
-            partitions=self._partitions,
-            sequence=self.durable.sequence,
-        )
-        # Never take back what is stored (G11); a transaction's own messages come next.
-        claim = whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
+        whole, claim = self._claims(leaving, capacity)
+        if len(claim.runs) < len(whole.runs) and self._part.forget_places():
+            whole, claim = self._claims(leaving, capacity)
         self.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
         if leaving and self.unsaid.runs:
             self._part.room.overflowed()
@@ -170,6 +165,17 @@ class PartitionCommits(Generic[W]):
             self._resolve(self.attempts + 1)
             return None
         return claim if claim.covers(self.durable) else self._repeated(capacity)
+
+    def _claims(self, leaving: Collection[Item], capacity: MapCapacity) -> tuple[CommitMap, CommitMap]:
+        """Return the whole claim, and what there is room for."""
+        whole = replace(
+            self._part.claim(leaving),
+            topic_tag=self._tag,
+            partitions=self._partitions,
+            sequence=self.durable.sequence,
+        )
+        # Never take back what is stored (G11); a transaction's own messages come next.
+        return whole, whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
 
     def _repeated(self, capacity: MapCapacity) -> CommitMap | None:
         """Return what is stored, to be said again, if that is of use.

@@ -15,10 +15,12 @@ from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.map_capacity import MOST_COUNTED
 from lvq_kafka.core.partition_room import PartitionRoom
-from lvq_kafka.core.pending import Deletion, Item, PendingList
+from lvq_kafka.core.pending import Deletion, Item, PendingList, PlacedPendingList
 from lvq_kafka.core.ready_queue import Entrance, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.scheduled_items import counts_since
 from lvq_kafka.core.selecting import Selects, only_selected
+from lvq_kafka.core.terms import Terms
 from lvq_kafka.errors import StateError
 
 __all__ = ["PartitionLedger"]
@@ -48,6 +50,8 @@ class PartitionLedger:
         new_item: makes a message of the arguments of `Item`.
         slots: yields the next place in the queue.
         selects: the queue's selector, if it has one.
+        in_place: whether a newer value keeps the place of the waiting one that it replaces (R4).
+        terms: when messages expire, if it matters to their places.
     """
 
     __slots__ = (
@@ -61,6 +65,7 @@ class PartitionLedger:
         "_selects",
         "_slots",
         "_stats",
+        "_terms",
         "_withheld",
         "attempted",
         "changed",
@@ -90,6 +95,7 @@ class PartitionLedger:
         slots: Iterator[int],
         stats: LedgerStats,
         in_place: bool,
+        terms: Terms | None,
         selects: Selects | None,
         count_deliveries: bool,
     ) -> None:
@@ -99,6 +105,7 @@ class PartitionLedger:
         self._stats = stats
         self.is_in_place = in_place
         """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
+        self._terms = terms
         self._selects = selects
         self._count_deliveries = count_deliveries
         loaded = pending.loaded
@@ -154,7 +161,7 @@ class PartitionLedger:
     @property
     def unsettled(self) -> tuple[int, Item | None]:
         """The number of unfinished messages tried before, and the lowest unfinished one."""
-        return sum(1 for item in self.pending if item.deliveries), self.pending.first
+        return sum(1 for item in self.pending if item.deliveries), self.pending.lowest
 
     @property
     def available(self) -> int:
@@ -209,7 +216,7 @@ class PartitionLedger:
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
-        renewable = 1 if new_item is Item else 0  # deliveries; a newer value may have another rank
+        renewable = 1 if new_item is Item and self._terms is None else 0  # deliveries; others have to be looked at
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
         read = replaced = deleted = 0
@@ -315,9 +322,29 @@ class PartitionLedger:
     def inherit(self, item: Item, old: Item) -> None:
         """Give a message the place of the waiting one that it is about to replace (R4).
 
-        Where messages may be scheduled, its own may be the better one: then the other never counted.
+        But not if its own is the better one, since the other was scheduled and never counted; nor if the other had
+        expired before, so that its key was gone.
         """
-        item.slot = min(item.slot, old.slot)
+        if item.slot < old.slot:
+            return
+        if self._terms is not None and counts_since(item) > self._terms.expiry(old.timestamp, old.headers):
+            return
+        assert isinstance(self.pending, PlacedPendingList)
+        item.slot = old.slot
+        self.pending.pass_place(old, item)
+
+    def forget_places(self) -> bool:
+        """Claim the records as done that give waiting keys their places.
+
+        Returns whether there were any.
+        """
+        pending = self.pending
+        if not pending.places:
+            return False
+        assert isinstance(pending, PlacedPendingList)
+        self._stats.displaced += len(pending.places)
+        pending.forget_places()
+        return True
 
     def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
         """Drop a waiting message that is superseded, or has expired."""

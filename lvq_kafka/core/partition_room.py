@@ -94,7 +94,7 @@ class PartitionRoom:
 
     def admits(self, item: Item) -> bool:
         """Return whether a message may be handed out now; see `admit`."""
-        return item is self._part.pending.first or self.has_room(item)
+        return item is self._part.pending.lowest or self.has_room(item)
 
     def reach(self, line: ReadyQueue[Item]) -> bool:
         """Move the best message beyond the window to the ready queue, if it has room by now.
@@ -116,7 +116,7 @@ class PartitionRoom:
 
         Returns whether there were any.
         """
-        gated, lowest = self.gated, self._part.pending.first
+        gated, lowest = self.gated, self._part.pending.lowest
         before = len(gated)
         if lowest is not None and lowest.state is State.AVAILABLE and lowest in gated:
             gated.remove(lowest)

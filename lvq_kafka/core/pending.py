@@ -19,7 +19,7 @@ from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.ranking import Rank
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = ["Deletion", "Item", "PendingList", "RankedItem"]
+__all__ = ["Deletion", "Item", "KeyPlace", "PendingList", "PlacedPendingList", "RankedItem"]
 
 _AVAILABLE = State.AVAILABLE
 _OFFSET = attrgetter("offset")
@@ -156,6 +156,22 @@ class Deletion(Item):
     __slots__ = ()
 
 
+class KeyPlace(Item):
+    """The record of a replaced value that gives its key a place (R4).
+
+    It is pending as long as the newest value is, so that all who read from the base find it again.
+    """
+
+    __slots__ = ("message",)
+
+    message: Item
+    """The newest value."""
+
+    def __init__(self, of: Item) -> None:
+        super().__init__(of.partition, of.offset, of.timestamp, of.key, b"", None, of.slot)
+        self.state = State.SUPERSEDED
+
+
 class PendingList:
     """The messages of one partition that are not done, by offset.
 
@@ -164,7 +180,7 @@ class PendingList:
         start: the offset to read from: ``loaded.base``, or higher if the log starts above it.
     """
 
-    __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "position")
+    __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "places", "position")
 
     def __init__(self, loaded: CommitMap, start: int) -> None:
         self.loaded = loaded
@@ -175,6 +191,8 @@ class PendingList:
         self.count = 0
         self.acked_behind: set[Item] = set()
         """Messages that are followed by an ack before the next one."""
+        self.places: dict[Item, KeyPlace] = {}
+        """By message, the place that it took over; see `PlacedPendingList`."""
         self._done_starts = iter([first for first, _ in loaded.done_from(start)])
         self.next_done = next(self._done_starts, _NEVER)
         """The start of the next run that the loaded map calls done.
@@ -186,6 +204,11 @@ class PendingList:
     def base(self) -> int:
         """The lowest offset that is not done."""
         return self.position if self.first is None else self.first.offset
+
+    @property
+    def lowest(self) -> Item | None:
+        """The message whose settlement raises the base."""
+        return self.first
 
     @property
     def splits(self) -> int:
@@ -314,6 +337,80 @@ class PendingList:
             done += self.loaded.done_from(self.position)
         first = _skip(self.first, leaving)
         return _runs(self.position if first is None else first.offset, done)
+
+
+class PlacedPendingList(PendingList):
+    """A pending list that remembers the places of messages which have replaced others (R4)."""
+
+    __slots__ = ()
+
+    def pass_place(self, old: Item, item: Item) -> None:
+        """Give the place of a message in the list to the one that is about to replace it."""
+        self._give(item, self.places.pop(old) if old in self.places else self._mark(old))
+
+    def _give(self, item: Item, place: KeyPlace) -> None:
+        self.places[item] = place
+        place.message = item
+
+    def _mark(self, item: Item) -> KeyPlace:
+        """Put a place where a message is, before it."""
+        place, before = KeyPlace(item), item.before
+        place.before, place.after = before, item
+        item.before = place
+        if before is None:
+            self.first = place
+        else:
+            before.after = place
+        return place
+
+    def forget_places(self) -> None:
+        """Forget all places: from now on, a key is where its newest value is."""
+        places = list(self.places.values())
+        self.places.clear()
+        for place in places:
+            self._remove_place(place, acked=False)
+
+    def _remove_place(self, place: KeyPlace, *, acked: bool) -> None:
+        PendingList.remove(self, place, acked=acked)  # for it is no message
+        self.count += 1
+
+    def remove(self, item: Item, *, acked: bool) -> None:
+        """See `PendingList.remove`. Its place goes with it."""
+        place = self.places.pop(item, None)
+        super().remove(item, acked=acked)
+        if place is not None:
+            self._remove_place(place, acked=acked)  # as the claim of a transaction has it
+
+    def renew(self, item: Item, offset: int) -> None:
+        """See `PendingList.renew`. It keeps its place."""
+        if item not in self.places:
+            self._give(item, self._mark(item))
+        super().renew(item, offset)
+
+    def replace(self, item: Item, twin: Item) -> None:
+        """See `PendingList.replace`."""
+        super().replace(item, twin)
+        if item in self.places:
+            self._give(twin, self.places.pop(item))
+
+    def clear(self) -> None:
+        """See `PendingList.clear`."""
+        super().clear()
+        self.places.clear()
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item for item in super().__iter__() if not isinstance(item, KeyPlace))
+
+    @property
+    def lowest(self) -> Item | None:
+        """See `PendingList.lowest`."""
+        first = self.first
+        return first.message if isinstance(first, KeyPlace) else first
+
+    def claim(self, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
+        """See `PendingList.claim`."""
+        places = {self.places[item] for item in leaving if item in self.places}
+        return super().claim({*leaving, *places} if places else leaving)
 
 
 def _skip(item: Item | None, leaving: Collection[Item]) -> Item | None:

@@ -68,7 +68,7 @@ _REASONS = {
     "limits": "they bind the producers that this library opens on the queue; other clients add to it, and producers "
     "that race exceed them by what they have under way",
     "limits=one limit for the queue": "each partition evicts beyond an even share of it, also while others have room",
-    "order": "compaction removes the first record of a key, and with it the key's place",
+    "order": "keys keep their places only until compaction removes the records that give them",
     "order=over one partition": "each consumer hands out the best message of its own partitions",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
     "scheduled, and its key goes dark until then",

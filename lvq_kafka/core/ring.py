@@ -15,7 +15,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.counted_pending import CountedPendingList, RingPendingList
+from lvq_kafka.core.counted_pending import (
+    CountedPendingList,
+    PlacedCountedPendingList,
+    PlacedRingPendingList,
+    RingPendingList,
+)
 from lvq_kafka.core.eviction_order import WAITS, ByOffset, ByRank, EvictionOrder
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import State
@@ -65,14 +70,16 @@ class Ring:
         """Return an order of evictions for one partition, empty."""
         return ByRank() if self._ranked else ByOffset()
 
-    def new_pending(self, loaded: CommitMap, start: int, *, timed: bool) -> RingPendingList:
+    def new_pending(self, loaded: CommitMap, start: int, *, timed: bool, in_place: bool) -> RingPendingList:
         """Return a pending list that knows the depth of a partition.
 
         Args:
             timed: whether messages may be scheduled, or expire.
+            in_place: whether it remembers places.
         """
-        counts = timed or self.limits.bytes is not None
-        return CountedPendingList(loaded, start) if counts else RingPendingList(loaded, start)
+        if timed or self.limits.bytes is not None:
+            return PlacedCountedPendingList(loaded, start) if in_place else CountedPendingList(loaded, start)
+        return PlacedRingPendingList(loaded, start) if in_place else RingPendingList(loaded, start)
 
 
 class RingPartition:

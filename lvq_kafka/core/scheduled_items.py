@@ -13,7 +13,7 @@ from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.pending import Deletion, Item
 from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["ScheduledItems", "placed_items"]
+__all__ = ["ScheduledItems", "counts_since", "placed_items"]
 
 _SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
 _ALL = 1 << 62
@@ -23,8 +23,8 @@ _PARTITION, _OFFSET = 31, 63  # bits
 def placed_items(kind: Callable[..., Item], not_before: NotBefore) -> Callable[..., Item]:
     """Return a function that makes an item, with its place, of the arguments of `Item`.
 
-    The place is by the time from which the message counts, then by its position. So it does not depend on when a consumer
-    reads the message, or finds that it is due.
+    The place is by the time from which the message counts, then by its position. So it does not depend on when a
+    consumer reads the message, or finds that it is due.
     """
     due = copy(not_before).due  # which counts the times that cannot be read, and the other one has counted them
 
@@ -35,6 +35,11 @@ def placed_items(kind: Callable[..., Item], not_before: NotBefore) -> Callable[.
         return item
 
     return placed
+
+
+def counts_since(item: Item) -> int:
+    """Return the time from which a message in its own place counts, in ms since the epoch."""
+    return max(item.timestamp, item.slot >> _PARTITION + _OFFSET)
 
 
 class ScheduledItems:

@@ -216,6 +216,7 @@ class ReaderThread:
             terms=self._terms,
             placement=self._definition.placement,
             foreign=self._foreign,
+            in_place=self._definition.order == "in-place",
         )
         values.progress.advance(starts)
         absence = Absence(retention)

@@ -147,10 +147,12 @@ def expected(
         {},
         {"conflate": False},
         {"groups": True},
+        {"order": "in-place"},
+        {"order": "in-place", "groups": True},
         {"ranking": Ranking.of("priority", priorities=None, sort_header=None)},
         {"ranking": Ranking.of("priority", priorities=None, sort_header=None), "groups": True},
     ],
-    ids=["arrival", "standard", "groups", "priority", "priority and groups"],
+    ids=["arrival", "standard", "groups", "in place", "in place and groups", "priority", "priority and groups"],
 )
 @given(writes=WRITES, last=st.sampled_from([0, 30, 1000]))
 @settings(max_examples=60, deadline=None)

@@ -38,6 +38,12 @@ class Message:
     aside: bool = False  # not received by the holder
     delayed: bool = False
     kept: bool = False  # it has expired, and is done once it was stored elsewhere
+    before: Message | None = None  # the one whose place it has
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The time from which the record counts that gives it its place, and its offset."""
+        return (self.due, self.offset) if self.before is None else self.before.place
 
     @property
     def offset(self) -> int:
@@ -96,6 +102,12 @@ class Times(RuleBasedStateMachine):
 
     def count(self, message: Message) -> None:
         """Let a message count: it supersedes all below it in its lane."""
+        if self.options["order"] == "in-place" and message.record.value is not None:
+            waits = [one for one in self.log if one.lane == message.lane and one.alive and not one.scheduled]
+            for old in waits:
+                gone = old is message or old.item is not None or message.due > old.expires  # R8
+                if not gone and old.place < message.place:
+                    message.before = old
         for older in self.log[: message.offset]:
             older.alive = older.alive and older.lane != message.lane
         message.alive, message.scheduled = message.record.value is not None, False
@@ -220,8 +232,10 @@ class Times(RuleBasedStateMachine):
         assert self.ledger.assignment.outstanding == len(left)
         assert self.ledger.in_work == sum(message.item is not None for message in self.log)
         claim = self.ledger.assignment.claim(0)
-        assert claim.base == min((message.offset for message in left), default=len(self.log))
+        places = [message.place[1] for message in left]
+        assert claim.base == min(places, default=len(self.log))
         assert not [message for message in left if claim.done(message.offset)], "I1"
+        assert not [place for place in places if claim.done(place)], "R4"
 
 
 TestTimes = Times.TestCase

@@ -50,7 +50,10 @@ that ships, driven in the engine's order (`member`). Every check names its invar
 - **I24 ranks**: in a queue that goes by rank, a message is handed out only if none of better rank could be, unless the
   stats count it.
 - **I25 order**: no message is handed out while one without a group waits that counts since an earlier time, or as long
-  and lies below it in its partition. Not what came back, which may be delayed, or take turns.
+  and lies below it in its partition. Not what came back, which may be delayed, or take turns. In a queue in place, all
+  this goes by the record that gives the key its place: the first of its values since it was last gone.
+- **I26 in place**: while a message waits, no claim marks done the record that gives its key its place, unless the stats
+  count that the text had no room.
 
 I3, I5, I13, I14 and I19 need the broker's fencing and hold only with it. The others always hold.
 """

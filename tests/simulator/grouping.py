@@ -63,16 +63,17 @@ class Grouping:
         """Note that all partitions have gone."""
         self._owners.clear()
 
-    def in_order(self, item: Item, life: Life, time: int) -> None:
+    def in_order(self, item: Item, life: Life, time: int, *, in_place: bool) -> None:
         """Check I22 and I25 for a message that was handed out: none with a better place waits in its partition.
 
         Where it has a group, only its own counts.
         """
-        name = self.name(item)
-        place = life.due[item.offset], item.offset
+        name, place = self.name(item), life.place if in_place else {}
+        at = place.get(item.lane, item.offset)
         for lane, offset in life.out.items():
+            other = place.get(lane, offset)
             if (
-                (life.due[offset], offset) >= place
+                (life.due[other], other) >= (life.due[at], at)
                 or life.holding.get(lane) is not None
                 or life.expires[offset] < time
                 or (self._groups and self._groups.group(life.headers[offset])) != name

@@ -372,8 +372,9 @@ class Process:
                     raise Violation("I20", f"{item} is handed out at {self.time}, and is not due")
                 self._proof.handed_out(generation, item, owner=owner)
                 self.grouping.handed_out(item, self.session, self.working)
-                if self._options.order == "tail" and not self.ledger.bounded:
-                    self.grouping.in_order(item, generation, self.time)
+                in_place = self._options.order == "in-place"
+                if not self.ledger.bounded and not (in_place and self._options.ttl is not None):
+                    self.grouping.in_order(item, generation, self.time, in_place=in_place)
                 self.working[item] = generation
         for item in () if self.ledger.times is None else list(self.ledger.times.kept._items.values()):
             if item not in self.kept and self.ledger.keeps_expired(item):
@@ -448,3 +449,13 @@ class Process:
             claim = self.ledger.assignment.claim(partition)
             self._proof.true(partition, claim)
             self._proof.faithful(generation, claim, self.commits.last(partition))
+            self._check_places(generation, claim)
+
+    def _check_places(self, generation: Life, claim: CommitMap) -> None:
+        """Check I26."""
+        options = self._options
+        if options.order == "tail" or options.ttl is not None or self.ledger.stats.displaced:
+            return
+        for lane, offset in generation.out.items():
+            if claim.done(generation.place[lane]):
+                raise Violation("I26", f"{claim} says {generation.place[lane]} is done, the place of {offset}")

@@ -47,7 +47,7 @@ class Life:
 
     __slots__ = (
         "acked", "came_back", "came_last", "depth", "due", "expires", "given", "gone", "headers", "holding", "last",
-        "loaded", "newest", "out", "partition", "position", "returned", "scheduled", "target",
+        "loaded", "newest", "out", "partition", "place", "position", "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -61,6 +61,8 @@ class Life:
         """By offset, the records read above those that do not count yet."""
         self.out: dict[Lane, int] = {}
         """By lane, the newest value read that counts, unless it is settled."""
+        self.place: dict[Lane, int] = {}
+        """By lane, the record that gives such a value its place in a queue in place, where nothing expires."""
         self.expires: dict[int, float] = {}
         """By offset, the last moment at which a message counts, in ms."""
         self.due: dict[int, float] = {}
@@ -118,6 +120,10 @@ class Life:
         if entry.value is None or says_done(self.loaded, entry.offset):
             self.out.pop(lane, None)
         else:
+            waits = lane in self.out and self.holding.get(lane) != self.out[lane]
+            place = self.place[lane] if waits else entry.offset
+            keeps = (self.due[place], place) < (entry.due, entry.offset)
+            self.place[lane] = place if keeps else entry.offset
             self.out[lane] = entry.offset
 
     def settled(self, item: Item, *, acked: bool) -> None:

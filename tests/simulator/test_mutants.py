@@ -36,7 +36,7 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import PendingList, RankedItem
+from lvq_kafka.core.pending import PendingList, PlacedPendingList, RankedItem
 from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
 from lvq_kafka.core.ranking import Rank, Ranking
@@ -1046,6 +1046,35 @@ def test_i22_a_group_that_does_not_wait_for_a_message_with_a_delay_is_caught(mon
 
 def grouping_ahead(setting: Setting) -> Setting:
     return scheduling(grouping(setting))
+
+
+def in_place(setting: Setting) -> Setting:
+    options = replace(setting.options, order="in-place", ttl=None, expiry_topic=False, text_limit=4095)
+    return replace(setting, gap=0, broker_limits=(4096,), options=options)
+
+
+def test_i26_a_place_that_is_done_while_its_message_waits_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(PlacedPendingList, "renew", PendingList.renew)
+    assert caught("I26", in_place)
+
+
+def test_i26_a_place_that_is_lost_when_its_message_comes_back_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: PlacedPendingList, item: Item, twin: Item) -> None:
+        PendingList.replace(self, item, twin)
+        if item in self.places:
+            self._remove_place(self.places.pop(item), acked=False)
+
+    monkeypatch.setattr(PlacedPendingList, "replace", mutant)
+    assert caught("I26", in_place)
+
+
+def test_i25_a_new_value_that_takes_its_own_place_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: PartitionLedger, item: Item, old: Item) -> None:
+        assert isinstance(self.pending, PlacedPendingList)
+        self.pending.pass_place(old, item)
+
+    monkeypatch.setattr(PartitionLedger, "inherit", mutant)
+    assert caught("I25", in_place)
 
 
 @pytest.mark.parametrize(("invariant", "focus"), [("I22", grouping_ahead), ("I25", scheduling)])

@@ -296,7 +296,8 @@ class Working(Process):
             return  # the limit has sunk, or messages are done that nobody took
         for partition, part in self.ledger._partitions.items():
             mine = {item for item in items if item.partition == partition and item.state is State.LEAVING}
-            if mine and self._bounded.get(part._generation):
+            # Places give way to acks, and are left out of the claim then.
+            if mine and self._bounded.get(part._generation) and not part.pending.places:
                 length = self._length(partition, mine)
                 if length > self.ledger.capacity.limit:
                     raise Violation("I9", f"a transaction took {mine}, whose commit has {length} characters")

@@ -85,6 +85,26 @@ class TestDumpAndFollow:
         assert (entry.header("exchange"), entry.header("ticker")) == ("NYSE", "IBM")
         assert end == EndOfDump({0: 1})
 
+    def test_r4_in_place_order_outlasts_acks_for_browsers_and_the_next_consumer(
+        self, memory_cluster: MemoryCluster
+    ) -> None:
+        queue = LastValueQueue.declare("slots", key_header="k", order="in-place", value=TEXT, cluster=memory_cluster)
+        with queue.producer() as producer:
+            for key, value in (*((key, "v1") for key in "1234"), ("2", "v2"), ("1", "v2")):
+                producer.put(key, value)
+        with queue.consumer() as consumer:
+            delivery = consumer.acquire(timeout=10)
+            assert delivery is not None
+            assert delivery.key == "1"
+            delivery.ack(wait=True, timeout=10)
+        with queue.browser(follow=False) as browser:
+            assert [event.key for event in browser if isinstance(event, Entry)] == ["2", "3", "4"]
+        assert queue.stats().depth == 3
+        assert queue.purge(keys=["3"]).after[0].base == 1, "the place of 2"
+        with queue.consumer() as consumer:
+            deliveries = [consumer.acquire(timeout=10) for _ in range(2)]
+            assert [delivery.key for delivery in deliveries if delivery is not None] == ["2", "4"]
+
     def test_in_place_order_keeps_the_slot_of_a_key(self, memory_cluster: MemoryCluster) -> None:
         queue = LastValueQueue.declare("slots", key_header="k", order="in-place", value=TEXT, cluster=memory_cluster)
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"), ("1", "d"))

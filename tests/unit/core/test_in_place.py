@@ -1,0 +1,122 @@
+"""Queues in place: a key keeps its place, also for the next consumer (R4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.partition_commits import PartitionCommits
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.terms import Terms, Ttl
+from tests.unit.core.queues import Queue
+
+
+def started_over(queue: Queue, records: list[tuple[str, str | None]], **options: Any) -> Queue:
+    """Return the queue of the next consumer, which reads from the base of what the last one committed."""
+    loaded = queue.ledger.assignment.claim(0)
+    return Queue(*records[loaded.base :], loaded=loaded, order="in-place", **options)
+
+
+RECORDS: list[tuple[str, str | None]] = [("1", "1"), ("2", "2"), ("3", "3"), ("4", "4"), ("2", "2b"), ("1", "1b")]
+
+
+def test_r4_in_place_order_outlasts_an_ack_and_its_consumer() -> None:
+    queue = Queue(*RECORDS, order="in-place")
+    queue.ledger.ack(queue.take())
+    assert (queue.base, queue.runs) == (1, (4, 1)), "the place of 2, and what is acked above it"
+    assert started_over(queue, RECORDS).drain() == ["2b", "3", "4"]
+    assert queue.drain() == ["2b", "3", "4"]
+    assert (queue.base, queue.runs) == (6, ())
+
+
+@pytest.mark.parametrize("count_deliveries", [False, True])
+def test_r4_in_place_order_outlasts_release_delay_and_lost_handles(count_deliveries: bool) -> None:
+    queue = Queue(*RECORDS, order="in-place", count_deliveries=count_deliveries)
+    first, second = queue.take(), queue.take(locked_until=5.0)
+    queue.ledger.release(first, due=9.0)
+    queue.ledger.wake(6.0)
+    assert started_over(queue, RECORDS, count_deliveries=count_deliveries).drain() == ["1b", "2b", "3", "4"]
+    assert second.state is State.LOST
+    queue.ledger.wake(9.0)
+    queue.send(("1", "1c"), ("2", "2c"))
+    assert queue.drain() == ["1c", "2c", "3", "4"]
+
+
+@pytest.mark.parametrize("gone", ["acked", "deleted", "transaction"])
+def test_r4_in_place_a_key_that_was_gone_has_a_new_place_and_its_old_one_is_done(gone: str) -> None:
+    queue = Queue(*RECORDS, order="in-place")
+    records = list(RECORDS)
+    if gone == "deleted":
+        records.append(("1", None))
+    else:
+        item = queue.take()
+        if gone == "transaction":
+            queue.ledger.leave(item)
+            assert queue.ledger.assignment.claim(0, [item]).base == 1, "in the commit of the transaction"
+            assert queue.base == 0
+            queue.ledger.commit(item)
+        else:
+            queue.ledger.ack(item)
+    records.append(("1", "1c"))
+    queue.send(*records[6:])
+    assert queue.base == 1
+    assert started_over(queue, records).drain() == ["2b", "3", "4", "1c"] == queue.drain()
+
+
+def test_r4_in_place_a_value_that_comes_while_another_is_in_work_has_its_own_place() -> None:
+    queue = Queue(*RECORDS, order="in-place")
+    queue.ledger.ack(queue.take())
+    held = queue.take()
+    queue.send(("2", "2c"))
+    assert queue.base == 2, "nothing of 2 is left below"
+    assert started_over(queue, [*RECORDS, ("2", "2c")]).drain() == ["3", "4", "2c"]
+    queue.ledger.ack(held)
+    assert queue.drain() == ["3", "4", "2c"]
+
+
+def test_r4_places_give_way_when_the_commit_text_has_no_room() -> None:
+    keys = [f"k{number}" for number in range(60)]
+    records: list[tuple[str, str | None]] = [("x", "x"), *((key, "old") for key in keys), ("x", "x2"), ("y", "y")]
+    for key in keys[::2]:
+        records += [(key, "new"), (f"{key}+", "other"), ("z", "z")]
+    queue = Queue(*records, order="in-place", limit=64)
+    commits = PartitionCommits[str](queue.ledger._partitions[0], CommitMap(0), tag=bytes(8), partitions=1, ready=[])
+    held = queue.take()
+    assert held.value == b"x2"
+    while (item := queue.ledger.acquire()) is not None:
+        if item.value != b"other":
+            queue.ledger.ack(item)
+    claim = commits.next_claim((), queue.ledger.capacity)
+    assert claim is not None
+    assert queue.ledger.stats.displaced == 1
+    assert claim.base == 61, "where the newest value of x is"
+    queue.ledger.release(held)
+    assert queue.take().value == b"x2", "here it keeps its place"
+
+
+SHORT = Terms.of(Ttl(default=1))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("at", "expected"), [(2000, [b"a", b"b"]), (2001, [b"b", b"a"])])
+def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands_at_the_end(
+    at: int, expected: list[bytes], apart: bool
+) -> None:
+    """The value expires with the millisecond 2000, which every consumer and reader can tell from the log."""
+    records = [Record(0, 0, 1000, b"a", b"1", ()), Record(0, 1, 1900, b"b", b"2", ()), Record(0, 2, at, b"a", b"3", ())]
+    ledger = Ledger(order="in-place", terms=SHORT)
+    ledger.assign(0, CommitMap(0), 3)
+    values = LatestValues(terms=SHORT, in_place=True)
+    for batch in [records[:2], records[2:]] if apart else [records]:
+        ledger.add(RecordBatch.of(batch))
+        values.apply(RecordBatch.of(batch))
+    ledger.advance({0: 3})
+    taken = [ledger.acquire(), ledger.acquire()]
+    assert [item.key for item in taken if item is not None] == expected
+    assert list(values.table.keys("in-place")) == expected
+    assert values.stats.expired == (at > 2000)
