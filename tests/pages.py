@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 __all__ = [
     "DOCS",
     "PAGES",
@@ -16,6 +18,7 @@ __all__ = [
     "after",
     "block",
     "blocks",
+    "in_order",
     "page",
     "python_examples",
     "run",
@@ -45,6 +48,20 @@ class Block:
 def page(name: str) -> str:
     """Return the text of a page, by its path from the project's root."""
     return (ROOT / name).read_text()
+
+
+def in_order() -> list[str]:
+    """Return the pages as the site has them from first to last, with the README in the place of its overview."""
+
+    def paths(entry: object) -> Iterator[str]:
+        match entry:
+            case str():
+                yield "README.md" if entry == "index.md" else f"docs/{entry}"
+            case dict() | list():
+                for each in entry.values() if isinstance(entry, dict) else entry:
+                    yield from paths(each)
+
+    return list(paths(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
 
 
 def blocks(name: str) -> list[Block]:
@@ -94,7 +111,7 @@ def python_examples() -> Iterator[tuple[str, str]]:
 
 def run(
     name: str,
-    shell: Callable[[Sequence[str]], None],
+    shell: Callable[[Sequence[str]], object],
     printed: Callable[[], str],
     replacing: Mapping[str, str] | None = None,
 ) -> dict[str, object]:

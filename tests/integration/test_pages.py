@@ -1,46 +1,45 @@
-"""README and tutorial, followed literally on a real broker."""
+"""All pages, read from first to last on one real broker: every block runs, and prints what its page shows."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from lvq_kafka import LastValueQueue
-from lvq_kafka.cluster import Cluster
-from lvq_kafka.errors import QueueNotDeclared
+from lvq_kafka.cli.app import lvq
 from lvq_kafka.testing.brokers import ProvidedBroker
-from tests.pages import run
+from tests.pages import ROOT, blocks, in_order, run
 
-LVQ = Path(sys.executable).parent / "lvq"
+ELSEWHERE = {
+    "docs/how-to/spark.md": "tests/spark/test_pages.py",
+    "docs/how-to/spark-cluster.md": "tests/spark/test_pages.py",
+    "docs/how-to/access.md": "tests/integration/test_rights.py",
+}
+"""Pages that need more than a broker: a Spark, a cluster, access rights. Each has a test of its own."""
+
+CHAIN = [name for name in in_order() if name not in ELSEWHERE and blocks(name)]
 
 
-@pytest.fixture
-def prices(kafka_cluster: Cluster) -> object:
-    """Drop the queue of both pages after a test."""
-    yield None
-    with suppress(QueueNotDeclared):
-        LastValueQueue.open("prices", cluster=kafka_cluster).drop(delete_topic=True)
+def test_a_page_that_needs_more_than_a_broker_has_a_test_that_names_it() -> None:
+    assert not [name for name, test in ELSEWHERE.items() if name not in (ROOT / test).read_text()]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
-def test_a_page_does_what_it_shows(
-    broker: ProvidedBroker, prices: object, capsys: pytest.CaptureFixture[str], name: str
+@pytest.mark.timeout(600)
+def test_the_pages_do_what_they_show_from_first_to_last(
+    private_broker: ProvidedBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = os.environ | {"LVQ_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
-    said: dict[str, str] = {}
+    monkeypatch.setenv("LVQ_BOOTSTRAP_SERVERS", private_broker.bootstrap_servers)
+    printed: dict[str, str] = {}
 
     def shell(command: Sequence[str]) -> None:
-        done = subprocess.run([LVQ, *command], env=environment, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        said[command[0]] = done.stdout
+        result = CliRunner().invoke(lvq, command, prog_name="lvq")
+        assert result.exit_code == 0, f"lvq {' '.join(command)}: {result.output}"
+        printed[command[0]] = result.stdout
 
-    run(name, shell, lambda: capsys.readouterr().out, {"localhost:9092": broker.bootstrap_servers})
-    if "browse" in said:
-        assert '"119.25"' in said["browse"]
-        assert "27.95" not in said["browse"], "what was consumed is hidden"
+    assert CHAIN[:2] == ["README.md", "docs/tutorial.md"]
+    for name in CHAIN:
+        run(name, shell, lambda: capsys.readouterr().out, {"localhost:9092": private_broker.bootstrap_servers})
+        if name == "README.md":
+            assert '"119.25"' in printed["browse"]
+            assert "27.95" not in printed["browse"], "what was consumed is hidden"

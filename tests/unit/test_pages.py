@@ -68,6 +68,26 @@ def test_a_page_does_what_it_shows(run_page: Run, name: str) -> None:
     run_page(name)
 
 
+def queues_on(name: str) -> set[str]:
+    """Return the names of the queues and topics that the blocks of a page use."""
+    code = "\n".join(each.body for each in blocks(name) if each.language in ("python", "sh"))
+    found = re.findall(r"""LastValueQueue(?:\.\w+)?\(\s*"([^"]+)"|topic="([^"]+)"|--topic (\S+)""", code)
+    commands = [line.split() for line in code.splitlines() if line.startswith("lvq ")]
+    named = {words[2] for words in commands if len(words) > 2 and words[1] not in ("broker", "queues")}
+    return named.union(*found) - {""}
+
+
+def test_no_two_pages_share_a_queue() -> None:
+    """Somebody who reads on with the same broker would find what the page before has left."""
+    pages: dict[str, list[str]] = {}
+    for name in IN_MEMORY:
+        if "MemoryCluster()" not in page(name):  # a cluster of its own
+            for queue in queues_on(name):
+                pages.setdefault(queue, []).append(name)
+    assert {"prices", "stocks"} <= pages.keys()
+    assert not {queue: names for queue, names in pages.items() if len(names) > 1}
+
+
 def test_every_language_of_a_block_is_known() -> None:
     """An example in another language might never run."""
     known = {"python", "sh", "sql", "text"}
@@ -139,26 +159,6 @@ def test_no_page_links_to_where_the_project_is_not() -> None:
     assert not outside
 
 
-def test_the_functions_for_asyncio_work(memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
-    exec(block("docs/how-to/asyncio.md", "python", "view.watch()"), names)
-    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
-    with queue.view() as view, queue.producer() as producer:
-
-        async def main() -> None:
-            task = asyncio.ensure_future(names["follow"](view))
-            await asyncio.sleep(0)
-            producer.put("IBM", b"1")
-            while "IBM" not in capsys.readouterr().out:
-                await asyncio.sleep(0)
-            view.close()
-            await task
-
-        asyncio.run(asyncio.wait_for(main(), 10))
-    asyncio.run(asyncio.wait_for(names["serve"](cluster=memory_cluster), 20))
-    assert "visible: 119.50" in capsys.readouterr().out
-
-
 def test_the_test_for_pytest_passes(memory_cluster: MemoryCluster) -> None:
     names: dict[str, Any] = {}
     exec(block("docs/how-to/testing.md", "python", "MemoryCluster()"), names)
@@ -171,11 +171,11 @@ def test_the_functions_about_consuming_work(memory_cluster: MemoryCluster) -> No
     exec(block("docs/how-to/consume.md", "python", "max_deliveries=5"), names)
     exec(block("docs/how-to/asyncio.md", "python", "consumer_async()"), names)
     exec(block("docs/how-to/transactions.md", "python", "def transform"), names)
-    for name in ("prices", "doubled"):
+    for name in ("ticks", "doubled"):
         LastValueQueue.declare(name, key_header="ticker", value=TEXT, cluster=memory_cluster)
-    assert "lvq declare prices.dlq --record-key" in page("docs/how-to/consume.md")
-    LastValueQueue.declare("prices.dlq", key_header=None, cluster=memory_cluster)
-    queue, output = (LastValueQueue.open(name, value=TEXT, cluster=memory_cluster) for name in ("prices", "doubled"))
+    assert "lvq declare ticks.dlq --record-key" in page("docs/how-to/consume.md")
+    LastValueQueue.declare("ticks.dlq", key_header=None, cluster=memory_cluster)
+    queue, output = (LastValueQueue.open(name, value=TEXT, cluster=memory_cluster) for name in ("ticks", "doubled"))
     with queue.producer() as producer:
         producer.put("IBM", "1")
         producer.put("MSFT", "2")
@@ -185,7 +185,7 @@ def test_the_functions_about_consuming_work(memory_cluster: MemoryCluster) -> No
             delivery.reject("no such ticker")
         else:
             delivery.release(delay=60)
-        if memory_cluster.logs.end_offsets("prices.dlq") == {0: 1}:
+        if memory_cluster.logs.end_offsets("ticks.dlq") == {0: 1}:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
