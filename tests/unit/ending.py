@@ -6,6 +6,8 @@ The processes are forks of one that has imported the library, so a program costs
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,8 +72,10 @@ class Programs:
 def programs() -> Iterator[Programs]:
     """Start the process that all programs are forks of."""
     command = [sys.executable, "-W", "ignore", "-c", _NURSERY]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as nursery:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as nursery:
         try:
             yield Programs(nursery)
         finally:
-            nursery.kill()
+            os.killpg(nursery.pid, signal.SIGKILL)  # also what a program that hung has left
