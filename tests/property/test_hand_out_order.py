@@ -159,6 +159,8 @@ def expected(
 def test_r11_consumers_hand_out_in_one_order_whenever_they_came(
     options: dict[str, Any], writes: list[Write], last: int
 ) -> None:
+    if options.get("order") == "in-place":  # one that is replaced just when it is due may leave a place or not
+        writes = [write._replace(delay=None) for write in writes]
     records = records_of(writes)
     if options.get("conflate") is False:
         records = [one._replace(value=one.value or b"v") for one in records]
