@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lvq_kafka.core.expiry_queue import ExpiryQueue
+from lvq_kafka.core.offset_line import OffsetLine
 from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
 from lvq_kafka.core.terms import NEVER
 
@@ -33,7 +33,7 @@ class Scheduled:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[int, dict[bytes, list[SetAside]]] = {}
+        self._lines: dict[int, dict[bytes, OffsetLine[SetAside]]] = {}
         self._queue: ExpiryQueue[SetAside] = ExpiryQueue(self)
         self._count = 0
 
@@ -50,7 +50,11 @@ class Scheduled:
     def add(self, due: int, key: bytes, record: Record) -> None:
         """Set a record aside. Its offset is higher than those of all before it in its partition."""
         one = SetAside(due, key, record)
-        self._lines.setdefault(record.partition, {}).setdefault(key, []).append(one)
+        lines = self._lines.setdefault(record.partition, {})
+        if key in lines:
+            lines[key].append(one)
+        else:
+            lines[key] = OffsetLine(one, _offset)
         self._count += 1
         self._queue.add(one, due)
 
@@ -90,7 +94,7 @@ class Scheduled:
             first: a key of which nothing that is due shall be left.
         """
         found = self._queue.pop_due(now + 1, most)
-        if first is not None and self.next_due <= now:
+        if first is not None and self.next_due <= now:  # there may be more than were looked at
             for lines in self._lines.values():
                 found += [one for one in lines.get(first, ()) if one.due <= now]
         newest: dict[tuple[int, bytes], int] = {}
@@ -101,16 +105,13 @@ class Scheduled:
         self._tidy()
         return taken
 
-    def _pop_up_to(self, lines: dict[bytes, list[SetAside]], key: bytes, offset: int) -> list[SetAside]:
+    def _pop_up_to(self, lines: dict[bytes, OffsetLine[SetAside]], key: bytes, offset: int) -> list[SetAside]:
         """Remove and return what a key's line has up to this offset."""
         line = lines[key]
-        end = bisect_right(line, offset, key=_offset)
-        taken = line[:end]
-        if end == len(line):
+        taken = line.pop_below(offset + 1)
+        if not line:
             del lines[key]
-        else:
-            del line[:end]
-        self._count -= end
+        self._count -= len(taken)
         return taken
 
     def _tidy(self) -> None:
@@ -125,7 +126,7 @@ class Scheduled:
     def due(self, one: SetAside, bucket: int) -> int | None:
         """See `Schedule.due`."""
         line = self._lines[one.record.partition].get(one.key)
-        return None if line is None or _offset(line[0]) > _offset(one) else one.due
+        return None if line is None or _offset(line.first) > _offset(one) else one.due
 
     def moved(self, one: SetAside, bucket: int) -> None:
         """See `Schedule.moved`."""

@@ -6,13 +6,13 @@ the commit map: what is done there has counted for somebody, so it supersedes al
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.message_times import MessageTimes
+from lvq_kafka.core.offset_line import OffsetLine
 from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import Deletion, Item
 from lvq_kafka.core.records import RecordBatch
@@ -36,7 +36,7 @@ class TimedPartition:
         self._part = part
         self._times = times
         self._stats = stats
-        self._scheduled: dict[bytes | int, list[Item]] = {}  # by lane, in offset order
+        self._scheduled: dict[bytes | int, OffsetLine[Item]] = {}  # by lane
         self._kept: dict[int, Item] = {}  # by offset, what has expired and is done once it was stored elsewhere
         self._late: list[Item] = []  # what has expired while this is catching up, if it must be stored
         self._judged = part.pending.position  # what was read before was looked at for its expiry
@@ -97,7 +97,10 @@ class TimedPartition:
         )
         item.state = State.SCHEDULED
         self._part.append(item)
-        self._scheduled.setdefault(item.lane, []).append(item)
+        if item.lane in self._scheduled:
+            self._scheduled[item.lane].append(item)
+        else:
+            self._scheduled[item.lane] = OffsetLine(item, _OFFSET)
         scheduling.add(item, due)
 
     def _judge(self) -> None:
@@ -123,7 +126,7 @@ class TimedPartition:
         if item.state is not State.SCHEDULED:
             return
         part, lane, deletes = self._part, item.lane, isinstance(item, Deletion)
-        self._drop(self._below(item), deleted=deletes)
+        self._drop(self._scheduled[lane].pop_below(item.offset), deleted=deletes)
         self._unschedule(item)
         part.changed = True
         if lane in part.held:
@@ -148,14 +151,6 @@ class TimedPartition:
         item.state = _ON_WITHDRAW.get(item.state) or item.refuse()
         self._unschedule(item)
 
-    def _below(self, item: Item) -> list[Item]:
-        """Remove and return the messages that are scheduled below this one in its lane."""
-        line = self._scheduled[item.lane]
-        end = bisect_left(line, item.offset, key=_OFFSET)
-        below = line[:end]
-        del line[:end]
-        return below
-
     def _unschedule(self, item: Item) -> None:
         line = self._scheduled[item.lane]
         line.remove(item)
@@ -164,7 +159,7 @@ class TimedPartition:
         assert self._times.scheduling is not None
         self._times.scheduling.drop(item)
 
-    def _drop(self, items: list[Item], *, deleted: bool) -> None:
+    def _drop(self, items: Iterable[Item], *, deleted: bool) -> None:
         """Drop messages that were superseded before they counted.
 
         Args:
