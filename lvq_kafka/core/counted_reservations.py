@@ -102,7 +102,11 @@ class CountedReservations:
         """Return how many counts were stored, or given up, since the last call: there may be news."""
         before = len(self._awaited)
         self._awaited = [count for count in self._awaited if not count.done]
-        return before - len(self._awaited)
+        number = before - len(self._awaited)
+        for one in self._line if number else ():
+            if one.session is not None and one.count.done:
+                one.session.note()
+        return number
 
     def overtaken(self, now: float, *, comes_now: bool) -> list[Item]:
         """Return counted messages that were superseded before anyone came for them.

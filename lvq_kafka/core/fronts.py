@@ -63,7 +63,7 @@ class Fronts(Generic[R]):
 class SessionPins:
     """A session, and the groups that are pinned to it. It counts as one consumer."""
 
-    __slots__ = ("ended", "fronts", "groups", "often_was_last", "pinned")
+    __slots__ = ("ended", "fronts", "groups", "offered", "often_was_last", "pinned")
 
     def __init__(self) -> None:
         self.fronts: Fronts[Any] = Fronts()
@@ -73,5 +73,12 @@ class SessionPins:
         """Those of them that stay pinned, as `lvq_kafka.core.grouped_queue` has them."""
         self.often_was_last = False
         """Whether the last message it got had often come back."""
+        self.offered: set[SessionPins] | None = None
+        """Where the session is noted when it alone may get something; None while none of its callers waits."""
         self.ended = False
         """True once it gets nothing more. Its pins last until what it holds is settled."""
+
+    def note(self) -> None:
+        """Note that something may be there for this session, and for no other."""
+        if self.offered is not None:
+            self.offered.add(self)

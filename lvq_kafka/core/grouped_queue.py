@@ -244,6 +244,8 @@ class GroupedQueue:
             self._withdraw(group.first, self._items[group.first], group.fronts)
 
     def _offer(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
+        if fronts is not self._free:
+            item.group.session.note()
         if item.deliveries >= TRIED_OFTEN:
             turn = fronts.turns[precedence] = (self._rank(item), next(self._turns))
             fronts.often.add(turn, precedence)
@@ -387,6 +389,7 @@ class GroupedQueue:
                 owned = group.fronts = group.session.fronts
                 owned.number += 1
                 heappush(owned.heap, lowest)
+                group.session.note()
             fronts.drop(lowest)
         return None
 
@@ -505,12 +508,22 @@ class GroupedQueue:
             if gated and gated.lowest < precedence
         ]
 
+    def gated_for(self, session: SessionPins | None) -> list[int]:
+        """Return the partitions where messages wait for room that the session may get."""
+        return [
+            partition
+            for fronts in ((session or self._sole).fronts, self._free)
+            for partition, gated in fronts.gated.items()
+            if gated
+        ]
+
     def _gate(self, item: Item) -> None:
         """Have a message wait for room that is no longer on offer."""
         fronts, precedence = self._free, self._precedence(item)
         if (group := item.group) is not None:
             if group.session is not None:
                 group.fronts = group.session.fronts
+                group.session.note()
             fronts, group.listed = group.fronts, True
         fronts.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
 

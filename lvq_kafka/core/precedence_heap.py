@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +31,9 @@ class PrecedenceHeap(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
 
     def get(self, precedence: Any) -> T | None:
         """Return the message of this precedence; None if there is none."""

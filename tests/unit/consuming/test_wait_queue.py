@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fronts import SessionPins
+from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
+from lvq_kafka.core.ledger import Ledger
 
 
 class Line:
@@ -144,3 +149,62 @@ def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
     assert (line.waiters.wanted, line.woken) == (0, ["a", "a"])
     line.waiters.forget()
     assert (line.waiters.wanted, len(line.waiters.present)) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["sticky", "shared"])
+def test_a_message_looks_at_as_many_sessions_however_many_wait(mode: GroupMode) -> None:
+    def looks(sessions: int) -> float:
+        """Return how often a session is asked whether there is something for it, for each message and its ack."""
+        ledger = Ledger(groups=Groups(mode=mode))
+        assert ledger.groups is not None
+        ledger.assign(0, CommitMap(0), 0)
+        asked: list[SessionPins | None] = []
+        waiters = SessionWaitQueue(lambda session: asked.append(session) or ledger.serves(session))  # type: ignore[func-returns-value]
+        woken: list[Waiter] = []
+
+        def come(session: SessionPins) -> None:
+            waiter = Waiter(1, lambda: woken.append(waiter), session)
+            waiters.wait(waiter)
+
+        for _ in range(sessions):
+            come(ledger.groups.open())
+        asked.clear()
+        for offset in range(200):
+            ledger.offer(0, offset, b"%d" % offset, b"v", 0, [(GROUP_HEADER, b"%d" % (offset % 150))])
+            ledger.advance({0: offset + 1})
+            waiters.wake_next()
+            (waiter,) = woken
+            woken.clear()
+            assert waiter.session is not None
+            item = ledger.acquire(session=waiter.session)
+            assert item is not None
+            waiters.serve(waiter)
+            ledger.ack(item)
+            waiters.wake_next()
+            come(waiter.session)
+        return len(asked) / 200
+
+    assert looks(1000) <= 1.5 * looks(10)
+    assert looks(10_000) <= 1.5 * looks(10)
+
+
+def test_a_caller_with_a_message_of_its_own_is_woken_once_messages_may_be_taken_again() -> None:
+    """As when as many are in work as may be, or the consumer is paused."""
+    ledger, woken = Ledger(groups=Groups()), []
+    assert ledger.groups is not None
+    ledger.assign(0, CommitMap(0), 0)
+    session, may_take = ledger.groups.open(), [True]
+    waiters = SessionWaitQueue(lambda session: may_take[0] and ledger.serves(session))
+    for offset in range(2):
+        ledger.offer(0, offset, b"%d" % offset, b"v", 0, [(GROUP_HEADER, b"group")])
+        ledger.advance({0: offset + 1})
+        if not offset:
+            item = ledger.acquire(session=session)
+            assert item is not None
+            waiters.wait(Waiter(1, lambda: woken.append(session), session))
+            assert not ledger.serves(ledger.groups.open())
+    assert not ledger.serves(ledger.groups.open()), "which moves the message to where only its session looks"
+    for may_take[0] in (False, False, True):
+        assert woken == []
+        waiters.wake_next()
+    assert woken == [session]
