@@ -30,10 +30,10 @@ class ConsumerStats:
     available: int = 0
     """Messages waiting to be acquired."""
     gated: int = 0
-    """Of these, messages that wait for lower ones of their partition to be settled.
+    """Of these, messages that wait for room in the commit text, until lower ones of their partition are settled.
 
-    The commit text has no room for them. Only with transactions, which commit all or nothing, and in queues with an
-    order by rank: there, order is exact among the first messages only (R20).
+    Only with transactions, which commit all or nothing, and in queues with an order by rank: there, order is exact
+    among the first messages only (R20). If nothing else has room, they come one after another, outside of transactions.
     """
     out_of_order: int = 0
     """Messages handed out although one of better rank waited for room in the commit text (R20)."""

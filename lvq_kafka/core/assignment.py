@@ -95,6 +95,11 @@ class Assignment:
         return {number: gated for number, part in self._partitions.items() if (gated := part.without_room)}
 
     @property
+    def standing_still(self) -> list[int]:
+        """Partitions that hand out nothing, since what waits has no room in the commit map."""
+        return [number for number, part in self._partitions.items() if part.stands_still]
+
+    @property
     def overtaken(self) -> list[int]:
         """Partitions whose waiting messages were overtaken by one of worse rank."""
         return [number for number, part in self._partitions.items() if part.is_overtaken]

@@ -1,7 +1,8 @@
-"""Hand-out of only what the commit maps have room for.
+"""Hand-out of what the commit maps have room for.
 
 A message whose turn comes while there is no room is kept at the gate of its partition. In a queue that goes by rank,
-those beyond a partition's window do not even reach the ready queue. Both compete again as soon as they have room.
+those beyond a partition's window do not even reach the ready queue. Both compete again as soon as they have room; in
+such a queue, outside of transactions, also when nothing has room and no ack to come will make any.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class BoundedHandOut:
         line: the ready queue.
         capacity: the room in a commit map.
         ranked: whether messages have ranks.
+        grouped: whether they are grouped.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class BoundedHandOut:
         stats: LedgerStats,
         *,
         ranked: bool,
+        grouped: bool,
     ) -> None:
         self.beyond: dict[int, RankWindow] = {}
         """The windows beyond which messages wait."""
@@ -60,8 +63,24 @@ class BoundedHandOut:
         self._capacity = capacity
         self._stats = stats
         self._ranked = ranked
+        self._grouped = grouped
+        self._strict = True
         self._gating: set[int] = set()  # partitions at whose gates messages wait, or did
         self._sized_for = capacity.window  # which says whether the limit has changed
+
+    @property
+    def strict(self) -> bool:
+        """True if messages without room wait in any case, as in transactions.
+
+        Otherwise they do so only in a queue by rank, and not without end.
+        """
+        return self._strict
+
+    @strict.setter
+    def strict(self, strict: bool) -> None:
+        self._strict = strict
+        for part in self._partitions.values() if strict else ():
+            part.room.keep()
 
     def forget(self, partition: int) -> None:
         """Forget a partition that was revoked."""
@@ -80,6 +99,9 @@ class BoundedHandOut:
             if item is None:
                 if self._reach():
                     continue
+                for partition in {*self.beyond, *self._gating}:
+                    room = self._partitions[partition].room
+                    room.stands_still = len(room) > 0
                 return None
             overtakes = self._overtakes(*precedence(item)) if self._ranked and (self.beyond or self._gating) else False
             if overtakes is None:
@@ -102,10 +124,19 @@ class BoundedHandOut:
         item = groups.pop_with_room(session, self._admits, self._lowest)
         while item is None and self._reach():
             item = groups.pop_with_room(session, self._admits, self._lowest)
+        if item is None and self._ranked and not self._strict:
+            item = self._pop_without_room(groups, session)
         if item is None:
             lowest = filter(None, map(self._lowest, self._partitions))
             item = groups.pop_stuck(session, lowest, self._is_in_work)
-        if item is not None and self._ranked:
+        if item is None:
+            for partition in {*self.beyond, *groups.gated_for(session)}:
+                self._partitions[partition].room.stands_still = True
+            return None
+        room = self._partitions[item.partition].room
+        room.stands_still = False
+        if self._ranked:
+            room.note_hand_out(item, with_room=room.admits(item))
             gated = groups.gated_before(session, item)
             for partition in gated:
                 self._mark(partition)
@@ -113,8 +144,32 @@ class BoundedHandOut:
             self._stats.out_of_order += bool(gated) or self._overtakes(*precedence(item)) is not False
         return item
 
+    def _pop_without_room(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
+        """Pop the best message for a session that gets nothing else.
+
+        Messages that have room may be in groups of other sessions. So may be those beyond the windows: these join their
+        groups.
+        """
+        while True:
+            item = groups.pop_with_room(session, self._goes_without_room, self._lowest)
+            if item is not None:
+                return item
+            stuck = [window for number, window in self.beyond.items() if self._partitions[number].room.is_stuck]
+            if not stuck:
+                return None
+            self._line.add(min(stuck, key=lambda window: (window.best, window.best_slot)).pop_best())
+
+    def _goes_without_room(self, item: Item) -> bool:
+        room = self._partitions[item.partition].room
+        return not room.waits_for_acks or room.admits(item)
+
     def _admits(self, item: Item) -> bool:
-        return self._partitions[item.partition].room.admits(item)
+        room = self._partitions[item.partition].room
+        if room.admits(item):
+            return True
+        if room.window is not None:
+            room.window.ready.discard(item)
+        return not self._strict and room.is_stuck
 
     def _is_in_work(self, partition: int) -> bool:
         return len(self._partitions[partition].held) > 0
@@ -132,24 +187,47 @@ class BoundedHandOut:
         Returns None if some that precede it have found room: then they are in the ready queue.
         """
         overtakes = False
-        for window in self.beyond.values():
+        for number, window in self.beyond.items():
             best = window.best
             if best > rank or (best == rank and window.best_slot > slot):  # type: ignore[operator]  # of one type
                 continue
             if window.is_due and window.release():
                 return None
-            if best == rank:
-                continue
-            if window.has_spare:
-                self._line.add(window.pop_best())
+            if best != rank and window.has_spare:
+                window.send_ahead()
                 return None
-            window.overtaken = overtakes = True
-        for partition in self._gating:
-            head = self._partitions[partition].room.gated.head
-            if head is not None and rank_of(head) < rank:  # type: ignore[operator]
-                self._mark(partition)
+            if self._let_go(number):
+                return None
+            if best != rank:
+                window.overtaken = overtakes = True
+        for number in self._gating:
+            head = self._partitions[number].room.gated.head
+            if head is None or precedence(head) > (rank, slot):
+                continue
+            if self._let_go(number):
+                return None
+            if rank_of(head) != rank:
+                self._mark(number)
                 overtakes = True
         return overtakes
+
+    def _let_go(self, partition: int) -> bool:
+        """Have the best message of a partition compete without room, if nothing there has any.
+
+        Return whether there is one.
+        """
+        room = self._partitions[partition].room
+        if self._strict or room.window is None or not room.is_stuck:
+            return False
+        if self._grouped:
+            if not len(room.window):
+                return False
+            self._line.add(room.window.pop_best())  # its group decides whether it is next
+            return True
+        found = room.let_go()
+        if room.gated:
+            self._gating.add(partition)
+        return found
 
     def _mark(self, partition: int) -> None:
         """Note that a message in a partition was overtaken by one of worse rank."""
@@ -170,12 +248,15 @@ class BoundedHandOut:
 
         Call it if nothing is left there.
         """
-        line, moved = self._line, False
-        for partition in {*self.beyond, *self._gating}:
-            room = self._partitions[partition].room
-            moved = room.reach(line) or moved
-            moved = (bool(room.gated) and room.let_through(line)) or moved
-        return moved
+        line, waiting, moved = self._line, {*self.beyond, *self._gating}, False
+        for exactly in (False, True):
+            for partition in waiting:
+                room = self._partitions[partition].room
+                moved = room.reach(exactly=exactly) or moved
+                moved = (bool(room.gated) and room.let_through(line)) or moved
+            if moved or any(self._let_go(partition) for partition in waiting):
+                return True
+        return False
 
     def _resize(self) -> None:
         self._sized_for = self._capacity.window

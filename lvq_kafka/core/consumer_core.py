@@ -178,7 +178,8 @@ class ConsumerCore(Generic[W]):
     @property
     def is_crowded(self) -> bool:
         """True if something does not fit into the commit text."""
-        return self.commits.is_crowded or (self.ledger.bounded and self.ledger.assignment.gated > 0)
+        looks_for_room = self.ledger.bounded or self.ledger.ranking is not None
+        return self.commits.is_crowded or (looks_for_room and self.ledger.assignment.gated > 0)
 
     @property
     def needs_room(self) -> bool:
@@ -189,7 +190,8 @@ class ConsumerCore(Generic[W]):
     def crowding(self) -> str:
         """A description of what does not fit into the commit text; empty if all is well."""
         ledger = self.ledger
-        return crowding(ledger.assignment, self.commits.unsaid, ledger.window, evicts=ledger.ring is not None)
+        unsaid, evicts = self.commits.unsaid, ledger.ring is not None
+        return crowding(ledger.assignment, unsaid, ledger.window, strict=ledger.bounded, evicts=evicts)
 
     @property
     def obstacle(self) -> str:

@@ -19,37 +19,44 @@ _RANK_REMEDY = "Until then, consume faster, so that fewer messages wait."
 _SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: schedule fewer of them, or less far ahead."
 
 
-def crowding(assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None, *, evicts: bool) -> str:
+def crowding(
+    assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None, *, strict: bool, evicts: bool
+) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
         unsaid: by partition, what did not fit into any commit.
         window: the number of offsets within which the order of ranks is exact; None in the order of arrival.
+        strict: whether messages wait for room in any case, as in transactions.
         evicts: whether messages are done that nobody acked, since the queue is a ring.
     """
+    full = {partition: _consequences(missing, evicts) for partition, missing in unsaid.items()}
+    still = assignment.standing_still
+    for partition, gated in assignment.gated_in.items():
+        if strict and (window is None or partition in still):
+            full.setdefault(partition, []).append(
+                f"{gated:,} messages wait, because a transaction could not commit them"
+            )
+        elif partition in still:
+            full.setdefault(partition, []).append(f"{gated:,} messages wait for those that have room, or are in work")
     told = [
-        f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing, evicts))}, until "
-        f"lower messages are settled{_in_the_way(assignment, partition)}"
-        for partition, missing in unsaid.items()
+        f"the commit text of partition {partition} is full: {' and '.join(consequences)}, until lower messages are "
+        f"settled{_in_the_way(assignment, partition)}"
+        for partition, consequences in full.items()
     ]
-    if window is not None:
+    remedy = CROWDED_REMEDY
+    overtaken = [] if window is None else [partition for partition in assignment.overtaken if partition not in still]
+    if overtaken:
+        remedy = f"{CROWDED_REMEDY} {_RANK_REMEDY}"
         told += [
             f"messages of better rank wait for room in the commit text of partition {partition}: order is exact only "
             f"among the first {window:,} offsets, and {assignment.gated_in[partition]:,} messages are beyond"
             f"{_in_the_way(assignment, partition, 'are in work, or were returned;')}"
-            for partition in assignment.overtaken
-        ]
-    elif assignment.gated:
-        told += [
-            f"the commit text of partition {partition} is full: {gated:,} messages wait, because a transaction could "
-            f"not commit them, until lower ones are settled{_in_the_way(assignment, partition)}"
-            for partition, gated in assignment.gated_in.items()
-            if partition not in unsaid
+            for partition in overtaken
         ]
     if not told:
         return ""
     waits = any(assignment.scheduled(partition) for partition in {*unsaid, *assignment.gated_in})
-    remedy = CROWDED_REMEDY if window is None else f"{CROWDED_REMEDY} {_RANK_REMEDY}"
     return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{remedy}"
 
 

@@ -46,7 +46,7 @@ from lvq_kafka.core.pending import Item, PendingList, PlacedPendingList, RankedI
 from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, HeadedQueue, InTurns, ReadyQueue
+from lvq_kafka.core.ready_queue import ByPrecedence, BySlot, InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch, runs
 from lvq_kafka.core.ring import Ring, RingPartition
 from lvq_kafka.core.scheduled_items import placed_items
@@ -78,7 +78,7 @@ class Ledger:
             (`InTurns`).
         limit: the maximum length of a commit map, in characters.
         count_deliveries: whether delivery counts are committed.
-        bounded: whether to hand out only what the commit map has room for; see `bounded`.
+        bounded: whether to hand out only what the commit map has room for, always; see `bounded`.
         terms: when messages expire; None if they never do.
         not_before: when messages are due; None if all are at once.
         keep_expired: whether what has expired is done only when `bury_expired` says so.
@@ -86,8 +86,7 @@ class Ledger:
         conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
         groups: how messages are grouped; None if they are not.
         ring: the limits beyond which waiting messages are evicted; None if they never are (R12).
-        ranking: the ranks of messages, by which they are handed out (R20), always `bounded`; None for the order of
-            arrival.
+        ranking: the ranks of messages, by which they are handed out (R20); None for the order of arrival.
         paging: pages values out beyond the limits; None to keep all in memory (R12).
     """
 
@@ -149,9 +148,14 @@ class Ledger:
             grouped = GroupedPartition if paging is None else PagedGroupedPartition
             self._new_partition = partial(grouped, line=self.groups)
         self._bounded_hand_out = BoundedHandOut(
-            self._partitions, self._line, self.capacity, self.stats, ranked=ranking is not None
+            self._partitions,
+            self._line,
+            self.capacity,
+            self.stats,
+            ranked=ranking is not None,
+            grouped=groups is not None,
         )
-        self.bounded = bounded or ranking is not None
+        self.bounded = bounded
         self._count_deliveries = count_deliveries
         self._generations = count(1)
         self._timers = Timers()
@@ -164,18 +168,22 @@ class Ledger:
         is the lowest of its partition, whose ack shortens the map.
 
         Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
-        block others. Acks beyond the room take effect here and are committed once lower messages are settled.
+        block others. Acks beyond the room take effect here and are committed once lower messages are settled. A queue
+        that goes by rank prefers messages that have room; see `BoundedHandOut`.
         """
-        return self._bounded
+        return self._bounded_hand_out.strict
 
     @bounded.setter
     def bounded(self, bounded: bool) -> None:
-        self._bounded = bounded
-        self._is_plain = not bounded and self.groups is None  # whether the next ready message is simply the next
+        self._bounded_hand_out.strict = bounded
+        looks_for_room = bounded or self.ranking is not None
+        self._is_plain = not looks_for_room and self.groups is None  # whether the next ready message is simply the next
         if self.groups is None:
             self._pop = self._bounded_hand_out.next
+        elif looks_for_room:
+            self._pop = partial(self._bounded_hand_out.next_of_groups, self.groups)
         else:
-            self._pop = partial(self._bounded_hand_out.next_of_groups, self.groups) if bounded else self.groups.pop
+            self._pop = self.groups.pop
 
     # ---------------------------------------------------------------- partitions
 
@@ -236,7 +244,7 @@ class Ledger:
         """The offsets within which ranks are exact; None in the order of arrival."""
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
-    def _new_line(self) -> HeadedQueue[Item]:
+    def _new_line(self) -> InTurns[Item]:
         if self.ranking is not None:
             return InTurns(ranked_line(self.ranking, as_they_come=self._as_they_come), rank_of)
         return InTurns(BySlot() if self._as_they_come else ByPrecedence(by_slot))

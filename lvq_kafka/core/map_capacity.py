@@ -30,6 +30,7 @@ _SHORTEST_TEXT = 64  # characters; enough for any base
 _COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
 _PARTS = 4  # of the text; see `RankRoom`
 _STEPS = 64  # in which the window moves on by its own length
+_LONGEST_MESSAGE = 40  # characters of two runs, a gap in a list of counts, and a count
 _HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
 
 MOST_COUNTED = (1 << 14) - 1
@@ -181,6 +182,13 @@ class MapCapacity:
         if counted:
             return size_bound(pairs, span, counted, most) <= self._usable
         return span <= self.window or pairs <= pairs_that_fit(self._usable, span)
+
+    def settlements_missing(self, measured: Measured) -> int:
+        """Return how many messages at least have to be settled until a measured claim fits.
+
+        Each takes two runs and a count out of it at most, unless it is the lowest.
+        """
+        return max(0, measured.characters - self._usable) // _LONGEST_MESSAGE
 
     def fits_after(self, measured: Measured, changes: int, base: int, end: int, *, counted: bool) -> bool:
         """Return whether a measured claim still fits after this many changes.

@@ -418,6 +418,11 @@ class PartitionLedger:
         return len(self.room)
 
     @property
+    def stands_still(self) -> bool:
+        """True if messages wait for room, and somebody has got none for that reason."""
+        return self.room.stands_still and self.without_room > 0
+
+    @property
     def is_overtaken(self) -> bool:
         """True if messages wait for room, and one of worse rank was handed out."""
         return self.room.window is not None and self.room.window.overtaken and self.without_room > 0

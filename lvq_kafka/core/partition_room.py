@@ -2,11 +2,14 @@
 
 A transaction cannot commit what has no room, and a queue that goes by rank keeps its acks durable. Their consumers take
 a message only if the acks of everything in work would still fit. `lvq_kafka.core.bounded_hand_out` asks here.
+
+Outside of transactions, a queue that goes by rank stands still for nothing: if nothing has room, and nothing is in work
+whose ack may make some, the best message goes all the same, and its ack waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sized
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from lvq_kafka.core.commit_map import CommitMap
@@ -14,7 +17,8 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.map_capacity import MOST_COUNTED, MapCapacity, Measured
 from lvq_kafka.core.pending import Item, PendingList
 from lvq_kafka.core.rank_window import RankWindow
-from lvq_kafka.core.ready_queue import HeadedQueue, ReadyQueue
+from lvq_kafka.core.ranked_queue import precedence
+from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 
 __all__ = ["PartitionRoom"]
 
@@ -31,7 +35,7 @@ class _Claimant(Protocol):
     reach: int
 
     @property
-    def held(self) -> Sized: ...
+    def held(self) -> Mapping[bytes | int, Item]: ...
 
     def claim(self, leaving: Collection[Item]) -> CommitMap: ...
 
@@ -47,13 +51,28 @@ class PartitionRoom:
         counted: whether delivery counts take room, too.
     """
 
-    __slots__ = ("_capacity", "_counted", "_measured", "_overflowed", "_part", "_since", "gated", "window")
+    __slots__ = (
+        "_capacity",
+        "_counted",
+        "_in_work",
+        "_let_go",
+        "_measured",
+        "_measured_at",
+        "_overflowed",
+        "_part",
+        "_since",
+        "_takes_with_room",
+        "_without_room",
+        "gated",
+        "stands_still",
+        "window",
+    )  # fmt: skip
 
     def __init__(
         self,
         part: _Claimant,
         capacity: MapCapacity,
-        gated: HeadedQueue[Item],
+        gated: InTurns[Item],
         window: RankWindow | None,
         *,
         counted: bool,
@@ -62,8 +81,15 @@ class PartitionRoom:
         self._capacity = capacity
         self._counted = counted
         self._measured: Measured | None = None  # the claim as it was when its real length was last of interest
+        self._measured_at = -1  # the base then
         self._since = 0  # the changes that were no longer in work then
         self._overflowed = -1  # the base at which the claim grew longer than was reckoned
+        self._takes_with_room = False  # whether anything may be in work that was taken with room
+        self._in_work: Item | None = None  # such a message, if it still is
+        self._without_room: set[Item] = set()  # what was taken without; some may have been settled since
+        self._let_go: Item | None = None  # what may be taken without
+        self.stands_still = False
+        """Whether somebody has asked for messages and got none, since those that wait have no room."""
         self.gated = gated
         """The messages whose turn came while there was no room."""
         self.window = window
@@ -85,30 +111,50 @@ class PartitionRoom:
         The lowest message may always: its ack makes the map shorter.
         """
         window = self.window
-        if window is not None and item.offset < window.exact_end and not self._counted:
-            return True
-        if self.admits(item):
+        if window is not None:
+            window.ready.discard(item)
+            if item.offset < window.exact_end and not self._counted:
+                self._takes_with_room, self.stands_still = True, False
+                return True
+        with_room = self.admits(item)
+        if with_room or item is self._let_go:
+            self.note_hand_out(item, with_room=with_room)
             return True
         self.gated.add(item)
         return False
 
     def admits(self, item: Item) -> bool:
-        """Return whether a message may be handed out now; see `admit`."""
+        """Return whether a message has room, or needs none; see `admit`."""
         return item is self._part.pending.lowest or self.has_room(item)
 
-    def reach(self, line: ReadyQueue[Item]) -> bool:
+    def note_hand_out(self, item: Item, *, with_room: bool) -> None:
+        """Note that a message is handed out."""
+        self.stands_still = False
+        if self.window is not None:
+            self.window.ready.discard(item)
+        if with_room:
+            self._takes_with_room = True
+            return
+        if len(self._without_room) > 2 * len(self._part.held) + _FEW:
+            self._without_room.intersection_update(self._part.held.values())
+        self._without_room.add(item)
+
+    def reach(self, *, exactly: bool) -> bool:
         """Move the best message beyond the window to the ready queue, if it has room by now.
 
         Call it if there is nothing else to hand out. Returns whether anything was moved.
+
+        Args:
+            exactly: see `RankWindow.reach`.
         """
         window = self.window
         if window is None:
             return False
-        if window.release(measure=True):
+        if window.reach(exactly=exactly):
             return True
         if (head := window.head) is None or not self.has_room(head):
             return False
-        line.add(window.pop_best())
+        window.send_ahead()
         return True
 
     def let_through(self, line: ReadyQueue[Item]) -> bool:
@@ -120,11 +166,64 @@ class PartitionRoom:
         before = len(gated)
         if lowest is not None and lowest.state is State.AVAILABLE and lowest in gated:
             gated.remove(lowest)
-            line.add(lowest)
+            self._enter(lowest, line)
         if (head := gated.head) is not None and self.has_room(head):
             gated.remove(head)
-            line.add(head)
+            self._enter(head, line)
         return len(gated) < before
+
+    def _enter(self, item: Item, line: ReadyQueue[Item]) -> None:
+        if self.window is None:
+            line.add(item)
+        else:
+            self.window.enter(item)  # type: ignore[arg-type]  # they have ranks
+
+    # ---------------------------------------------------------------- what goes without room
+
+    @property
+    def waits_for_acks(self) -> bool:
+        """True if something is in work that was taken with room: its ack may make some."""
+        if not self._takes_with_room:
+            return False
+        held, one = self._part.held, self._in_work
+        if one is None or held.get(one.lane) is not one:
+            one = next((item for item in held.values() if item not in self._without_room), None)
+            self._in_work, self._takes_with_room = one, one is not None
+        return one is not None
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if nothing has room, and nothing is in work whose ack may make some.
+
+        Messages beyond the window count as such without room: look there first.
+        """
+        window, lowest = self.window, self._part.pending.lowest
+        if lowest is not None and lowest.state is State.AVAILABLE and lowest.lane not in self._part.held:
+            return False  # it needs none
+        if window is None or self.waits_for_acks or self._let_go in window.ready:
+            return False
+        return not window.ready or not self.has_room(next(iter(window.ready)))
+
+    def let_go(self) -> bool:
+        """Have the best message that waits compete without room, since the partition is stuck.
+
+        Returns whether there is one.
+        """
+        window, gated = self.window, self.gated
+        assert window is not None
+        best, other = window.head, gated.other_head
+        if best is not None and (other is None or precedence(best) < precedence(other)):
+            gated.add(window.pop_best())
+        item = gated.pop()  # messages that often came back take turns there
+        if item is None:
+            return False
+        self._let_go = None if self.has_room(item) else item
+        window.enter(item)  # type: ignore[arg-type]  # they have ranks
+        return True
+
+    def keep(self) -> None:
+        """Let nothing go without room any longer."""
+        self._let_go = None
 
     # ---------------------------------------------------------------- the room
 
@@ -156,7 +255,13 @@ class PartitionRoom:
             return True
         if measured is not None and changes - in_work < max(_FEW, pairs // _FEW):
             return False
-        self._measured, self._since = Measured.of(part.claim(())), part.changes - in_work
+        if (
+            measured is not None
+            and base == self._measured_at
+            and changes - in_work < capacity.settlements_missing(measured)
+        ):
+            return False
+        self._measured, self._since, self._measured_at = Measured.of(part.claim(())), part.changes - in_work, base
         return capacity.fits_after(self._measured, in_work + 1, base, end, counted=counted)
 
     def overflowed(self) -> None:

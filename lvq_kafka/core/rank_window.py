@@ -67,11 +67,15 @@ class RankWindow:
         self.due = 0
         """The base at which the window moves on."""
         self._measured_in = 0  # moves
+        self._walked = 0  # messages, when it was last measured
+        self._asked = 0  # times that somebody has asked for more since
         self._most: float = 0  # messages beyond, until the window is measured again
         self._count = 0  # of the messages beyond
         self._gone = 0  # at most so many more are listed there
-        # Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs.
+        self.ready: set[RankedItem] = set()
+        """The messages that went through to the ready queue, and were not found to have no room."""
         self._ahead = {first for first, _ in pending.loaded.done_from(pending.position)}
+        """Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs."""
         self._ahead_order = list(self._ahead)
         heapify(self._ahead_order)
         self._unknown = 0  # below, anything may have been handed out
@@ -108,7 +112,7 @@ class RankWindow:
         if offset >= self._end and self.is_due:
             self.release()
         if offset < self._end or offset in self._ahead:
-            self._line.add(item)
+            self.enter(item)
         elif not item.beyond:
             item.beyond = True
             if not self._count:
@@ -124,22 +128,44 @@ class RankWindow:
         if item.beyond:
             self._remove_beyond(item)
         else:
+            self.ready.discard(item)
             self._line.remove(item)
 
-    def release(self, *, measure: bool = False) -> bool:
-        """Move to the ready queue what is within the window by now. Return whether anything was.
+    def enter(self, item: RankedItem) -> None:
+        """Let a message through to the ready queue."""
+        self.ready.add(item)
+        self._line.add(item)
 
-        Args:
-            measure: whether to measure the window. That takes time, so it is otherwise done once in a while.
-        """
-        if measure or self._measured_in <= 0 or self._count >= self._most:
+    def release(self) -> bool:
+        """Move to the ready queue what is within the window by now. Return whether anything was."""
+        if self._measured_in <= 0 or self._count >= self._most:
             self._measure()
         else:
             self._measured_in -= 1
             self._move()
-        found, line = self._beyond.pop_below(self._end), self._line
+        return self._let_in()
+
+    def reach(self, *, exactly: bool) -> bool:
+        """Move to the ready queue what the window reaches. Return whether there was anything.
+
+        Call it if nothing else of the partition is there.
+
+        Args:
+            exactly: whether to measure the window in any case. Otherwise, it is only measured after so many calls that
+                each looks at a few messages, however many there are.
+        """
+        self._asked += 1
+        if exactly or self._asked * _PARTS >= self._walked:
+            self._measure()
+        else:
+            self._move()
+        return self._let_in()
+
+    def _let_in(self) -> bool:
+        """Let through what is within the window by now. Return whether there was anything."""
+        found = self._beyond.pop_below(self._end)
         for item in found:
-            line.add(item)
+            self.enter(item)
         self._count -= len(found)
         self._forget(len(found))
         return bool(found)
@@ -150,7 +176,7 @@ class RankWindow:
         return self._beyond.head
 
     def pop_best(self) -> RankedItem:
-        """Pop the best message beyond the window. There must be one, and room for it."""
+        """Take out the best message beyond the window, to go ahead of it. There must be one."""
         item = self._beyond.head
         assert item is not None
         self._remove_beyond(item)
@@ -158,6 +184,10 @@ class RankWindow:
         heappush(self._ahead_order, item.offset)
         self._judge()
         return item
+
+    def send_ahead(self) -> None:
+        """Let the best message beyond the window through to the ready queue. There must be one."""
+        self.enter(self.pop_best())
 
     def _remove_beyond(self, item: RankedItem) -> None:
         item.beyond = False
@@ -204,7 +234,7 @@ class RankWindow:
         counted so, wherever they lie; above them, there is a bit for each offset. Where messages are far apart, only
         the pairs count.
         """
-        self._measured_in = _AGAIN
+        self._measured_in, self._asked = _AGAIN, 0
         self._move()
         pending, end, span = self.pending, self._end, self._room.span
         base, acked_behind = pending.base, pending.acked_behind
@@ -222,6 +252,7 @@ class RankWindow:
         if end > base + span:  # by pairs, which change with what is done
             self.due = base + max(self._room.step, (end - base) // _PARTS)
             self._measured_in = 0
+        self._walked = messages
         # If all that there is has room, more may have some.
         self._most = max(_SPARE, messages // _PARTS) if item is None and end >= pending.position else math.inf
         self._judge()

@@ -251,6 +251,11 @@ class InTurns(Generic[R]):
         """See `HeadedQueue.head`."""
         return self._often.head if self._often_is_next() else self._others.head
 
+    @property
+    def other_head(self) -> R | None:
+        """The next of the messages that did not come back often; None if there is none."""
+        return self._others.head
+
     def _often_is_next(self) -> bool:
         often, other = self._often.head, self._others.head
         if often is None or other is None:

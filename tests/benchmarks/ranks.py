@@ -2,7 +2,9 @@
 
 A backlog is handed out and acked one by one: in the order of arrival, by priority (ten levels at random), and sorted by
 a text at random. *ledger*: the core alone, from the moment when all has been read. *consumer*: a whole consumer on the
-cluster in memory, from its start. With 100,000 messages most lie beyond the window; with 15,000 none does.
+cluster in memory, from its start. With 100,000 messages most lie beyond the window; with 15,000 none does. *beside
+scheduled*: the core alone, while so many messages are scheduled among those that came before, and each is acked as it
+comes: the text is full of them in the end.
 
 Orders take turns. The table shows processor time per message, the median of the rounds, and the part of it that the
 order of arrival takes.
@@ -19,12 +21,15 @@ from statistics import median
 from lvq_kafka import BYTES, LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.testing import MemoryCluster
 
 _ORDERS: tuple[QueueOrder, ...] = ("tail", "priority", "sorted")
 _MESSAGES = (15_000, 100_000)
+_SCHEDULED = (10, 1_000, 20_000)
+_BESIDE = 5_000  # messages
 _AT_ONCE = 1000
 _PATIENCE = 60.0  # seconds
 
@@ -73,6 +78,26 @@ def in_consumer(order: QueueOrder, count: int) -> float:
         return time.process_time() - began
 
 
+def beside_scheduled(order: QueueOrder, scheduled: int) -> float:
+    """Return the seconds of processor time that the core takes for `_BESIDE` messages beside scheduled ones."""
+    ledger = Ledger(ranking=Ranking.of(order, priorities=None, sort_header=None), not_before=NotBefore(86_400.0))
+    ledger.assign(0, CommitMap(0), 0)
+    later = (NOT_BEFORE_HEADER, b"%d" % 80_000_000)
+    began, number = 0.0, 0
+    for key, headers in records(scheduled + _BESIDE):
+        if number == 2 * scheduled:
+            began = time.process_time()
+        if number < 2 * scheduled:
+            ledger.offer(0, number, b"later" + key, b"v", 1000, [*headers, later])
+            number += 1
+        ledger.offer(0, number, key, b"v", 1000, headers)
+        number += 1
+        ledger.advance({0: number})
+        while (item := ledger.acquire()) is not None:
+            ledger.ack(item)
+    return time.process_time() - began
+
+
 def table(rounds: int) -> Iterator[str]:
     """Yield the rows of a Markdown table."""
     yield f"| | messages | {' | '.join(f'{order}, µs | ratio' for order in _ORDERS)} |"
@@ -83,6 +108,11 @@ def table(rounds: int) -> Iterator[str]:
             times = [median(column) for column in zip(*measured)]
             cells = [f"{used / count * 1e6:.2f} | {times[0] / used:.2f}" for used in times]
             yield f"| {where} | {count:,} | {' | '.join(cells)} |"
+    for scheduled in _SCHEDULED:
+        measured = [[beside_scheduled(order, scheduled) for order in _ORDERS] for _ in range(rounds)]
+        times = [median(column) for column in zip(*measured)]
+        cells = [f"{used / _BESIDE * 1e6:.2f} | {times[0] / used:.2f}" for used in times]
+        yield f"| beside scheduled | {scheduled:,} | {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -28,9 +28,11 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   it merely as too large, since the group checks the member first. Otherwise another member may own the partition.
 - **I16 last word**: if the last commit before a partition is given up is stored, it marks done every ack that was
   accepted and that the text has room for.
-- **I17 no starvation**: a caller gets a message if there is one to hand out, no matter what is held, delayed or always
-  failing, and no matter how full the commit text is. Messages wait for room only where transactions are used, because
-  those commit all or nothing.
+- **I17 no starvation**: a caller gets a message if there is one to hand out, no matter what is held, delayed, scheduled
+  or always failing, and no matter how full the commit text is. Messages wait for room only where transactions are used,
+  because those commit all or nothing, and in a queue by rank while some of their partition are in work, or have room
+  and are other sessions'; and then that is said. So all that is due is consumed while something stays scheduled or
+  delayed.
 - **I18 expiry**: nothing comes to a holder after its time, by its consumer's clock and the newest append time read.
   A value that has expired is done, and so is everything that it replaced: I1, I4 and I10 hold with that.
 - **I19 expiry topic**: only what has expired is written there, by its owner, and no value whose successor was durably

@@ -7,7 +7,7 @@ from tests.simulator.browser import Browser
 from tests.simulator.group import Connection, Request
 from tests.simulator.log import Transaction
 from tests.simulator.member import Member
-from tests.simulator.scene import Queue, Scene, one_of
+from tests.simulator.scene import FAR_AHEAD, Queue, Scene, one_of
 
 __all__ = ["ClusterSteps"]
 
@@ -33,6 +33,8 @@ class ClusterSteps(Scene):
         ttl = None if self._setting.options.ttl is None else _OWN_TTLS[kind]
         value = None if kind == 0 and key is not None else b"value"
         delay = None if self._setting.options.max_delay is None else _DELAYS[(kind + number + who) % 8]
+        if self._setting.options.max_delay == FAR_AHEAD and delay is not None and delay >= 3000:
+            delay = int(FAR_AHEAD * 1000)
         log.append(key, value, transaction, timestamp=int(self._now * 1000), ttl=ttl, delay=delay)
         log.end += self._setting.gap
         self._settle()

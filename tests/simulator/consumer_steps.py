@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lvq_kafka.core.ledger import Item
 from tests.simulator.cluster_steps import ClusterSteps
 from tests.simulator.member import Member
-from tests.simulator.scene import one_of
+from tests.simulator.scene import FAR_AHEAD, one_of
 
 __all__ = ["LOCK_TIME", "ConsumerSteps"]
 
@@ -124,6 +124,11 @@ class ConsumerSteps(ClusterSteps):
         self.counts["settled by one who is no owner"] += owner != member.number
         return True
 
+    def delay_of(self, item: Item) -> float:
+        """Return the delay of a message that is released, in seconds."""
+        far = self._setting.options.max_delay == FAR_AHEAD and item.offset % 2 > 0
+        return FAR_AHEAD if far else LOCK_TIME
+
     def letter(self, who: int, how: int) -> bool:
         return self._first(who, lambda member: member.letter(stored=how % 4 > 0))
 
@@ -180,7 +185,7 @@ _SETTLING: list[Callable[[ConsumerSteps, Member, Item], None]] = [
     lambda world, member, item: member.ack(item),
     lambda world, member, item: member.ack(item, wait=True),
     lambda world, member, item: member.release(item, 0),
-    lambda world, member, item: member.release(item, LOCK_TIME),
+    lambda world, member, item: member.release(item, world.delay_of(item)),
     lambda world, member, item: member.reject(item),
     lambda world, member, item: member.leave(item),
     lambda world, member, item: member.extend(item, LOCK_TIME),

@@ -373,7 +373,8 @@ class Process:
                 self._proof.handed_out(generation, item, owner=owner)
                 self.grouping.handed_out(item, self.session, self.working)
                 in_place = self._options.order == "in-place"
-                if not self.ledger.bounded and not (in_place and self._options.ttl is not None):
+                in_order = not (self.ledger.bounded or self._options.ranked)
+                if in_order and not (in_place and self._options.ttl is not None):
                     self.grouping.in_order(item, generation, self.time, in_place=in_place)
                 self.working[item] = generation
         for item in () if self.ledger.times is None else list(self.ledger.times.kept._items.values()):

@@ -16,9 +16,12 @@ from tests.simulator.member import TAG, Member
 from tests.simulator.process import Options
 from tests.simulator.proof import Proof
 
-__all__ = ["Queue", "Scene", "Setting", "Step", "one_of"]
+__all__ = ["FAR_AHEAD", "Queue", "Scene", "Setting", "Step", "one_of"]
 
 T = TypeVar("T")
+
+FAR_AHEAD = 1_000_000.0
+"""Seconds that no history lasts. Messages may be scheduled, or returned, for so long."""
 
 
 class Step(NamedTuple):

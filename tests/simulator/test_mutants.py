@@ -16,6 +16,8 @@ from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.core import consumer_core, eviction_order
 from lvq_kafka.core import expiring as expiring_module
 from lvq_kafka.core import ledger as ledger_module
+from lvq_kafka.core.assignment import Assignment
+from lvq_kafka.core.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.consumer_core import ConsumerCore
@@ -36,6 +38,7 @@ from lvq_kafka.core.map_capacity import MapCapacity
 from lvq_kafka.core.not_before import NotBefore
 from lvq_kafka.core.partition_commits import PartitionCommits
 from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.partition_room import PartitionRoom
 from lvq_kafka.core.pending import PendingList, PlacedPendingList, RankedItem
 from lvq_kafka.core.promises import Promises
 from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
@@ -54,7 +57,7 @@ from tests.simulator.group import Group
 from tests.simulator.log import Log
 from tests.simulator.member import Member
 from tests.simulator.proof import Proof, Violation
-from tests.simulator.scene import Setting
+from tests.simulator.scene import FAR_AHEAD, Setting
 from tests.simulator.walk import any_setting, walk
 from tests.simulator.world import World
 
@@ -235,6 +238,17 @@ def ringed_scheduling(setting: Setting) -> Setting:
     return replace(setting, options=replace(setting.options, ttl=None, max_delay=4.0))
 
 
+def by_rank(setting: Setting) -> Setting:
+    options = replace(setting.options, order="tail", ranked=True, text_limit=4095, limits=ConsumerLimits(3))
+    return replace(setting, keys=7, gap=0, broker_limits=(4096,), options=options)
+
+
+def far_ahead_by_rank(setting: Setting) -> Setting:
+    """Some messages do not come due within the history, and fill the texts."""
+    setting = where_texts_are_short(by_rank(setting))
+    return replace(setting, options=replace(setting.options, max_delay=FAR_AHEAD))
+
+
 class MovesInTransactions(World):
     """A world where partitions move while transactions commit."""
 
@@ -309,6 +323,7 @@ class TransactsUnanswered(World):
         (moving, AcksWhileMoving, _STEPS),
         (where_limits_sink, World, _STEPS),
         (where_texts_are_short, World, _STEPS),
+        (far_ahead_by_rank, World, _STEPS),
         (expiring, World, _STEPS),
         (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
@@ -410,11 +425,6 @@ def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> Non
     assert caught("I17")
 
 
-def by_rank(setting: Setting) -> Setting:
-    options = replace(setting.options, order="tail", ranked=True, text_limit=4095, limits=ConsumerLimits(3))
-    return replace(setting, keys=7, gap=0, broker_limits=(4096,), options=options)
-
-
 def test_i24_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
     def mutant(self: ByLevel[RankedItem]) -> RankedItem | None:
         lines = [self._lines[rank] for rank in reversed(self._used)]
@@ -451,6 +461,33 @@ def test_i24_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkey
 
     monkeypatch.setattr(ledger_module, "ranked_items", mutant)
     assert caught("I24", by_rank)
+
+
+def test_i17_a_queue_by_rank_that_waits_for_what_is_not_due_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(BoundedHandOut, "_let_go", lambda self, partition: False)
+    monkeypatch.setattr(BoundedHandOut, "_pop_without_room", lambda self, groups, session: None)
+    assert caught("I17", far_ahead_by_rank)
+
+
+def test_i17_a_queue_by_rank_that_lets_one_message_go_and_then_waits_is_caught(monkeypatch: Patch) -> None:
+    """The mutant takes what was acked, and is not durable yet, for something in work."""
+    note = PartitionRoom.note_hand_out
+
+    def mutant(self: PartitionRoom, item: Item, *, with_room: bool) -> None:
+        note(self, item, with_room=with_room)
+        if not with_room:
+            self._takes_with_room, self._in_work = True, item
+
+    monkeypatch.setattr(PartitionRoom, "note_hand_out", mutant)
+    monkeypatch.setattr(
+        PartitionRoom, "waits_for_acks", property(lambda self: self._takes_with_room and self._in_work is not None)
+    )
+    assert caught("I17", far_ahead_by_rank)
+
+
+def test_i17_a_transaction_that_waits_for_room_in_silence_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Assignment, "standing_still", [])
+    assert caught("I17", far_ahead_by_rank)
 
 
 def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkeypatch: Patch) -> None:

@@ -15,10 +15,10 @@ from lvq_kafka.core.terms import Ttl
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation
-from tests.simulator.scene import Setting, Step
+from tests.simulator.scene import FAR_AHEAD, Setting, Step
 from tests.simulator.world import ACTIONS, World
 
-__all__ = ["Choose", "any_setting", "by_rank", "minimised", "replay", "walk", "walks"]
+__all__ = ["Choose", "any_setting", "by_rank", "far_ahead", "minimised", "replay", "walk", "walks"]
 
 T = TypeVar("T")
 
@@ -92,6 +92,11 @@ def by_rank(setting: Setting) -> Setting:
     return replace(setting, options=replace(setting.options, order="tail", ranked=True))
 
 
+def far_ahead(setting: Setting) -> Setting:
+    """Have messages be scheduled, and delayed, for longer than a history lasts."""
+    return replace(setting, options=replace(setting.options, max_delay=FAR_AHEAD))
+
+
 def walk(world: World, random: Random, steps: int) -> None:
     """Do so many random steps, then finish the world."""
     for _ in range(steps):
@@ -111,6 +116,8 @@ def walks(seeds: Iterable[int], steps: int) -> Counter[str]:
         setting = any_setting(random.choice)
         if seed % 5 == 0:
             setting = by_rank(setting)
+        if seed % 4 == 0:
+            setting = far_ahead(setting)
         world = World(setting)
         try:
             walk(world, random, steps)

@@ -100,14 +100,24 @@ class Working(Process):
             raise Violation("I24", f"{taken} came, and one of precedence {best} waited")
 
     def _nothing_starves(self) -> None:
-        """Check I17: if nothing was handed out, nothing was available."""
-        hand_out = self.core.hand_out
-        if self.core.lease.lapsed(self._clock()) or hand_out.is_full or self.ledger.bounded or hand_out.counting:
+        """Check I17: if nothing was handed out, nothing was available.
+
+        In transactions, messages may wait for room, and in a queue by rank while some of their partition are in work,
+        or have room. But it is said that they do.
+        """
+        hand_out, ledger = self.core.hand_out, self.ledger
+        if self.core.lease.lapsed(self._clock()) or hand_out.is_full or hand_out.counting:
             return
-        for number, part in self.ledger._partitions.items():
+        for number, part in ledger._partitions.items():
             free = [item for lane, item in part.waiting.items() if lane not in part.held and not self._is_grouped(item)]
-            if part.open and any(item.state is State.AVAILABLE for item in free):
+            if not part.open or all(item.state is not State.AVAILABLE for item in free):
+                continue
+            # Such as may have room, in groups of other sessions.
+            others = any(item not in free and item.state is State.AVAILABLE for item in part.waiting.values())
+            if not (ledger.bounded or (self._options.ranked and (part.held or others))):
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
+            if not self.core.crowding:
+                raise Violation("I17", f"partition {number} hands out nothing though {free} wait, and nothing says so")
 
     def _is_grouped(self, item: Item) -> bool:
         """Return whether a message waits for the holder of its group, or for others of its group."""
@@ -115,7 +125,15 @@ class Working(Process):
         if name is None:
             return False
         parts = self.ledger._partitions.values()
-        others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]
+        if self._options.ranked:  # it may wait for one of better rank which cannot be handed out
+            others = [
+                one
+                for part in parts
+                for lane, one in part.waiting.items()
+                if one is not item and (lane in part.held or one.state is not State.AVAILABLE)
+            ]
+        else:
+            others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]
         return self.grouping.is_elsewhere(name, self.session, self.working) or any(
             self.grouping.name(one) == name for one in others
         )

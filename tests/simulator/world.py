@@ -6,9 +6,11 @@ steps, random walks, which are fast, and regression tests all use the same scrip
 
 from __future__ import annotations
 
+from lvq_kafka.core.lifecycle import State
 from tests.simulator.consumer_steps import ConsumerSteps
 from tests.simulator.member import Member
-from tests.simulator.scene import Queue, Step, one_of
+from tests.simulator.proof import Violation
+from tests.simulator.scene import FAR_AHEAD, Queue, Step, one_of
 
 __all__ = ["ACTIONS", "World"]
 
@@ -109,7 +111,10 @@ class World(ConsumerSteps):
     # ---------------------------------------------------------------- the end
 
     def finish(self, who: int = 0, how: int = 0) -> None:
-        """Check I10: once producers and failures stop, one consumer of each queue consumes and decides everything."""
+        """Check I10: once producers and failures stop, one consumer of each queue consumes and decides everything.
+
+        Before that, if anything is scheduled for longer than the history lasts, I17: it consumes all the others.
+        """
         self.script.append(Step("finish", who, how))
         while self._transactions:
             self.decide(who, how)
@@ -124,6 +129,8 @@ class World(ConsumerSteps):
             for number in set(queue.group.members) - {member.number}:
                 queue.group.remove(number)
             rounds = _ROUNDS * (1 + sum(map(len, queue.proof.alive + queue.proof.scheduled)))
+            if self._setting.options.max_delay == FAR_AHEAD:
+                self._consume_due(queue, member, rounds)
             for _ in range(rounds):
                 if self._is_done(queue) and not member.awaited:
                     break
@@ -140,6 +147,28 @@ class World(ConsumerSteps):
             member = self._start(queue)
         member.stopped = False
         return member
+
+    def _consume_due(self, queue: Queue, member: Member, rounds: int) -> None:
+        """Check that all is consumed which is due, and not delayed. Then let time pass until all is."""
+        for _ in range(rounds):
+            if not (left := self._left_of_due(queue, member)):
+                break
+            self._turn(member)
+        if left and not member.ledger.bounded:
+            raise Violation("I17", f"of all that is due, these were never consumed: {left}")
+        self._now += FAR_AHEAD
+
+    def _left_of_due(self, queue: Queue, member: Member) -> set[tuple[int, int]]:
+        """Return what is due and left, by partition and offset."""
+        alive, has_expired = enumerate(queue.proof.alive), queue.proof.has_expired
+        left = {
+            (partition, at) for partition, lanes in alive for at in lanes.values() if not has_expired(partition, at)
+        }
+        waiting = [item for part in member.ledger._partitions.values() for item in part.waiting.values()]
+        name = member.grouping.name
+        later = {item for item in waiting if item.state is State.DELAYED}
+        groups = {name(item) for item in later} - {None}  # which wait for these
+        return left - {(item.partition, item.offset) for item in waiting if item in later or name(item) in groups}
 
     def _is_done(self, queue: Queue) -> bool:
         return all(

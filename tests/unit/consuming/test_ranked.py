@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, make_world, settled_up, take
@@ -14,6 +17,7 @@ from tests.waiting import eventually
 
 PRIORITY = QueueDefinition(name="q", topic=TOPIC, key_header=None, order="priority")
 SORTED = QueueDefinition(name="q", topic=TOPIC, key_header=None, order="sorted")
+SCHEDULING = QueueDefinition(name="q", topic=TOPIC, key_header=None, order="priority", max_delay=86_400.0)
 STANDARD = QueueDefinition(name="q", topic=TOPIC, key_header=None, order="priority", conflate=False)
 
 
@@ -117,6 +121,51 @@ def test_beyond_the_window_it_is_said_that_others_go_first(caplog: pytest.LogCap
         assert left.count("9") == 200 - ahead
         eventually(lambda: consumer.stats.trouble == "")
         settled_up(world, consumer)
+
+
+def fill_with_scheduled(world: World, consumer: Consumer[str]) -> int:
+    """Fill the commit text with messages that are not due for a day; return their number."""
+    consumer._shared.core.ledger.capacity.limit = 200
+    later, rng, scheduled = ("lvq-not-before", b"%d" % int((time.time() + 80_000) * 1000)), Random(7), 0
+    for at in range(2000):
+        rank = (PRIORITY_HEADER, b"%d" % (at % 10))
+        is_later = at == 0 or rng.random() < 0.5
+        world.write(TOPIC, b"k%d" % at, b"v", [rank, later] if is_later else [rank])
+        scheduled += is_later
+    has_read_all(world, consumer)
+    assert drain(consumer, 2000 - scheduled) == ["v"] * (2000 - scheduled)
+    return scheduled
+
+
+def test_g16_scheduled_messages_that_fill_the_commit_text_hold_nothing_up_by_rank(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = make_world(metadata_limit=200)
+    with consuming(world, definition=SCHEDULING) as consumer:
+        scheduled = fill_with_scheduled(world, consumer)
+        send(world, ("low", "low", "1"), ("high", "high", "9"))
+        has_read_all(world, consumer)
+        assert drain(consumer, 2) == ["high", "low"]
+        eventually(lambda: consumer.stats.unsaid > 0)
+        assert (consumer.stats.available, consumer.stats.gated) == (0, 0)
+        assert "runs of acked messages are not stored and come again after a crash" in consumer.stats.trouble
+        assert f"{scheduled:,} are scheduled and not due" in consumer.stats.trouble
+        assert "schedule fewer of them" in consumer.stats.trouble
+        eventually(lambda: _said(caplog.records, "the commit text of partition 0 is full") == 1)
+
+
+def test_g16_a_transaction_by_rank_that_waits_for_room_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    world = make_world(metadata_limit=200)
+    world.topics.create("out", partitions=1, config={})
+    with consuming(world, definition=SCHEDULING) as consumer, world.producer("out", transactional_id="t") as producer:
+        fill_with_scheduled(world, consumer)
+        send(world, ("high", "high", "9"))
+        has_read_all(world, consumer)
+        with consumer.transaction(producer) as tx:
+            assert tx.acquire_many(1, 0.1) == []
+        assert "1 messages wait, because a transaction could not commit them" in consumer.stats.trouble
+        assert "the lowest is offset 0, scheduled" in consumer.stats.trouble
+        eventually(lambda: _said(caplog.records, "because a transaction could not commit them") == 1)
 
 
 def test_transactions_take_by_rank() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,12 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map import CommitMap, pairs_below, span_after
 from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.map_capacity import FAR, MapCapacity
 from lvq_kafka.core.not_before import NotBefore
+from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.pending import RankedItem
+from lvq_kafka.core.rank_window import RankWindow
 from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
 from lvq_kafka.core.records import RecordBatch
 
@@ -435,3 +439,213 @@ def test_partitions_do_not_wait_for_room_in_a_circle() -> None:
     while (item := ledger.acquire(session=here) or ledger.acquire(session=there)) is not None:
         ledger.ack(item)
     assert ledger.stats.acked == 802
+
+
+# --- texts without room -----------------------------------------------------------------------------------------------
+
+
+def full_of_scheduled(
+    limit: int = 200,
+    *,
+    order: QueueOrder = "priority",
+    groups: Groups | None = None,
+    counted: bool = False,
+    ring: Limits | None = None,
+    partitions: int = 1,
+) -> tuple[Ledger, int]:
+    """Return a ledger whose commit texts scheduled messages have filled: each second one that came until then."""
+    ranking = Ranking.of(order, priorities=None, sort_header=None)
+    ledger = Ledger(
+        ranking=ranking, groups=groups, limit=limit, count_deliveries=counted, not_before=NotBefore(86400.0), ring=ring
+    )
+    rng = random.Random(1)
+    for partition in range(partitions):
+        ledger.assign(partition, CommitMap(0), 0)
+    for offset in range(0, 8000, 2):
+        for partition in range(partitions):
+            later = ("lvq-not-before", b"%d" % 50_000_000)
+            ledger.offer(partition, offset, b"later%d" % offset, b"v", 1000, [*ranked(rng.randrange(10)), later])
+            send(ledger, offset + 1, rng.randrange(10), partition=partition)
+        ledger.pass_time(1.0)
+        while (item := ledger.acquire()) is not None:
+            ledger.ack(item)
+        if offset % 64 == 0 and text(ledger) > limit:
+            return ledger, offset + 2
+    raise AssertionError("the text is never full")
+
+
+def send(ledger: Ledger, offset: int, priority: int, *, partition: int = 0, group: bytes = b"") -> None:
+    headers: list[tuple[str, bytes | None]] = [*ranked(priority), *([(GROUP_HEADER, group)] if group else [])]
+    ledger.offer(partition, offset, b"%d" % offset, b"v", 1000, headers)
+    ledger.advance({partition: offset + 1})
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("groups", [None, Groups(), Groups(mode="shared")])
+@pytest.mark.parametrize("order", ["priority", "sorted"])
+def test_g16_what_is_scheduled_keeps_nothing_from_being_handed_out_by_rank(
+    order: QueueOrder, groups: Groups | None, counted: bool
+) -> None:
+    ledger, offset = full_of_scheduled(order=order, groups=groups, counted=counted)
+    for at, priority in enumerate((1, 8, 9, 1)):
+        send(ledger, offset + at, priority, group=b"g" if priority == 8 else b"")
+    came = []
+    while (item := ledger.acquire()) is not None:
+        came.append(item.offset - offset)
+        ledger.ack(item)
+    assert came == [2, 1, 0, 3]
+    assert ledger.assignment.gated == 0
+
+
+def test_g16_what_was_returned_with_a_delay_keeps_nothing_from_being_handed_out_by_rank() -> None:
+    ledger = by_priority(200)
+    rng = random.Random(1)
+    fill(ledger, [rng.randrange(10) for _ in range(3000)])
+    delayed, acked = 0, 0
+    while (item := ledger.acquire()) is not None:
+        if rng.random() < 0.3:
+            ledger.release(item, 9.0)
+            delayed += 1
+        else:
+            ledger.ack(item)
+            acked += 1
+    assert (delayed + acked, ledger.assignment.available) == (3000, delayed)
+    assert text(ledger) > 200, "there was no room for all of them"
+
+
+def test_what_goes_without_room_goes_beside_others_and_waits_for_what_was_taken_with_room() -> None:
+    ledger = by_priority(400)
+    fill(ledger, [4] * 4000)
+    held = []
+    while (item := ledger.acquire()) is not None:
+        held.append(item)
+    assert 0 < len(held) < 3900, "all of these may be acked, and there is room"
+    assert ledger.assignment.standing_still == [0]
+    for at, one in enumerate(held[:-1]):
+        ledger.ack(one) if at % 2 else ledger.release(one, 9.0)
+    ledger.capacity.limit = 64
+    assert ledger.acquire() is None, "the last one is in work"
+    ledger.release(held[-1], 9.0)
+    others = [ledger.acquire() for _ in range(10)]
+    assert None not in others, "nothing waits for what has no room itself"
+    assert ledger.assignment.standing_still == []
+
+
+def test_a_partition_without_room_does_not_wait_for_the_end_of_another_one() -> None:
+    ledger, offset = full_of_scheduled()
+    ledger.assign(1, CommitMap(0), 0)
+    send(ledger, offset, 4)
+    send(ledger, offset + 1, 9)
+    for other in range(100):
+        send(ledger, other, 4, partition=1)
+    assert take(ledger) == (9, offset + 1)
+    assert take(ledger) == (4, offset), "it came before those of the other partition"
+    assert take(ledger) == (4, 0)
+
+
+def test_what_has_room_goes_before_what_has_none() -> None:
+    ledger, offset = full_of_scheduled()
+    ledger.pass_time(50_001.0)  # all that was scheduled
+    lowest = next(iter(ledger._partitions[0].pending))
+    send(ledger, offset, 9)
+    first = ledger.acquire()
+    assert first is not None
+    assert first.offset in {lowest.offset, offset}
+    ledger.ack(first)
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+    assert ledger.assignment.claim(0).runs == ()
+
+
+def test_a_message_that_always_fails_and_has_no_room_takes_turns_with_others() -> None:
+    ledger, offset = full_of_scheduled()
+    send(ledger, offset, 9)
+    for other in range(offset + 1, offset + 21):
+        send(ledger, other, 4)
+    came = []
+    for _ in range(60):
+        item = ledger.acquire()
+        assert item is not None
+        came.append(item.offset)
+        if item.offset == offset:
+            ledger.release(item)
+        else:
+            ledger.ack(item)
+    assert set(came) == set(range(offset, offset + 21))
+
+
+def test_a_transaction_takes_nothing_without_room_and_it_is_said_that_it_stands_still() -> None:
+    ledger, offset = full_of_scheduled()
+    send(ledger, offset, 9)
+    ledger.bounded = True
+    assert ledger.acquire() is None
+    assert ledger.assignment.standing_still == [0]
+    ledger.bounded = False
+    assert take(ledger) == (9, offset)
+    assert ledger.assignment.standing_still == []
+
+
+def test_a_ring_by_rank_goes_on_without_room_and_evicts() -> None:
+    ledger, offset = full_of_scheduled(ring=Limits(policy="ring", messages=100))
+    for at in range(offset, offset + 300):
+        send(ledger, at, at % 10)
+    assert ledger.assignment.available == 100
+    came = [take(ledger)[0] for _ in range(100)]
+    assert came == sorted(came, reverse=True)
+
+
+@both_modes
+def test_groups_of_other_sessions_do_not_keep_a_session_from_what_has_no_room(mode: GroupMode) -> None:
+    ledger, offset = full_of_scheduled(groups=Groups(mode=mode))
+    assert ledger.groups is not None
+    one, other = ledger.groups.open(), ledger.groups.open()
+    for at in range(offset, offset + 40):
+        send(ledger, at, 9 if at % 2 else 4, group=b"one" if at % 2 else b"g%d" % at)
+    held = ledger.acquire(None, one)
+    assert held is not None
+    assert held.offset % 2 == 1, "the group of the better rank"
+    came = []
+    while (item := ledger.acquire(None, other)) is not None:
+        came.append(item.offset)
+        ledger.ack(item)
+    assert came == list(range(offset, offset + 40, 2))
+    ledger.ack(held)
+    assert ledger.acquire(None, one) is not None
+
+
+def test_a_message_looks_at_as_few_others_however_many_are_scheduled_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the texts are full."""
+    walked, measured = [0], [0]
+    measure, claim = RankWindow._measure, PartitionLedger.claim
+
+    def counting(self: RankWindow) -> None:
+        measure(self)
+        walked[0] += self._walked
+
+    def claiming(self: PartitionLedger, leaving: Collection[Item]) -> CommitMap:
+        measured[0] += self.pending.splits
+        return claim(self, leaving)
+
+    monkeypatch.setattr(RankWindow, "_measure", counting)
+    monkeypatch.setattr(PartitionLedger, "claim", claiming)
+    for scheduled in (10, 1000, 5000):
+        ledger = Ledger(
+            ranking=Ranking.of("priority", priorities=None, sort_header=None), not_before=NotBefore(86400.0)
+        )
+        ledger.assign(0, CommitMap(0), 0)
+        rng, offset = random.Random(1), 0
+        for turn in range(scheduled + 500):
+            if turn == scheduled:
+                walked[0] = measured[0] = 0
+            if turn < scheduled:
+                headers = [*ranked(4), ("lvq-not-before", b"50000000")]
+                ledger.offer(0, offset, b"later%d" % offset, b"v", 1000, headers)
+                offset += 1
+            for _ in range(4):
+                send(ledger, offset, rng.randrange(10))
+                offset += rng.randrange(1, 3)
+            while (item := ledger.acquire()) is not None:
+                ledger.ack(item)
+        assert ledger.assignment.available == 0
+        assert walked[0] <= 2000 * 40, "messages"
+        assert measured[0] <= 2000 * 40, "runs"
