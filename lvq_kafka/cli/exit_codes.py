@@ -18,6 +18,7 @@ from lvq_kafka.errors import (
     EmbeddedBrokerError,
     KeyMismatch,
     MessageTooLarge,
+    MissingExtra,
     MissingKey,
     OutcomeUnknown,
     QueueError,
@@ -60,7 +61,7 @@ NO_READER = 141
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
     NOTHING: "nothing found: no such key, no message in time, no broker running",
-    USAGE: "a wrong option, configuration or file",
+    USAGE: "a wrong option, configuration or file, or a package to install",
     NO_CLUSTER: "the cluster cannot be reached, refuses, or took too long",
     WRONG_QUEUE: "no such queue or topic, or it is unsuitable",
     BAD_DATA: "data that cannot be read or written",
@@ -77,7 +78,7 @@ _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
     (QueueFull, FULL),
     ((QueueError, TopicError), WRONG_QUEUE),
     ((CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
-    ((ConfigError, OSError), USAGE),
+    ((ConfigError, MissingExtra, OSError), USAGE),
     ((KeyboardInterrupt, click.Abort), INTERRUPTED),
 )
 

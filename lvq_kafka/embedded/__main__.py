@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from lvq_kafka.embedded.jars import BROKER
-from lvq_kafka.errors import EmbeddedBrokerError
+from lvq_kafka.errors import EmbeddedBrokerError, MissingExtra
 
 __all__ = ["main"]
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stdout.write(f"{BROKER.relock()} jars locked in {BROKER.lock_file}\n")
             return
         jars = BROKER.ensure(_show)
-    except EmbeddedBrokerError as error:
+    except (EmbeddedBrokerError, MissingExtra) as error:
         sys.exit(str(error))
     directory = jars[0].parent
     if options.copy_to is not None:

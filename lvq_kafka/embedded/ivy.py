@@ -17,7 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.embedded.network import java_network_options
-from lvq_kafka.errors import DiskFull, EmbeddedBrokerError
+from lvq_kafka.errors import DiskFull, EmbeddedBrokerError, MissingExtra
 
 __all__ = ["Module", "retrieve"]
 
@@ -115,8 +115,9 @@ def _ivy_jar() -> Path:
     for root in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(root, "jars").glob("ivy-*.jar")):
             return jar
-    raise EmbeddedBrokerError(
+    raise MissingExtra(
         "Fetching jars needs Ivy, which comes with PySpark, and PySpark is not installed.",
+        extra="embedded",
         hint="Run: pip install 'lvq-kafka[embedded]'",
     )
 

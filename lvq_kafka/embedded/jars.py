@@ -71,7 +71,8 @@ class JarSet:
 
         Raises:
             CorruptDownload: a downloaded file is not the one that the lock names.
-            EmbeddedBrokerError: the download failed, PySpark is missing, or the cache cannot be written.
+            EmbeddedBrokerError: the download failed, or the cache cannot be written.
+            MissingExtra: PySpark, which the download needs, is not installed.
             DiskFull: the cache directory has no space left.
             JavaNotFound: the download runs on Java, and none was found.
         """

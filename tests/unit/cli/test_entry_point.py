@@ -32,6 +32,23 @@ def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     assert ran.stderr == f"lvq: {missing} not installed. Run: pip install 'lvq-kafka[cli]'\n"
 
 
+def test_a_selector_without_its_parser_ends_with_the_line_that_installs_it() -> None:
+    program = (
+        "import sys; sys.modules['lark'] = None\n"
+        "from lvq_kafka.cli.app import lvq\n"
+        "from lvq_kafka.cli.invocation import Invocation\n"
+        "from lvq_kafka.testing import MemoryCluster\n"
+        "declare = ['declare', 'nyse', '--key-header', 'ticker', '--selector', 'price > 100']\n"
+        "lvq(declare, prog_name='lvq', obj=Invocation(cluster=MemoryCluster()))\n"
+    )
+    ran = python("-c", program)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "lvq: The option selector needs the package lark, which is not installed. "
+        "Run: pip install 'lvq-kafka[selectors]'\n"
+    )
+
+
 def test_the_library_itself_needs_neither_click_nor_rich() -> None:
     ran = python("-c", "import sys, lvq_kafka; print({'click', 'rich', 'confluent_kafka'} & set(sys.modules))")
     assert ran.stdout == "set()\n"

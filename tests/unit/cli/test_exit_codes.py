@@ -21,6 +21,7 @@ from lvq_kafka.errors import (
     KeyMismatch,
     LVQError,
     MessageTooLarge,
+    MissingExtra,
     MissingKey,
     OffsetsExpired,
     OutcomeUnknown,
@@ -39,6 +40,7 @@ from tests.unit.cli.conftest import Run
 ERRORS: list[tuple[BaseException, int]] = [
     (Complaint("no", 6), 6),
     (ConfigError("no"), 2),
+    (MissingExtra("no", extra="selectors"), 2),
     (FileNotFoundError(2, "No such file", "x"), 2),
     (BrokerUnavailable("no", code="_TRANSPORT"), 3),
     (AuthenticationFailed("no", code="_SSL"), 3),

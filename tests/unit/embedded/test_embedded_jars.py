@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_kafka.embedded import ensure_jars, ivy, jars
-from lvq_kafka.errors import CorruptDownload, DiskFull, EmbeddedBrokerError
+from lvq_kafka.errors import CorruptDownload, DiskFull, EmbeddedBrokerError, MissingExtra
 
 if TYPE_CHECKING:
     from conftest import FakeIvy
@@ -166,8 +166,9 @@ def test_without_pyspark_the_error_says_which_extra_to_install(
 ) -> None:
     fake_ivy.delivers()
     monkeypatch.setattr(ivy.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EmbeddedBrokerError, match=r"lvq-kafka\[embedded\]"):
+    with pytest.raises(MissingExtra, match=r"lvq-kafka\[embedded\]") as caught:
         ensure_jars()
+    assert caught.value.extra == "embedded"
 
 
 def test_an_unwritable_cache_names_the_variable_that_moves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
