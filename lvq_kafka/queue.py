@@ -756,6 +756,9 @@ class LastValueQueue(Bound, Generic[V]):
     def drop(self, *, delete_topic: bool = False) -> None:
         """Delete the queue's definition and progress. Its topic stays unless requested.
 
+        Where it stays, what was consumed comes again if the queue is declared again, unless that is done with
+        ``start="latest"``.
+
         Args:
             delete_topic: also delete the topic and everything in it.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
 from lvq_kafka.connecting import connect_within
+from lvq_kafka.core.quoting import listed, shell_word
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.queue import LastValueQueue
 
@@ -91,7 +94,10 @@ class Invocation:
                     "or start one here: lvq broker start.",
                 )
             chosen["LVQ_BOOTSTRAP_SERVERS"] = servers
-        return ClientConfig.from_env(chosen)
+        config = ClientConfig.from_env(chosen)
+        if chosen.get("LVQ_CONFIG"):
+            _warn_of_readers(chosen["LVQ_CONFIG"])
+        return config
 
     def open(self, choice: QueueChoice, form: Format = "bytes") -> LastValueQueue[Any]:
         """Open the queue that a command is about.
@@ -152,6 +158,18 @@ def events_of(browser: Browser[Any] | Watch[Any], before_waiting: Callable[[], o
         if event is None:
             return
         yield event
+
+
+def _warn_of_readers(path: str) -> None:
+    """Warn if a file holds secrets, and every user of this machine can read it."""
+    from lvq_kafka.kafka.client import secrets_in
+
+    if os.stat(path).st_mode & stat.S_IROTH and (secrets := secrets_in(path)):
+        print_problem(
+            f"{path} holds {listed(secrets)}, and every user of this machine can read it. "
+            f"Run: chmod 600 {shell_word(path)}",
+            warning=True,
+        )
 
 
 def _daemon_servers() -> str | None:

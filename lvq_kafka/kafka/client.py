@@ -15,7 +15,7 @@ from lvq_kafka.core.validation import function, mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
 
-__all__ = ["ClientConfig", "PropertyValue"]
+__all__ = ["ClientConfig", "PropertyValue", "secrets_in"]
 
 PropertyValue = str | int | float | bool | Callable[..., Any]
 """A property value as librdkafka takes it.
@@ -203,6 +203,15 @@ def _check(name: str) -> None:
         raise ConfigError(
             f"{name} belongs to the Java client; this library uses librdkafka.", options=[name], hint=JAVA_NAMES[name]
         )
+
+
+def secrets_in(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the secret properties that a properties file holds.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is not a property.
+    """
+    return [name for name in _read(Path(path), "path") if is_secret(name)]
 
 
 def _text(path: Path, option: str) -> str:

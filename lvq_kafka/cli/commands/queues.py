@@ -379,6 +379,9 @@ def grouped_by(groups: Groups) -> str:
     return f"{groups.mode}, by header {brief(groups.header)}{placed}"
 
 
+_CONSUMED_AGAIN = "What was consumed comes again if the queue is declared again."
+
+
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
 @click.argument("name")
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
@@ -387,11 +390,16 @@ def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> N
     """Delete a queue.
 
     This deletes its definition and its record of what was consumed. Its topic and the values in it stay, unless
-    --with-topic is given.
+    --with-topic is given. So what was consumed comes again if the queue is declared again, unless that is done with
+    --start latest.
     """
     queue = LastValueQueue.open(name, cluster=invocation.connect())
-    what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
-    confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
+    if with_topic:
+        question = f"Delete the queue {name} and its topic {queue.topic} with everything in it?"
+    else:
+        again = "" if queue.definition.non_destructive else f" {_CONSUMED_AGAIN}"
+        question = f"Its topic {queue.topic} stays.{again} Delete the queue {name}?"
+    confirm(question, yes=yes, if_not="Nothing was deleted.")
     queue.drop(delete_topic=with_topic)
     if invocation.out.person:
         invocation.out.note(

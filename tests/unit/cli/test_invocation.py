@@ -71,6 +71,32 @@ def test_secrets_come_from_the_environment_beside_servers_from_an_option(monkeyp
     assert properties(monkeypatch, "queues", "-b", "host:1")["sasl.password"] == "geheim"
 
 
+@pytest.mark.parametrize(
+    ("mode", "secret", "warns"),
+    [(0o644, True, True), (0o604, True, True), (0o600, True, False), (0o640, True, False), (0o644, False, False)],
+)
+@pytest.mark.parametrize("named", ["option", "environment"])
+def test_a_file_of_secrets_that_every_user_can_read_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    mode: int,
+    secret: bool,
+    warns: bool,
+    named: str,
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=host:1\n" + ("sasl.password=geheim\n" if secret else ""))
+    path.chmod(mode)
+    if named == "environment":
+        monkeypatch.setenv("LVQ_CONFIG", str(path))
+    Invocation(config=str(path) if named == "option" else None)._client_config(session_module.os.environ)
+    said = capsys.readouterr().err
+    expected = f"{path} holds sasl.password, and every user of this machine can read it. Run: chmod 600 {path}"
+    assert said == (f"lvq: warning: {expected}\n" if warns else "")
+    assert "geheim" not in said
+
+
 def test_a_running_broker_is_used_when_nothing_else_is_named(monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     monkeypatch.setattr(session_module, "_daemon_servers", lambda: "daemon:1")
     assert properties(monkeypatch, "queues")["bootstrap.servers"] == "daemon:1"

@@ -280,6 +280,30 @@ def test_drop_asks_and_takes_no_for_an_answer(prices: Run, monkeypatch: pytest.M
     assert prices("drop", "prices").code == 0
 
 
+def question(run: Run, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """Return what a command asks before it does something."""
+    asked: list[str] = []
+    monkeypatch.setattr("lvq_kafka.cli.confirm._can_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text))
+    assert run(*arguments).code == 1
+    (text,) = asked
+    return text
+
+
+def test_drop_says_that_what_was_consumed_comes_again(prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert question(prices, monkeypatch, "drop", "prices") == (
+        "Its topic prices stays. What was consumed comes again if the queue is declared again. Delete the queue prices?"
+    )
+    assert "again" not in question(prices, monkeypatch, "drop", "prices", "--with-topic")
+    prices("declare", "boards", "--topic", "prices", "-k", "ticker", "--non-destructive")
+    assert "again" not in question(prices, monkeypatch, "drop", "boards"), "nothing of it is ever consumed"
+
+    assert prices("consume", "prices", "-n", "2", "--timeout", "10").code == 0
+    assert prices("drop", "prices", "--yes").code == 0
+    assert prices("declare", "prices", "-k", "ticker").code == 0
+    assert len(prices("consume", "prices", "-n", "2", "--timeout", "10").rows) == 2, "it is as the question says"
+
+
 def test_ctrl_c_at_the_question_deletes_nothing(prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> bool:
         raise click.Abort
