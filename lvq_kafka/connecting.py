@@ -36,7 +36,7 @@ def connect(
             raise ConfigError(
                 "cluster and bootstrap_servers (or config) are both given.", options=["cluster", "bootstrap_servers"]
             )
-        instance("cluster", cluster, Cluster, "Pass the result of `connect`, or omit it.")
+        instance("cluster", cluster, Cluster, "Pass the result of connect(), or omit it.")
         return cluster
     # The only import of the client, so that everything else runs on any cluster.
     from lvq_kafka.kafka import KafkaCluster

@@ -65,6 +65,7 @@ from queue import Full
 from typing import TYPE_CHECKING, Any, Literal
 
 from lvq_kafka.core.quoting import bounded
+from lvq_kafka.core.wording import BARE, Spelling, in_python, renamed, worded
 
 if TYPE_CHECKING:
     from lvq_kafka.core.limits import Depth
@@ -127,17 +128,35 @@ class LVQError(Exception):
     """Base class of every error in this library.
 
     ``hint`` is the part of the message that says what to do next; it is empty if there is no useful advice.
+    ``options`` names the options that the message is about, if any.
     """
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", options: Mapping[str, object] | Sequence[str] = ()) -> None:
         # Most of these texts quote others, so none can be assumed short, or harmless on a terminal.
-        self.hint = bounded(hint)
-        super().__init__(f"{bounded(message)} {self.hint}".rstrip())
+        self._texts = bounded(message), bounded(hint)
+        self._given = _kept(options)
+        self.options = tuple(options)
+        self.hint = bounded(in_python(hint))
+        given = options if isinstance(options, Mapping) else {}
+        super().__init__(f"{bounded(in_python(message, given, tuple(options)))} {self.hint}".rstrip())
+
+    def worded(self, spell: Spelling) -> str:
+        """Return the message with each option that it mentions spelled by a function."""
+        message, hint = self._texts
+        given = {name: value for name, value in self._given.items() if value is not BARE}
+        said = bounded(worded(message, spell, given, self._given))
+        return f"{said} {bounded(worded(hint, spell))}".rstrip()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default, exceptions are rebuilt by calling the class with `args`, but these need keywords.
         cause = {"__cause__": self.__cause__} if isinstance(self.__cause__, LVQError) else {}
         return _rebuilt, (type(self), self.args), {**self.__dict__, **cause}
+
+
+def _kept(options: Mapping[str, object] | Sequence[str]) -> dict[str, Any]:
+    """Return options with those of their values that anything can keep, and anybody type."""
+    values = options if isinstance(options, Mapping) else dict.fromkeys(options, BARE)
+    return {name: value if isinstance(value, str | int | float | bool) else BARE for name, value in values.items()}
 
 
 def _rebuilt(kind: type[LVQError], args: tuple[object, ...]) -> LVQError:
@@ -155,9 +174,19 @@ class ConfigError(LVQError, ValueError):
     ``options`` names the culprits.
     """
 
-    def __init__(self, message: str, *, options: Sequence[str] = (), hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.options = tuple(options)
+    def of_options(self, given: Mapping[str, tuple[str, object]]) -> ConfigError:
+        """Return this error about other options, which set those that it names.
+
+        Args:
+            given: by option that it may name, the one that set it, and its value.
+        """
+        message, hint = self._texts
+        options: dict[str, object] = {}
+        for option, value in self._given.items():
+            name, said = given.get(option, (option, value))
+            options[name] = value if value is BARE else said
+        # The values in a hint would do, and are those of this library's own options.
+        return ConfigError(renamed(message, given), options=options, hint=renamed(hint, given, with_values=False))
 
 
 class UnencodableKey(LVQError, TypeError):
@@ -268,8 +297,8 @@ class TopicRecreated(TopicError):
 class QueueError(LVQError):
     """Something is wrong with a queue's declaration. ``queue`` is its name."""
 
-    def __init__(self, message: str, *, queue: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, queue: str, hint: str = "", options: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint, options=options)
         self.queue = queue
 
 
@@ -325,7 +354,7 @@ class QueueMismatch(QueueError):
     def __init__(
         self, message: str, *, queue: str, differences: Mapping[str, tuple[object, object]], hint: str = ""
     ) -> None:
-        super().__init__(message, queue=queue, hint=hint)
+        super().__init__(message, queue=queue, hint=hint, options=tuple(differences))
         self.differences = dict(differences)
 
 
@@ -512,8 +541,8 @@ class MissingExtra(LVQError, ImportError):
     ``extra`` is the extra's name.
     """
 
-    def __init__(self, message: str, *, extra: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, extra: str, hint: str = "", options: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint, options=options)
         self.extra = extra
 
 

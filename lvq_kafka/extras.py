@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lvq_kafka.errors import MissingExtra
@@ -11,8 +11,13 @@ __all__ = ["needing"]
 
 
 @contextmanager
-def needing(extra: str, what: str) -> Iterator[None]:
+def needing(extra: str, what: str, *, options: Sequence[str] = ()) -> Iterator[None]:
     """Guard an import that needs an extra's packages.
+
+    Args:
+        extra: its name.
+        what: what needs them, as the subject of a sentence.
+        options: the options that ``what`` mentions.
 
     Raises:
         MissingExtra: one of the packages is not installed; names the package and the extra.
@@ -26,5 +31,6 @@ def needing(extra: str, what: str) -> Iterator[None]:
         raise MissingExtra(
             f"{what} needs the package {package}, which is not installed.",
             extra=extra,
+            options=options,
             hint=f"Run: pip install 'lvq-kafka[{extra}]'",
         ) from missing

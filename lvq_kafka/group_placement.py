@@ -69,8 +69,7 @@ class GroupPlacement:
                 f"The delete of {quoted(key_text(key or b''))} needs the group of its value: {quoted(topic)} is placed "
                 "by group, and the delete has to go to the same partition.",
                 options=["group", "placement"],
-                hint=f"Pass group=...; or, for a value without a group, headers={{{name!r}: None}}. "
-                "In a shell: --group or --no-group.",
+                hint=f"Pass `group|group=...`; or, for a value without a group, `no-group|headers={{{name!r}: None}}`.",
             )
         return self.append(topic, key, value, headers)
 

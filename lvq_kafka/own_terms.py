@@ -108,10 +108,10 @@ class OwnTerms:
                 raise reserved_header(SORT_HEADER, self._topic, "sort")
             if self._sorted_by_key:
                 raise ConfigError(
-                    f"sort={quoted(sort)} and the key of the message share the header {self._sort_header}: it is both "
-                    "key header and sort header.",
-                    options=["sort", self._sort_header],
-                    hint="Leave sort out.",
+                    f"`sort` and the key of the message share the header {self._sort_header}: it is both key header "
+                    "and sort header.",
+                    options={"sort": sort, self._sort_header: None},
+                    hint="Leave `sort` out.",
                 )
             self._check_sole(headers, self._sort_header, "sort", sort)
             headers.append((self._sort_header, _sort_text(sort)))
@@ -217,8 +217,8 @@ class OwnTerms:
             raise self._reserved(name, option)
         if (given := self._given(headers, name)) is not None:
             raise ConfigError(
-                f"The message has both {option}={quoted(value)} and the header {given}.",
-                options=[option, given],
+                f"The message has both `{option}` and the header {given}.",
+                options={option: value, given: None},
                 hint="Give one of them.",
             )
 

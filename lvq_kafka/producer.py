@@ -18,7 +18,7 @@ from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.headers import UNKEYED_HEADER, check_key_header, header_fault
+from lvq_kafka.core.headers import UNKEYED_HEADER, check_key_header, header_fault, misspelt
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.ranking import QueueOrder
@@ -552,7 +552,7 @@ class Producer(Bound, Generic[V]):
         """
         if named is None:
             if _is_unkeyed(headers):
-                self._check_keyless()
+                self._check_keyless(headers)
             elif self._key_header is not None:
                 headers.append((self._key_header, key))
         elif named != key:
@@ -564,17 +564,20 @@ class Producer(Bound, Generic[V]):
         return key
 
     def _make_key(self, headers: _Pairs) -> bytes | None:
-        self._check_keyless()
+        self._check_keyless(headers)
         if not _is_unkeyed(headers):
             headers.append((UNKEYED_HEADER, b"1"))
         return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
 
-    def _check_keyless(self) -> None:
+    def _check_keyless(self, headers: _Pairs) -> None:
         if self._keyless == "refuse":
             missing = "key" if self._key_header is None else f"header {quoted(self._key_header)}"
+            near = None if self._key_header is None else misspelt(self._key_header, (name for name, _ in headers))
+            meant = "" if near is None else f"Is {quoted(near)} meant for it? "
             raise MissingKey(
                 f"The message for {self.topic!r} has no {missing}.",
-                hint='It names the value to replace. A queue with keyless="pass" accepts messages without it.',
+                hint=f"{meant}It names the value to replace. A queue with `keyless='pass'|keyless=\"pass\"` accepts "
+                "messages without it.",
             )
 
     def _refuse_more(self) -> None:

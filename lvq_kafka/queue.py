@@ -779,7 +779,7 @@ class LastValueQueue(Bound, Generic[V]):
         """
         if self.definition.non_destructive:
             raise ConfigError(
-                f"The queue {self.definition.name} was declared with non_destructive=True, so nothing can be {what}.",
+                f"The queue {self.definition.name} was declared with `non_destructive=True`, so nothing can be {what}.",
                 options=["non_destructive"],
                 hint="Browse it, delete keys, or declare another queue on its topic.",
             )

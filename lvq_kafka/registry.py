@@ -13,11 +13,14 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.columns import ColumnTable
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.progress import Progress, Shortfall, describe
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.rights import Right, lacking
+from lvq_kafka.core.terms import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -108,8 +111,8 @@ class Registry:
         """
         try:
             self._cluster.topics.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
-        except Unauthorized as error:
-            raise _may_not_write(_what(name)) from error
+        except Unauthorized:
+            raise _may_not_write(_what(name)) from None
 
     def declare(self, definition: QueueDefinition) -> bool:
         """Write a definition unless the queue already has it; return whether it was written.
@@ -194,14 +197,14 @@ class Registry:
             refusal = error if isinstance(error, Unauthorized) else error.__cause__
             if not isinstance(refusal, Unauthorized):
                 raise
-            raise _may_not_write(what) from error
-        except TimeoutError as error:
+            raise _may_not_write(what) from None
+        except TimeoutError:
             raise BrokerUnavailable(
                 f"Writing {what} was not acknowledged within {self._timeout:g} s.",
                 code="_TIMED_OUT",
                 retriable=True,
                 hint="It may still be stored. Try again once the cluster has recovered.",
-            ) from error
+            ) from None
         finally:
             writer.close(0)  # decided by now, or withdrawn as far as possible
 
@@ -297,7 +300,9 @@ def _instead(name: str, names: list[str]) -> str:
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:
     differences = declared.differences(asked)
     told = ", ".join(
-        f"{name} {quoted(mine)} (requested: {quoted(theirs)})" for name, (mine, theirs) in differences.items()
+        f"{name if name in _IN_WORDS else f'`{name}`'} {_in_words(getattr(declared, name))} "
+        f"(requested: {_in_words(getattr(asked, name))})"
+        for name in differences
     )
     return QueueMismatch(
         f"The queue {declared.name} is already declared with {told}.",
@@ -305,3 +310,15 @@ def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatc
         differences=differences,
         hint="Open it as it is, or drop it first.",
     )
+
+
+_IN_WORDS = ("conflate", "ttl", "default_filters", "groups", "limits")  # not written as anybody types them
+
+
+def _in_words(value: object) -> str:
+    """Describe the value of a queue's option."""
+    if value is None:
+        return "none"
+    if isinstance(value, Limits):
+        return f"{value.described} ({value.policy})"
+    return value.described if isinstance(value, Ttl | Groups) else quoted(value)

@@ -52,7 +52,7 @@ class StandardProducer(Producer[V]):
         raise self._no_values(f"so {quoted(key)} has no value to delete", "Consume the messages, or purge the queue.")
 
     def _no_values(self, so: str, hint: str) -> ConfigError:
-        what = f"{self.topic!r} is the topic of a standard queue (conflate=False), {so}."
+        what = f"{self.topic!r} is the topic of a standard queue (`conflate=False`), {so}."
         return ConfigError(what, options=["conflate"], hint=hint)
 
     def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes | None:

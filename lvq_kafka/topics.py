@@ -88,10 +88,10 @@ def check_topic(
     if errors and on_mismatch == "raise":
         raise TopicMismatch(
             f"The topic {topic} cannot hold a {'last value' if needs.conflate else 'standard'} queue: "
-            f"{'; '.join(map(str, errors))}.",
+            f"{'; '.join(finding.fact for finding in errors)}.",
             topic=topic,
             settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
-            hint='Fix it with on_mismatch="reconcile", or use another topic.',
+            hint='Fix it with `on_mismatch="reconcile"`, or use another topic.',
         )
     for finding in findings:
         logger.warning("topic %s: %s", topic, finding)
@@ -137,10 +137,10 @@ def describe_letter_topic(cluster: Cluster, topic: str, what: str) -> None:
     """
     try:
         cluster.topics.describe(topic)
-    except TopicNotFound as error:
+    except TopicNotFound:
         raise TopicNotFound(
             f"The {what} {topic} does not exist, or this user may not see it.",
             topic=topic,
             hint="Create it with Kafka's tools, or as a queue that keeps the newest message of each key: "
             f"lvq declare {topic} --record-key",
-        ) from error
+        ) from None

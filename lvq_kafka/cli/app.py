@@ -22,7 +22,7 @@ from lvq_kafka.cli.commands.repair import repair
 from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
-from lvq_kafka.cli.common_options import cluster_options
+from lvq_kafka.cli.common_options import Context, cluster_options, typed
 from lvq_kafka.cli.exit_codes import (
     EXIT_CODES,
     FAULT,
@@ -55,6 +55,8 @@ class Lvq(click.Group):
 
     It ends every run with an exit code and, on failure, one line.
     """
+
+    context_class = Context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -120,7 +122,7 @@ def _fail(ctx: click.Context, invocation: Invocation, error: BaseException) -> N
     elif code == INTERRUPTED:
         print_notes(error)
     else:
-        print_problem(describe(error))
+        print_problem(describe(error, typed(invocation.running)))
     ctx.exit(code)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -11,9 +12,13 @@ import click
 
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import CODECS
+from lvq_kafka.core.quoting import shell_word
+from lvq_kafka.core.wording import BARE, Mention, Spelling
 
 __all__ = [
     "Command",
+    "Context",
+    "Seconds",
     "cluster_options",
     "command",
     "format_option",
@@ -24,8 +29,11 @@ __all__ = [
     "selection_options",
     "stream_options",
     "timeout_option",
+    "typed",
 ]
 
+_NARROW = 60  # columns
+_LONGEST = 200  # characters of a value in an error
 _NEGATIVE = re.compile(r"-\.?\d[\d.,_]*(?:[eE][-+]?\d+)?")
 
 _COMMON = ("bootstrap_servers", "config", "json", "debug", "help")
@@ -33,8 +41,37 @@ _COMMON = ("bootstrap_servers", "config", "json", "debug", "help")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds, which NaN is not."""
+
+    name = "number of seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return seconds
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Writes help that fits a narrow terminal: an explanation goes below its word."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write pairs of a word and its explanation."""
+        super().write_dl(rows, col_max if self.width >= _NARROW else self.width // 5, col_spacing)
+
+
+class Context(click.Context):
+    """The context of a command of ``lvq``."""
+
+    formatter_class = HelpFormatter
+
+
 class Command(click.Command):
     """A command whose help ends with examples."""
+
+    context_class = Context
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -44,6 +81,11 @@ class Command(click.Command):
         """Parse the command line; a value such as -5 is not an option."""
         ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; errors and warnings name the options that it has."""
+        ctx.ensure_object(Invocation).running = ctx
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of this command first, then the common ones."""
@@ -61,6 +103,71 @@ class Command(click.Command):
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+_OTHER_NAMES: Mapping[str, Sequence[str]] = {
+    "bytes": ("max_bytes",),
+    "catch_up_timeout": ("timeout",),
+    "conflate": ("standard",),
+    "default_filters": ("default_selector",),
+    "delete_topic": ("with_topic",),
+    "dump": ("updates_only",),
+    "limits": ("max_messages",),
+    "messages": ("max_messages",),
+    "not_before": ("delay",),
+    "placement": ("place_by",),
+    "policy": ("overflow",),
+    "replay_period": ("replay", "default_replay_period"),
+}
+"""Options of the library that have other names here."""
+
+
+def typed(ctx: click.Context | None) -> Spelling:
+    """Return a function that spells options as they are typed.
+
+    They are those of the command that runs; or else those of declare.
+    """
+
+    def spell(mention: Mention) -> str:
+        if ctx is None:
+            return mention.python
+        by_name = dict(ctx.params.get("options", ()))  # of declare -o
+        if mention.name in by_name:
+            given = by_name[mention.name]
+            same = str(mention.value).lower() == given.lower()
+            return _typed("-o", mention.name, given if same else mention.value, equals=True)
+        option = _option_of(ctx, mention.name.replace("-", "_"))
+        if option is not None:
+            word = max(option.opts, key=len)
+            return word if option.is_flag else _typed(word, "", mention.value)
+        if "options" in ctx.params:
+            return _typed("-o", mention.name, mention.value, equals=True)
+        return mention.python
+
+    return spell
+
+
+def _option_of(ctx: click.Context, name: str) -> click.Option | None:
+    """Return the option that sets an option of the library.
+
+    Of several, it is the one that was given.
+    """
+    root = ctx.find_root()
+    declare = root.command.get_command(root, "declare") if isinstance(root.command, click.Group) else None
+    for command in filter(None, (ctx.command, declare)):
+        found = {option.name: option for option in command.params if isinstance(option, click.Option)}
+        names = [one for one in (name, *_OTHER_NAMES.get(name, ())) if one in found]
+        if names:
+            return found[next((one for one in names if ctx.params.get(one) not in (None, (), False)), names[0])]
+    return None
+
+
+def _typed(option: str, name: str, value: object, *, equals: bool = False) -> str:
+    if value is BARE or value is None:
+        return f"{option} {name}".rstrip()
+    said = f"{value:.15g}" if isinstance(value, float) else str(value)
+    word = shell_word(said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…")
+    return f"{option} {name}{'=' if equals else ''}{word}"
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
@@ -223,7 +330,7 @@ def stream_options(function: F) -> F:
     options = [
         click.option(
             "--every",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(min=0, min_open=True),
             metavar="SECONDS",
             help="Write changes at most every SECONDS: the newest values of the keys that have changed.",
         ),
@@ -245,7 +352,7 @@ format_option = click.option(
 def timeout_option(default: float, help_text: str) -> Callable[[F], F]:
     """Return the option --timeout, in seconds."""
     return click.option(
-        "--timeout", type=click.FloatRange(min=0), default=default, show_default=True, metavar="SECONDS", help=help_text
+        "--timeout", type=Seconds(min=0), default=default, show_default=True, metavar="SECONDS", help=help_text
     )
 
 

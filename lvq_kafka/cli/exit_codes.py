@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import click
 
 from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.wording import Spelling
 from lvq_kafka.errors import (
     CatchUpTimeout,
     CodecError,
@@ -17,6 +18,7 @@ from lvq_kafka.errors import (
     DeliveryUnknown,
     EmbeddedBrokerError,
     KeyMismatch,
+    LVQError,
     MessageTooLarge,
     MissingExtra,
     MissingKey,
@@ -113,16 +115,16 @@ def complain_of_unread(number: int, form: str) -> None:
         raise Complaint(f"{number:,} {values} could not be read as {form}; see --format.", BAD_DATA)
 
 
-def describe(error: BaseException) -> str:
-    """Describe an error in one line."""
+def describe(error: BaseException, spell: Spelling) -> str:
+    """Describe an error in one line, with options spelled by a function."""
     if isinstance(error, ReaderFailed) and error.__cause__ is not None:
-        return describe(error.__cause__)
+        return describe(error.__cause__, spell)
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     elif exit_code(error) == FAULT:
         text = f"unexpected {type(error).__name__}: {error}; --debug shows where"
     else:
-        text = str(error)
+        text = error.worded(spell) if isinstance(error, LVQError) else str(error)
     return " ".join([text, *getattr(error, "__notes__", [])])
 
 

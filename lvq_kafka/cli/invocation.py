@@ -18,6 +18,7 @@ from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
+    import click
     from rich.console import RenderableType
 
     from lvq_kafka.cluster import Cluster
@@ -55,6 +56,8 @@ class Invocation:
     bootstrap_servers: str | None = None
     config: str | None = None
     debug: bool = False
+    running: click.Context | None = None
+    """The command that runs, once its options are known."""
     _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def connect(self) -> Cluster:

@@ -7,21 +7,19 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any
 
+from lvq_kafka.cli.common_options import typed
 from lvq_kafka.cli.exit_codes import print_problem
+from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.core.policy import Finding
 from lvq_kafka.core.quoting import printable
+from lvq_kafka.errors import LVQError
 
 __all__ = ["logs_shown"]
 
 _LINES = "\n\t"  # allowed in tracebacks
 _CLIENT = "lvq_kafka.client"  # the client's own log, which repeats our errors
-
-
-class Debuggable(Protocol):
-    """An object that knows whether to show everything."""
-
-    debug: bool
 
 
 class _Stderr(logging.Handler):
@@ -30,26 +28,34 @@ class _Stderr(logging.Handler):
     Errors are reported to the user elsewhere, and so are warnings marked as ``raised``: an error says the same.
     """
 
-    def __init__(self, session: Debuggable) -> None:
+    def __init__(self, invocation: Invocation) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self._invocation = session
+        self._invocation = invocation
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._invocation.debug:
             sys.stderr.write(f"{printable(self.format(record), keep=_LINES)}\n")
         elif record.levelno == logging.WARNING and record.name != _CLIENT and not getattr(record, "raised", False):
+            record.args = self._typed(record.args)
             print_problem(record.getMessage(), warning=True)
+
+    def _typed(self, arguments: Any) -> Any:
+        """Return the arguments of a message, with options as they are typed here."""
+        if not isinstance(arguments, tuple):
+            return arguments
+        spell = typed(self._invocation.running)
+        return tuple(one.worded(spell) if isinstance(one, Finding | LVQError) else one for one in arguments)
 
 
 @contextmanager
-def logs_shown(session: Debuggable) -> Iterator[None]:
+def logs_shown(invocation: Invocation) -> Iterator[None]:
     """Show the library's log and its Python warnings on stderr, each as a line of ``lvq``.
 
     Whether to show the whole log is decided line by line: --debug may be parsed late.
     """
     logger = logging.getLogger("lvq_kafka")
-    before, handler = logger.level, _Stderr(session)
+    before, handler = logger.level, _Stderr(invocation)
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:

@@ -14,7 +14,7 @@ from typing import IO
 from zlib import crc32
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.quoting import bounded, quoted
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError, PageUnreadable
 
@@ -227,15 +227,15 @@ def check_page_directory(directory: str | os.PathLike[str], definition: QueueDef
     path = text("page_directory", os.fspath(directory) if isinstance(directory, os.PathLike) else directory)
     if definition.paged is None:
         raise ConfigError(
-            f"page_directory={quoted(path)} is for values beyond the limits, and consumers of the queue "
-            f"{definition.name} keep all values in memory.",
-            options=["page_directory", "limits"],
-            hint='Leave it out, or declare the queue with limits of policy="disk".',
+            f"`page_directory` is for values beyond the limits, and consumers of the queue {definition.name} keep all "
+            "values in memory.",
+            options={"page_directory": path, "limits": definition.limits},
+            hint='Leave it out, or declare the queue with limits of `policy="disk"`.',
         )
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(
-            f"page_directory={quoted(path)} is not a directory that this process may write to.",
-            options=["page_directory"],
+            "`page_directory` is not a directory that this process may write to.",
+            options={"page_directory": path},
             hint="Create it, or leave it out for the system's directory of temporary files.",
         )
     return path
@@ -256,7 +256,7 @@ def _write_at(segment: _Segment, at: int, value: bytes) -> None:
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the limit of open files"
-    return "Make room there, or name another directory in page_directory or TMPDIR"
+    return "Make room there, or name another directory in `page_directory` or TMPDIR"
 
 
 def _checksum(value: bytes) -> bytes:

@@ -16,7 +16,7 @@ from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay, delay_from_wire, delay_to_wire
-from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of
+from lvq_kafka.core.queue_options import CHOICES, KeylessPolicy, fields_of, given_options
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.ranking import (
     HIGHEST_PRIORITY,
@@ -126,15 +126,15 @@ class QueueDefinition:
             raise ConfigError(
                 f"The queue {self.name} needs the name of its key header, not {quoted(self.key_header)}.",
                 options=["key_header"],
-                hint='Name the message header that holds the key, for example key_header="ticker"; '
-                "None means the record key itself.",
+                hint='Name the message header that holds the key, for example `key_header="ticker"`; or say that it is '
+                "the record key: `record-key=True|None`.",
             )
         check_key_header(self.key_header)
         for option, (field, choices) in CHOICES.items():
             value = getattr(self, field)
             if value not in choices:
                 raise ConfigError(
-                    f"{quoted(value)} is not a valid {option} for the queue {self.name}.",
+                    f"{quoted(value)} is not a valid `{option}` for the queue {self.name}.",
                     options=[option],
                     hint=f"Choose one of {', '.join(choices)}.",
                 )
@@ -173,10 +173,10 @@ class QueueDefinition:
             if self.order != order:
                 if value is not None:
                     raise ConfigError(
-                        f"{option}={quoted(value)} of the queue {self.name} is for order={order!r}, not for "
-                        f"order={self.order!r}.",
-                        options=[option, "order"],
-                        hint=f"Leave {option} out, or choose that order.",
+                        f"`{option}` of the queue {self.name} is for `order={order!r}`, not for "
+                        f"`order={self.order!r}`.",
+                        options={option: value, "order": self.order},
+                        hint=f"Leave `{option}` out, or choose that order.",
                     )
             elif value is None:
                 object.__setattr__(self, option, default)
@@ -192,24 +192,24 @@ class QueueDefinition:
         does = {"ring": "evict what is beyond a ring", "disk": "page to disk what is beyond the limits"}.get(policy)
         if does is not None and self.non_destructive:
             raise ConfigError(
-                f"limits with policy={policy!r} and non_destructive=True of the queue {self.name} exclude each other: "
-                f"consumers {does}, and the queue has none.",
+                f"`policy={policy!r}|limits with policy={policy!r}` and `non_destructive=True` of the queue "
+                f"{self.name} exclude each other: consumers {does}, and the queue has none.",
                 options=["limits", "non_destructive"],
-                hint='Consume the queue, or choose another policy, such as policy="reject".',
+                hint='Consume the queue, or choose another policy, such as `policy="reject"`.',
             )
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:
             raise ConfigError(
-                f"expiry_topic={quoted(topic)} of the queue {self.name} is for messages that expire, and none does.",
-                options=["expiry_topic", "ttl"],
-                hint="Let messages expire, for example with ttl=Ttl(), or leave expiry_topic out.",
+                f"`expiry_topic` of the queue {self.name} is for messages that expire, and none does.",
+                options={"expiry_topic": topic, "ttl": self.ttl},
+                hint="Let messages expire, for example with `ttl=Ttl()`, or leave `expiry_topic` out.",
             )
         if self.non_destructive:
             raise ConfigError(
-                f"expiry_topic={quoted(topic)} and non_destructive=True of the queue {self.name} exclude each other: "
-                "consumers write what has expired, and the queue has none.",
-                options=["expiry_topic", "non_destructive"],
+                f"`expiry_topic` and `non_destructive` of the queue {self.name} exclude each other: consumers write "
+                "what has expired, and the queue has none.",
+                options={"expiry_topic": topic, "non_destructive": True},
                 hint="Leave one of them out.",
             )
         check_letter_topic(topic, self.topic, "expiry_topic")
@@ -346,7 +346,10 @@ class QueueDefinition:
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
         """
-        return cls(name=name, topic=topic or name, **fields_of(name, options))
+        try:
+            return cls(name=name, topic=topic or name, **fields_of(name, options))
+        except ConfigError as error:
+            raise error.of_options(given_options(options)) from None
 
 
 def check_own_topic(topic: str, option: str = "topic") -> None:
@@ -357,7 +360,7 @@ def check_own_topic(topic: str, option: str = "topic") -> None:
     """
     if topic == REGISTRY_TOPIC or topic.startswith("__"):
         whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name reserved by Kafka"
-        raise ConfigError(f"{option}={quoted(topic)} {whose}.", options=[option], hint="Name another topic.")
+        raise ConfigError(f"`{option}` {whose}.", options={option: topic}, hint="Name another topic.")
 
 
 def check_letter_topic(topic: str, own: str, option: str) -> None:
@@ -368,9 +371,9 @@ def check_letter_topic(topic: str, own: str, option: str) -> None:
             registry's, or one of Kafka's own; or its name is not allowed.
     """
     if topic == own:
-        raise ConfigError(f"{option}={topic!r} is the queue's own topic.", options=[option], hint="Name another topic.")
+        raise ConfigError(f"`{option}` is the queue's own topic.", options={option: topic}, hint="Name another topic.")
     if not is_name(topic):
-        raise ConfigError(f"{option}={quoted(topic)} cannot be the name of a topic.", options=[option])
+        raise ConfigError(f"`{option}` cannot be the name of a topic.", options={option: topic})
     check_own_topic(topic, option)
 
 

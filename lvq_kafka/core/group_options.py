@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups, Placement
 from lvq_kafka.core.option_values import boolean, number, pop_one
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import choice, text
 from lvq_kafka.errors import ConfigError
 
@@ -103,12 +102,12 @@ def _check_artemis(given: dict[str, object]) -> None:
     for option, reason in _REFUSED.items():
         if option in given and not off[option](value := given.pop(option)):
             raise ConfigError(
-                f"{option}={quoted(value)} is not possible: {reason}.",
-                options=[option],
-                hint=f"Leave {option} out.",
+                f"`{option}` is not possible: {reason}.",
+                options={option: value},
+                hint=f"Leave `{option}` out.",
             )
 
 
 def _clash(one: str, other: str, what: str, more: str = "") -> ConfigError:
-    said = f"{one} {what} {other} {more}" if more else f"{one} {what} ({other})"
+    said = f"`{one}` {what} `{other}` {more}" if more else f"`{one}` {what} (`{other}`)"
     return ConfigError(f"{said}.", options=[one, other], hint="Leave one of them out.")

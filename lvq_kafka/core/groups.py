@@ -59,10 +59,9 @@ class Groups:
             text("default", self.default)
             if self.mode == "sticky":
                 raise ConfigError(
-                    f"default={quoted(self.default)} and mode='sticky' contradict each other: a message without a "
-                    "group is for anyone.",
-                    options=["default", "mode"],
-                    hint="Leave default out, or share groups.",
+                    "`default` and `mode='sticky'` contradict each other: a message without a group is for anyone.",
+                    options={"default": self.default, "mode": self.mode},
+                    hint="Leave `default` out, or share groups.",
                 )
         elif self.mode == "shared":
             object.__setattr__(self, "default", NO_GROUP)
@@ -77,6 +76,13 @@ class Groups:
     @property
     def _default(self) -> bytes | None:
         return None if self.default is None else self.default.encode()
+
+    @property
+    def described(self) -> str:
+        """The groups in words, such as "sticky, by header 'customer', placed by group"."""
+        placed = ", placed by group" if self.placement == "group" else ""
+        shared = f", {quoted(self.default)} for messages without one" if self.default not in (None, NO_GROUP) else ""
+        return f"{self.mode}, by header {quoted(self.header)}{shared}{placed}"
 
     def to_wire(self) -> dict[str, object]:
         """Return the part of a definition's JSON."""

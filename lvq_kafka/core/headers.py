@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from lvq_kafka.core.groups import GROUP_HEADER
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.quoting import quoted
@@ -18,6 +21,7 @@ __all__ = [
     "check_key_header",
     "check_sort_header",
     "header_fault",
+    "misspelt",
     "reserved_header",
 ]
 
@@ -28,12 +32,11 @@ RESERVED = frozenset({TTL_HEADER, NOT_BEFORE_HEADER, PRIORITY_HEADER, SORT_HEADE
 """Headers that ask for options that only a queue's definition can enable."""
 
 _REMEDIES = {
-    TTL_HEADER: "Declare the queue with the option ttl, for example ttl=Ttl(); or omit the header.",
-    NOT_BEFORE_HEADER: "Declare the queue with the option max_delay, for example max_delay=3600.0; or omit the header.",
-    PRIORITY_HEADER: 'Declare the queue with order="priority", or omit the header.',
-    SORT_HEADER: 'Declare the queue with order="sorted", or omit the header. If the queue is sorted by another header, '
-    "set that one.",
-    GROUP_HEADER: "Declare the queue with the option groups, for example groups=Groups(); or omit the header.",
+    TTL_HEADER: "Declare the queue with `ttl=Ttl()`",
+    NOT_BEFORE_HEADER: "Declare the queue with, for example, `max_delay=3600.0`",
+    PRIORITY_HEADER: 'Declare the queue with `order="priority"`',
+    SORT_HEADER: 'Declare the queue with `order="sorted"`; or set the header by which it is sorted, if that is another',
+    GROUP_HEADER: "Declare the queue with `groups=Groups()`",
 }
 """By header, how to have the option. Headers that are missing here belong to no option yet."""
 
@@ -42,11 +45,22 @@ _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 
 def reserved_header(name: str, topic: str, option: str | None = None) -> ConfigError:
     """Return the error for a message with a reserved header, or with the option that sets it."""
+    what, otherwise = ("it", "omit the header") if option is None else (f"`{option}`", f"leave `{option}` out")
+    remedy = _REMEDIES.get(name)
     return ConfigError(
-        f"The header {name!r} is reserved, and in a message for {topic!r} {option or 'it'} would have no effect.",
+        f"The header {name!r} is reserved, and in a message for {topic!r} {what} would have no effect.",
         options=[name] if option is None else [option, name],
-        hint=_REMEDIES.get(name, "No queue supports it in this version: omit it, or use another name."),
+        hint=f"{remedy}; or {otherwise}."
+        if remedy is not None
+        else "No queue supports it in this version: omit it, or use another name.",
     )
+
+
+def misspelt(name: str, headers: Iterable[str]) -> str | None:
+    """Return the header that may be meant for one that is missing; None if none is near."""
+    by_letters = {header.lower(): header for header in headers if header not in RESERVED}
+    near = get_close_matches(name.lower(), by_letters, n=1, cutoff=0.75)
+    return by_letters[near[0]] if near else None
 
 
 def header_fault(name: str) -> str | None:

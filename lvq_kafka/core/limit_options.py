@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, get_args
 
 from lvq_kafka.core.limits import Limits, OverflowPolicy
 from lvq_kafka.core.option_values import disagreement, number
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["LIMIT_OPTIONS", "pop_limits"]
+__all__ = ["LIMIT_FIELDS", "LIMIT_OPTIONS", "pop_limits"]
 
 _MESSAGES = (
     *("max-messages", "maximumQueueDepthMessages", "qpid.max_count", "max-size-messages"),
@@ -51,6 +50,13 @@ _ALWAYS: Mapping[str, OverflowPolicy] = {
 _RESUME, _RESUME_PERCENT = "resume", "queue.queueFlowResumeLimit"
 _RESUME_AT = {"qpid.flow_resume_count": "qpid.flow_stop_count", "qpid.flow_resume_size": "qpid.flow_stop_size"}
 
+LIMIT_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "messages": _MESSAGES,
+    "bytes": _BYTES,
+    "policy": (*_POLICIES, *_ALWAYS),
+    "resume": (_RESUME, _RESUME_PERCENT, *_RESUME_AT),
+}
+"""The options that set each field of `Limits`."""
 LIMIT_OPTIONS = (*_MESSAGES, *_BYTES, *_POLICIES, _RESUME, _RESUME_PERCENT, *_RESUME_AT)
 """The names of all these options."""
 
@@ -87,18 +93,17 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
         if other is None:
             return None
         raise ConfigError(
-            f"{other.option}={quoted(other.value)} needs a limit.",
-            options=[other.option, "max-messages", "max-bytes"],
-            hint="Give max-messages, max-bytes, or both.",
+            f"`{other.option}` needs a limit.",
+            options={other.option: other.value, "max-messages": None, "max-bytes": None},
+            hint="Give `max-messages`, `max-bytes`, or both.",
         )
     if policy is None:
         policy = _implied(limits[0])
     if resume is not None and policy.asks != "block":
         raise ConfigError(
-            f"{resume.option}={quoted(resume.value)} is for producers that are blocked, and "
-            f"{policy.option}={quoted(policy.value)} blocks none.",
-            options=[resume.option, policy.option],
-            hint=f"Leave {resume.option} out, or give overflow=block.",
+            f"`{resume.option}` is for producers that are blocked, and `{policy.option}` blocks none.",
+            options={resume.option: resume.value, policy.option: policy.value},
+            hint=f"Leave `{resume.option}` out, or give `overflow='block'|overflow=block`.",
         )
     return Limits(
         policy=policy.asks,
@@ -124,13 +129,13 @@ def _most(option: str, value: object) -> int | None:
     found = _NUMBER.fullmatch(str(value).strip())
     if found is None or (found[2] and option not in _BYTES):
         raise ConfigError(
-            f"{option}={quoted(value)} is not a number{' of bytes' if option in _BYTES else ''}.", options=[option]
+            f"`{option}` is not a number{' of bytes' if option in _BYTES else ''}.", options={option: value}
         )
     most = int(found[1]) * _UNITS[found[2].upper()]
     if most == 0:
         raise ConfigError(
-            f"{option}={quoted(value)} leaves no room for any message.",
-            options=[option],
+            f"`{option}` leaves no room for any message.",
+            options={option: value},
             hint="Give 1 or more; a negative number, or none, for no limit.",
         )
     return None if most < 0 else most
@@ -143,15 +148,15 @@ def _policies(said: Mapping[str, object]) -> Iterator[_Said]:
             asks = {policy.lower(): asks for policy, asks in known.items()}.get(name.lower())
             if asks is None:
                 raise ConfigError(
-                    f"{option}={quoted(said[option])} is not a policy.",
-                    options=[option],
+                    f"`{option}` is not a policy.",
+                    options={option: said[option]},
                     hint=f"Choose one of {', '.join(known)}.",
                 )
             if asks not in get_args(OverflowPolicy):
                 raise ConfigError(
-                    f"{option}={name} has no meaning here: {asks}.",
-                    options=[option],
-                    hint=f"Choose one of {', '.join(get_args(OverflowPolicy))} in overflow.",
+                    f"`{option}` has no meaning here: {asks}.",
+                    options={option: name},
+                    hint=f"Choose one of {', '.join(get_args(OverflowPolicy))} in `overflow`.",
                 )
             yield _Said(option, said[option], asks)
     for option, policy in _ALWAYS.items():
@@ -174,7 +179,7 @@ def _resumes(said: Mapping[str, object]) -> Iterator[_Said]:
         at = _most(stop, said[stop]) if stop in said else None
         if at is None:
             raise ConfigError(
-                f"{option}={quoted(said[option])} needs {stop}, at which producers stop.", options=[option, stop]
+                f"`{option}` needs `{stop}`, at which producers stop.", options={option: said[option], stop: None}
             )
         yield _Said(option, said[option], _part(option, said[option], at))
 
@@ -183,5 +188,5 @@ def _part(option: str, value: object, whole: int) -> float:
     """Return a value as part of a whole."""
     part = number(option, value) / whole
     if not 0 < part <= 1:
-        raise ConfigError(f"{option}={quoted(value)} must be above 0, and up to {whole}.", options=[option])
+        raise ConfigError(f"`{option}` must be above 0, and up to {whole}.", options={option: value})
     return part

@@ -75,7 +75,9 @@ class Limits:
         given = {name: value for name in ("messages", "bytes") if (value := getattr(self, name)) is not None}
         if not given:
             raise ConfigError(
-                f"policy={self.policy!r} needs a limit.", options=["messages", "bytes"], hint="Give one, or both."
+                f"`policy={self.policy!r}` needs a limit: `messages`, `bytes`, or both.",
+                options=["messages", "bytes"],
+                hint="Give one.",
             )
         at_least_one(**given)
         if self.resume is None:
@@ -84,13 +86,13 @@ class Limits:
             return
         if self.policy != "block":
             raise ConfigError(
-                f"resume={self.resume!r} is for policy='block', and has no meaning with policy={self.policy!r}.",
-                options=["resume", "policy"],
-                hint="Leave resume out.",
+                f"`resume` is for `policy='block'`, and has no meaning with `policy={self.policy!r}`.",
+                options={"resume": self.resume, "policy": self.policy},
+                hint="Leave `resume` out.",
             )
         if not 0 < as_float(self.resume) <= 1:
             raise ConfigError(
-                f"resume={quoted(self.resume)} is not a part of the limits, above 0 and up to 1.", options=["resume"]
+                "`resume` is not a part of the limits, above 0 and up to 1.", options={"resume": self.resume}
             )
 
     @property
@@ -132,9 +134,9 @@ class Limits:
         for option, most in (("messages", self.messages), ("bytes", self.bytes)):
             if self.policy == "ring" and most is not None and most < partitions:
                 raise ConfigError(
-                    f"A ring of {option}={most} cannot be shared by {partitions} partitions: each has at least 1.",
+                    f"A ring of `{option}={most}` cannot be shared by {partitions} partitions: each has at least 1.",
                     options=[option, "partitions"],
-                    hint=f"Raise {option}, or declare the queue on fewer partitions.",
+                    hint=f"Raise `{option}`, or declare the queue on fewer partitions.",
                 )
 
     def to_wire(self) -> dict[str, object]:

@@ -44,8 +44,8 @@ def check_max_delay(option: str, value: object) -> None:
     """
     if not 0.001 <= as_float(value) <= LONGEST_DELAY:
         raise ConfigError(
-            f"{option}={quoted(value)} is not a number of seconds from 0.001 to {LONGEST_DELAY:,.0f}.",
-            options=[option],
+            f"`{option}` is not a number of seconds from 0.001 to {LONGEST_DELAY:,.0f}.",
+            options={option: value},
             hint="Leave it out for a queue whose messages count as soon as they are written.",
         )
 
@@ -79,9 +79,9 @@ def check_ahead(option: str, not_before: float, *, now: float, max_delay: float)
     """
     if not_before - now > max_delay:
         raise ConfigError(
-            f"{option} is {not_before - now:,.3f} s ahead, but the queue's max_delay is {max_delay:,g} s.",
+            f"`{option}` is {not_before - now:,.3f} s ahead, but the queue's `max_delay` is {max_delay:,g} s.",
             options=[option, "max_delay"],
-            hint="Send the message later, or declare a queue with a longer max_delay.",
+            hint="Send the message later, or declare a queue with a longer `max_delay`.",
         )
 
 

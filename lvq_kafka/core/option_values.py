@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["boolean", "disagreement", "number", "pop_one", "whole_number"]
@@ -23,9 +22,7 @@ def pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, obje
 def disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
     """Return the error for two options, each with its value, that say different things."""
     (first, said), (second, also) = one, other
-    return ConfigError(
-        f"{first}={quoted(said)} and {second}={quoted(also)} disagree.", options=[first, second], hint="Give one."
-    )
+    return ConfigError(f"`{first}` and `{second}` disagree.", options={first: said, second: also}, hint="Give one.")
 
 
 def number(option: str, value: object) -> float:
@@ -37,7 +34,7 @@ def number(option: str, value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise ConfigError(f"{option}={quoted(value)} is not a number.", options=[option]) from None
+        raise ConfigError(f"`{option}` is not a number.", options={option: value}) from None
 
 
 def whole_number(option: str, value: object) -> int:
@@ -49,7 +46,7 @@ def whole_number(option: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ConfigError(f"{option}={quoted(value)} is not a whole number.", options=[option]) from None
+        raise ConfigError(f"`{option}` is not a whole number.", options={option: value}) from None
 
 
 def boolean(option: str, value: object) -> bool:
@@ -63,4 +60,4 @@ def boolean(option: str, value: object) -> bool:
         return True
     if text in ("false", "0", "no", "off"):
         return False
-    raise ConfigError(f"{option}={quoted(value)} is neither true nor false.", options=[option])
+    raise ConfigError(f"`{option}` is neither true nor false.", options={option: value})

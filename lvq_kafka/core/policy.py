@@ -10,6 +10,7 @@ from typing import Any, Literal
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.validation import at_least_one, delays, instance
+from lvq_kafka.core.wording import Spelling, worded
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -63,11 +64,10 @@ _REASONS = {
     "retention.bytes": "size alone must not remove a current value",
     "ttl": "nothing frees the disk of an expired value until a newer one of its key replaces it",
     "ttl=a maximum, or consumers": "nothing frees the disk of a standard queue that is never consumed",
-    "groups": "in each partition a group has a consumer of its own; have one partition, place messages by group "
-    '(placement="group"), or make the group the key',
+    "groups": "in each partition a group has a consumer of its own",
     "limits": "they bind the producers that this library opens on the queue; other clients add to it, and producers "
     "that race exceed them by what they have under way",
-    "limits=one limit for the queue": "each partition evicts beyond an even share of it, also while others have room",
+    "limits=one limit for the queue": "each partition evicts beyond an even share, also while others have room",
     "order": "keys keep their places only until compaction removes the records that give them",
     "order=over one partition": "each consumer hands out the best message of its own partitions",
     "min.compaction.lag.ms with max_delay": "else compaction removes the value that counts while a newer one is "
@@ -75,7 +75,23 @@ _REASONS = {
     "partitions": "an existing topic keeps its partition count, since changing it would move keys",
     "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions changes them",
 }
+_MAXIMUM = "Give it a maximum: `max-ttl|ttl=Ttl(maximum=...)`"
+_REMEDIES = {
+    "ttl": _MAXIMUM,
+    "ttl=a maximum, or consumers": _MAXIMUM,
+    "groups": """Place messages by group (`place-by='group'|placement="group"`), have one partition, or make the """
+    "group the key",
+    "limits": """A ring (`overflow='ring'|policy="ring"`) evicts what others add, too""",
+    "limits=one limit for the queue": "Have one partition for a limit that all share",
+    "order": "Leave `order` out for one that lasts",
+    "order=over one partition": "Have one partition for one order",
+    "partitions": "Leave `partitions|TopicSpec(partitions=...)` out, or name another `topic`",
+    "replication_factor": "Or leave `replication-factor|TopicSpec(replication_factor=...)` out",
+}
+"""By reason, what to do. Settings that are missing here can be changed."""
+_RECONCILE = """`on_mismatch="reconcile"` sets it"""
 _PLURAL = ("groups", "limits")
+_OWN = ("groups", "limits", "order", "ttl")  # the queue's own options
 
 
 _MOST = {"partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
@@ -143,13 +159,32 @@ class Finding:
     @property
     def reason(self) -> str:
         """The reason why the setting matters."""
-        if self.setting == "min.compaction.lag.ms":  # judged only where messages may be scheduled
-            return _REASONS["min.compaction.lag.ms with max_delay"]
-        return _REASONS.get(f"{self.setting}={self.expected}") or _REASONS[self.setting]
+        return _REASONS[self._case]
+
+    @property
+    def fact(self) -> str:
+        """The setting, what is wrong with it, and why it matters."""
+        verb = "are" if self.setting in _PLURAL else "is"
+        rather = "" if self.setting in _OWN else f", not {self.expected}"
+        return f"{self.setting} {verb} {self.actual}{rather}: {self.reason}"
+
+    def worded(self, spell: Spelling) -> str:
+        """Return the fact and what to do, with each option that it mentions spelled by a function."""
+        return f"{self.fact}. {self.remedy(spell)}."
+
+    def remedy(self, spell: Spelling) -> str:
+        """Return what to do, with each option that it mentions spelled by a function."""
+        return worded(_REMEDIES.get(self._case, _RECONCILE), spell)
 
     def __str__(self) -> str:
-        verb = "are" if self.setting in _PLURAL else "is"
-        return f"{self.setting} {verb} {self.actual}, not {self.expected}: {self.reason}"
+        return self.worded(lambda mention: mention.python)
+
+    @property
+    def _case(self) -> str:
+        if self.setting == "min.compaction.lag.ms":  # judged only where messages may be scheduled
+            return "min.compaction.lag.ms with max_delay"
+        case = f"{self.setting}={self.expected}"
+        return case if case in _REASONS else self.setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +417,7 @@ def judge_ttl(needs: TopicNeeds) -> list[Finding]:
         return [Finding("ttl", "limited", "unlimited", "warning")] if unbounded else []
     if needs.consumed or needs.lifetime not in (None, math.inf):  # else `reclaim`, or the broker, removes them
         return []
-    return [Finding("ttl", "a maximum, or consumers", "without either", "warning")]
+    return [Finding("ttl", "a maximum, or consumers", "unlimited", "warning")]
 
 
 def _retains(actual: str | None, wanted: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.default_filters import DefaultFilters
 from lvq_kafka.core.group_options import GROUP_OPTIONS, pop_groups
-from lvq_kafka.core.limit_options import LIMIT_OPTIONS, pop_limits
+from lvq_kafka.core.limit_options import LIMIT_FIELDS, LIMIT_OPTIONS, pop_limits
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.not_before import check_max_delay
 from lvq_kafka.core.option_values import boolean, disagreement, number, pop_one, whole_number
@@ -19,7 +19,7 @@ from lvq_kafka.core.terms import Ttl, check_ttl
 from lvq_kafka.core.validation import mapping
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["CHOICES", "SYSTEM_OPTIONS", "KeylessPolicy", "fields_of", "fields_with_options"]
+__all__ = ["CHOICES", "SYSTEM_OPTIONS", "KeylessPolicy", "fields_of", "fields_with_options", "given_options"]
 
 KeylessPolicy = Literal["pass", "refuse"]
 
@@ -71,6 +71,28 @@ _CLASHING_OPTIONS = {
     "qpid.paging": "paging",
     "qpid.last_value_queue_sorted": "sorting",
 }
+
+
+_BY_FIELD: Mapping[str, Sequence[str]] = {
+    "key_header": _KEY_HEADER_OPTIONS,
+    "conflate": (_CONFLATE_OPTION, _TYPE_OPTION, *_SWITCH_OPTIONS, *_PRIORITIES_OPTIONS, *_SORT_HEADER_OPTIONS),
+    "order": (_ORDER_OPTION, _TYPE_OPTION, *_PRIORITIES_OPTIONS, *_SORT_HEADER_OPTIONS),
+    "priorities": _PRIORITIES_OPTIONS,
+    "sort_header": _SORT_HEADER_OPTIONS,
+    "key_mismatch": ("key-mismatch",),
+    "non_destructive": _NON_DESTRUCTIVE_OPTIONS,
+    **{
+        part: [option for option, (limit, _, _) in _TTL_OPTIONS.items() if limit == part]
+        for part in ("default", "minimum", "maximum")
+    },
+    "never": ("no-expiry",),
+    "expiry_topic": _EXPIRY_TOPIC_OPTIONS,
+    "max_delay": (_MAX_DELAY_OPTION,),
+    "default_filters": ("default-selector", "default-replay-period"),
+    "replay_period": ("default-replay-period",),
+    **LIMIT_FIELDS,
+}
+"""The options that set each field of a definition, `Ttl`, `DefaultFilters` and `Limits`."""
 
 
 def fields_with_options(name: str, arguments: Mapping[str, Any], options: Mapping[str, object]) -> dict[str, Any]:
@@ -129,9 +151,9 @@ def fields_of(name: str, options: Mapping[str, object], *, record_key: bool = Fa
     if clashing:
         other = key_header[0] if key_header else next(iter(switches), "key-header")
         raise ConfigError(
-            f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined in this version.",
+            f"`{clashing[0]}` ({_CLASHING_OPTIONS[clashing[0]]}) and `{other}` cannot be combined in this version.",
             options=[clashing[0], other],
-            hint=f"Leave out {clashing[0]}.",
+            hint=f"Leave out `{clashing[0]}`.",
         )
     asking = [*([key_header[0]] if key_header else ()), *switches]
     chosen = _pop_order(given, kind, asking[0] if asking and all(switches.values()) else None)
@@ -156,8 +178,8 @@ def fields_of(name: str, options: Mapping[str, object], *, record_key: bool = Fa
         raise ConfigError(
             f"The queue {name} needs the name of its key header.",
             options=["key-header"],
-            hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey); or conflate=false for a "
-            "standard queue, which needs none.",
+            hint="Give `key-header` (or last-value-key, qpid.last_value_queue_key, lvqKey); or "
+            "`conflate=False|conflate=false` for a standard queue, which needs none.",
         )
     return {"key_header": named, **chosen}
 
@@ -177,18 +199,20 @@ def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | Non
     clashing = next((option for option, asks in switches.items() if asks), None) if off else None
     if clashing is not None:
         raise ConfigError(
-            f"{off[0]} asks for a standard queue, and {clashing} for a last value queue.",
+            f"`{off[0]}` asks for a standard queue, and `{clashing}` for a last value queue.",
             options=[off[0], clashing],
             hint="Give one of them.",
         )
     legacy = next((option for option in off if option != _CONFLATE_OPTION), None)
     if legacy is not None and key_header is not None:
-        said = f"{legacy}={kind if legacy == _TYPE_OPTION else 'false'}"
-        way_out = f"Say {_ORDER_OPTION}={kind} instead" if kind in _RANKED else f"Leave {legacy} out"
+        value = kind if legacy == _TYPE_OPTION else "false"
+        way_out = f"Say {_order(kind)} instead" if kind in _RANKED else f"Leave `{legacy}` out"
         raise ConfigError(
-            f"{said} asks for a queue that is not a last value queue, but {key_header[0]} names a key header.",
+            f"`{legacy}={value!r}|{legacy}={value}` asks for a queue that is not a last value queue, but "
+            f"`{key_header[0]}` names a key header.",
             options=[legacy, key_header[0]],
-            hint=f"{way_out}; or say {_CONFLATE_OPTION}=false for a standard queue whose messages may have a key.",
+            hint=f"{way_out}; or say `conflate=False|conflate=false` for a standard queue whose messages may have a "
+            "key.",
         )
     return switches
 
@@ -219,7 +243,7 @@ def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict
     other = next(((another, name) for another, name in asking if another != order), None)
     if other is not None:
         raise ConfigError(
-            f"{option} asks for order={brief(str(order))}, and {other[1]} for order={brief(str(other[0]))}.",
+            f"{_asking(option, order)} and {_asking(*reversed(other))} exclude each other.",
             options=[option, other[1]],
             hint="Leave one of them out.",
         )
@@ -230,9 +254,10 @@ def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict
         if lasting is not None:
             what = "a standard queue in order of arrival" if kind == "standard" else "a last value queue"
             raise ConfigError(
-                f"{option} asks for a {order} queue, and {lasting} for {what}; elsewhere, a queue is one or the other.",
+                f"`{option}` asks for a {order} queue, and `{lasting}` for {what}; elsewhere, a queue is one or the "
+                "other.",
                 options=[option, lasting],
-                hint=f"Say {_ORDER_OPTION}={order} to have both here, or leave out {option}.",
+                hint=f"Say {_order(order)} to have both here, or leave out `{option}`.",
             )
         chosen["conflate"] = False
     if levels is not None:
@@ -242,13 +267,23 @@ def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict
     return chosen
 
 
+def _order(order: object) -> str:
+    """Return the mention of an order."""
+    return f"`{_ORDER_OPTION}={str(order)!r}|{_ORDER_OPTION}={order}`"
+
+
+def _asking(option: object, order: object) -> str:
+    """Return the mention of an option that asks for an order."""
+    return _order(brief(str(order))) if option == _ORDER_OPTION else f"`{option}` (for {_order(order)})"
+
+
 def _type(value: object) -> bool:
     """Return whether queues of a type conflate."""
     kind = str(value).strip().lower()
     if kind not in _TYPES:
         raise ConfigError(
-            f"{_TYPE_OPTION}={quoted(value)} is not a type of queue in this version.",
-            options=[_TYPE_OPTION],
+            f"`{_TYPE_OPTION}` is not a type of queue in this version.",
+            options={_TYPE_OPTION: value},
             hint=f"Choose one of {', '.join(_TYPES)}.",
         )
     return _TYPES[kind]
@@ -265,7 +300,7 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
         said = number(option, value)
         limited = None if said in off else said * unit / 1000
         if limited is not None:
-            check_ttl(option, limited)
+            check_ttl(option, said, milliseconds=unit == 1)
         if seconds.setdefault(limit, limited) != limited:
             raise disagreement(named[limit], (option, value))
         named[limit] = option, value
@@ -276,7 +311,7 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
     if switches.get("ttl") is False and limits:
         other = next((named[limit][0] for limit in limits if limit in named), "no-expiry")
         raise ConfigError(
-            f"ttl=false says that messages carry no TTL, but {other} limits it.",
+            f"`ttl=False|ttl=false` says that messages carry no TTL, but `{other}` limits it.",
             options=["ttl", other],
             hint="Leave one of them out.",
         )
@@ -286,20 +321,22 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
 def _pop_expiry_topic(given: dict[str, object]) -> str | None:
     """Remove the options that say where expired messages go."""
     named = pop_one(given, ("expiry_topic", *_EXPIRY_TOPIC_OPTIONS))
-    option, topic = ("expiry-topic", None) if named is None else (named[0], str(named[1]))
+    topic = None if named is None else str(named[1])
     if "expiryPolicy" in given:
         policy = given.pop("expiryPolicy")
         if policy not in _EXPIRY_POLICIES:
             raise ConfigError(
-                f"expiryPolicy={quoted(policy)} is not a policy.",
-                options=["expiryPolicy"],
+                "`expiryPolicy` is not a policy.",
+                options={"expiryPolicy": policy},
                 hint=f"Choose one of {', '.join(_EXPIRY_POLICIES)}.",
             )
         if _EXPIRY_POLICIES[str(policy)] != (topic is not None):
             raise ConfigError(
-                f"expiryPolicy={policy} and {option}={quoted(topic)} contradict each other.",
-                options=["expiryPolicy", option],
-                hint=f"ROUTE_TO_ALTERNATE needs the name of a topic in {option}, and DELETE needs none.",
+                "`expiryPolicy` needs the name of a topic in `expiry-topic`."
+                if named is None
+                else f"`expiryPolicy` and `{named[0]}` contradict each other.",
+                options={"expiryPolicy": policy, "expiry-topic" if named is None else named[0]: topic},
+                hint="DELETE needs none.",
             )
     return topic
 
@@ -321,11 +358,11 @@ def _pop_max_delay(given: dict[str, object]) -> float | None:
         check_max_delay(name, longest)
     if _HOLD_OPTION in given and (hold := boolean(_HOLD_OPTION, given.pop(_HOLD_OPTION))) != (longest is not None):
         raise ConfigError(
-            f"{_HOLD_OPTION}=true needs {name}: the topic is not compacted for as long."
+            f"`{_HOLD_OPTION}='true'|{_HOLD_OPTION}=true` needs `{name}`: the topic is not compacted for as long."
             if hold
-            else f"{_HOLD_OPTION}=false and {name} contradict each other.",
+            else f"`{_HOLD_OPTION}='false'|{_HOLD_OPTION}=false` and `{name}` contradict each other.",
             options=[_HOLD_OPTION, name],
-            hint=f"Give {name} in seconds for messages that may be scheduled; neither for others.",
+            hint=f"Give `{name}` in seconds for messages that may be scheduled; neither for others.",
         )
     return longest
 
@@ -353,7 +390,23 @@ SYSTEM_OPTIONS = (
 
 
 def _unknown_option(option: object) -> ConfigError:
-    name, known = str(option), SYSTEM_OPTIONS
-    nearest = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose one of {', '.join(known)}."
-    return ConfigError(f"{brief(name)} is not a queue option.", options=[name], hint=hint)
+    name = str(option)
+    nearest = difflib.get_close_matches(name, SYSTEM_OPTIONS, n=1)
+    meant = f"Did you mean {nearest[0]}? " if nearest else ""
+    return ConfigError(
+        f"{brief(name)} is not a queue option.",
+        options=[name],
+        hint=f"{meant}`lvq declare --help` lists those of this library, and the pages in docs/options those of others.",
+    )
+
+
+def given_options(options: object) -> dict[str, tuple[str, object]]:
+    """Return the option that sets each field of a definition or of its parts, and its value."""
+    found: dict[str, tuple[str, object]] = {}
+    if not isinstance(options, Mapping):
+        return found
+    for field, names in _BY_FIELD.items():
+        option = next((name for name in names if name in options), None)
+        if option is not None:
+            found[field] = option, options[option]
+    return found

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from lvq_kafka.core.columns import Order
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import header_value
 from lvq_kafka.errors import ConfigError
 
@@ -107,8 +106,8 @@ def check_priorities(option: str, value: object) -> None:
     """
     if type(value) is not int or not 2 <= value <= _LEVELS:
         raise ConfigError(
-            f"{option}={quoted(value)} is not a whole number from 2 to {_LEVELS}.",
-            options=[option],
+            f"`{option}` is not a whole number from 2 to {_LEVELS}.",
+            options={option: value},
             hint=f"There are priorities 0 to {HIGHEST_PRIORITY}; leave it out to tell all of them apart.",
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["LONGEST_SELECTOR", "check_selector"]
@@ -20,16 +19,12 @@ def check_selector(text: object, option: str = "selector") -> str:
         ConfigError: it is not text, it is empty, or it is too long.
     """
     if not isinstance(text, str):
-        raise ConfigError(
-            f"{option}={quoted(text)} is not text.", options=[option], hint="For example \"exchange = 'NYSE'\"."
-        )
+        raise ConfigError(f"`{option}` is not text.", options={option: text}, hint="For example \"exchange = 'NYSE'\".")
     if not text.strip():
-        raise ConfigError(
-            f"{option}={quoted(text)} is empty.", options=[option], hint="Omit it to select all messages."
-        )
+        raise ConfigError(f"`{option}` is empty.", options={option: text}, hint="Omit it to select all messages.")
     if len(text) > LONGEST_SELECTOR:
         raise ConfigError(
-            f"The {option} has {len(text):,} characters; {LONGEST_SELECTOR:,} are allowed.",
+            f"The text of `{option}` has {len(text):,} characters; {LONGEST_SELECTOR:,} are allowed.",
             options=[option],
             hint="Select by a header that says in fewer words which messages are meant.",
         )

@@ -41,9 +41,8 @@ def check_standard(name: str, **options: str) -> None:
     ):
         if options[option] not in allowed:
             raise ConfigError(
-                f"{option}={options[option]!r} and conflate=False of the queue {name} exclude each other: in a "
-                f"standard queue, {why}.",
-                options=[option, "conflate"],
+                f"`{option}` and `conflate` of the queue {name} exclude each other: in a standard queue, {why}.",
+                options={option: options[option], "conflate": False},
                 hint="Leave one of them out.",
             )
 
@@ -61,9 +60,9 @@ def check_mapping(name: str, *, conflate: bool, what: str) -> None:
     """
     if not conflate:
         raise ConfigError(
-            f"{what} needs one value for each key, and {name} is a standard queue (conflate=False).",
+            f"{what} needs one value for each key, and {name} is a standard queue (`conflate=False`).",
             options=["conflate"],
-            hint="Read its messages with queue.browser(), or consume them.",
+            hint="Browse its messages (queue.browser(), or lvq browse), or consume them.",
         )
 
 

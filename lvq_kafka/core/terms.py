@@ -69,7 +69,7 @@ class Ttl:
 
     def __post_init__(self) -> None:
         if not isinstance(self.never, bool):
-            raise ConfigError(f"never={quoted(self.never)} is neither True nor False.", options=["never"])
+            raise ConfigError("`never` is neither True nor False.", options={"never": self.never})
         given = {name: value for name in _LIMITS if (value := getattr(self, name)) is not None}
         for name, value in given.items():
             check_ttl(name, value)
@@ -77,17 +77,25 @@ class Ttl:
         if self.never and given:
             name, value = next(iter(given.items()))
             raise ConfigError(
-                f"never=True and {name}={value!r} contradict each other: nothing expires, or something does.",
-                options=["never", name],
+                f"`never` and `{name}` contradict each other: nothing expires, or something does.",
+                options={"never": True, name: value},
                 hint="Leave one of them out.",
             )
         for lower, upper in (("minimum", "maximum"), ("minimum", "default"), ("default", "maximum")):
             if lower in given and upper in given and given[lower] > given[upper]:
                 raise ConfigError(
-                    f"{lower}={given[lower]!r} exceeds {upper}={given[upper]!r}.",
-                    options=[lower, upper],
+                    f"`{lower}` exceeds `{upper}`.",
+                    options={lower: given[lower], upper: given[upper]},
                     hint="A minimum is at most the default, and the default at most the maximum.",
                 )
+
+    @property
+    def described(self) -> str:
+        """The lifetimes in words, such as "60 s by default, 3,600 s at most"."""
+        if self.never:
+            return "nothing expires"
+        limits = ((self.default, "by default"), (self.minimum, "at least"), (self.maximum, "at most"))
+        return ", ".join(f"{value:,g} s {what}" for value, what in limits if value is not None) or "as messages say"
 
     def to_wire(self) -> dict[str, object]:
         """Return the part of a definition's JSON: what is set, in ms."""
@@ -112,16 +120,21 @@ class Ttl:
         return cls(**limits, never=fields.get("never", False))
 
 
-def check_ttl(option: str, value: object, hint: str = "Leave it out for no limit.") -> None:
-    """Check for the seconds that a message may live.
+def check_ttl(
+    option: str, value: object, hint: str = "Leave it out for no limit.", *, milliseconds: bool = False
+) -> None:
+    """Check for the time that a message may live.
+
+    It is in seconds, unless the option counts in ``milliseconds``.
 
     Raises:
-        ConfigError: they are not between a millisecond and `LONGEST_TTL`.
+        ConfigError: it is not between a millisecond and `LONGEST_TTL`.
     """
-    if not 0.001 <= as_float(value) <= LONGEST_TTL:
+    scale, unit, least = (1000, "milliseconds", 1.0) if milliseconds else (1, "seconds", 0.001)
+    if not least <= as_float(value) <= LONGEST_TTL * scale:
         raise ConfigError(
-            f"{option}={quoted(value)} is not a number of seconds from 0.001 to {LONGEST_TTL:,.0f}.",
-            options=[option],
+            f"`{option}` is not a number of {unit} from {least:g} to {LONGEST_TTL * scale:,.0f}.",
+            options={option: value},
             hint=hint,
         )
 

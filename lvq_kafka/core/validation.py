@@ -324,4 +324,5 @@ def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
 
 
 def _refused(option: str, value: object, required: str, hint: str = "") -> ConfigError:
-    return ConfigError(f"{option} must be {required}, not {quoted(value)}.", options=[option], hint=hint)
+    what = option if " " in option else f"`{option}`"  # else it is a header
+    return ConfigError(f"{what} must be {required}, not {quoted(value)}.", options=[option], hint=hint)

@@ -201,9 +201,9 @@ class AdminRequests(LeftBehind):
                     connection.reconnect(client)
                 again = error.code() in passing or (harmless and error.code() in UNREACHABLE and not health.refused)
                 if not again or time.monotonic() + pause > deadline:
-                    raise health.explain(error, doing, topic=topic, needs=needs) from exception
+                    raise health.explain(error, doing, topic=topic, needs=needs) from None
             except (TypeError, ValueError) as exception:
-                raise ConfigError(f"Cannot {doing}: {exception}.") from exception
+                raise ConfigError(f"Cannot {doing}: {exception}.") from None
             time.sleep(pause)
             pause = min(2 * pause, longest)
 

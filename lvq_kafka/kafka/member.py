@@ -82,7 +82,7 @@ class KafkaMember(GroupMember):
             error = kafka_error(exception)
             if error is None:
                 raise
-            raise self._commit_error(error) from exception
+            raise self._commit_error(error) from None
         for partition in stored or ():
             if partition.error is not None:
                 raise self._commit_error(partition.error)

@@ -99,7 +99,7 @@ class MemberClient(LeftBehind):
             error = kafka_error(exception)
             if error is None:
                 raise
-            raise self.explain(error, doing) from exception
+            raise self.explain(error, doing) from None
 
     def explain(self, error: KafkaError, doing: str) -> LVQError:
         """Return one of the client's errors as one of ours."""

@@ -145,7 +145,7 @@ class OffsetFetcher(LeftBehind):
                     if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
                         kept.forget()  # a client reports its refusal only once; a new one reports it again
                         needs = [Right("Describe", "Group", group), Right("Describe", "Topic", asked[0].topic)]
-                        raise health.explain(error, doing, needs=needs) from exception
+                        raise health.explain(error, doing, needs=needs) from None
                     time.sleep(_PAUSE)
                 else:
                     health.recovered()

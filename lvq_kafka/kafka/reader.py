@@ -141,7 +141,7 @@ class MessagePump:
             error = kafka_error(exception)
             if error is None:
                 raise
-            raise self._explain(error) from exception
+            raise self._explain(error) from None
         fetch, events = to_fetch(messages, self.sole, read_headers=self._read_headers, late=self._late)
         if self._read_headers is not None:
             self._portion.suit(fetch.batch)

@@ -84,7 +84,7 @@ class KafkaReceipt(AwaitableReceipt):
 
     def __repr__(self) -> str:
         if not self.done():
-            return "<Receipt undecided>"
+            return "<Receipt on its way>"
         return f"<Receipt {_position(self.outcome) if isinstance(self.outcome, tuple) else repr(self.outcome)}>"
 
 

@@ -122,7 +122,7 @@ def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -
     except TransportError as error:
         if not means_at_work(error):
             raise
-        raise at_work(name) from error
+        raise at_work(name) from None
     registry.remove(name)
     if delete_topic:
         cluster.topics.delete(topic)

@@ -217,7 +217,7 @@ def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMa
         cluster.groups.commit(definition.group, definition.topic, snapshot.commits_of(fitting))
     except TransportError as error:
         if means_at_work(error):
-            raise at_work(definition.name) from error
+            raise at_work(definition.name) from None
         raise
     return fitting
 

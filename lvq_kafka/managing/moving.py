@@ -236,7 +236,7 @@ class _Moving:
             with suppress(LVQError):  # then the transaction times out; raise the original error
                 writer.abort_transaction()
             if isinstance(error, TransportError) and means_at_work(error):
-                raise at_work(self._source.name) from error
+                raise at_work(self._source.name) from None
             raise
         try:
             writer.commit_transaction(self._patience)

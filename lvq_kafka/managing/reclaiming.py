@@ -91,7 +91,8 @@ def _check_policy(cluster: Cluster, definition: QueueDefinition) -> None:
             f"Nothing can be reclaimed from the topic {topic}: its cleanup.policy is {policy}.",
             topic=topic,
             settings={"cleanup.policy": ("delete", policy)},
-            hint='Set it to delete, with retention.ms=-1; declaring the queue with on_mismatch="reconcile" does both.',
+            hint="Set it to delete, with retention.ms=-1; declaring the queue with "
+            '`on_mismatch="reconcile"` does both.',
         )
     if definition.conflate and parts != {"compact", "delete"}:
         raise TopicMismatch(
@@ -99,5 +100,6 @@ def _check_policy(cluster: Cluster, definition: QueueDefinition) -> None:
             topic=topic,
             settings={"cleanup.policy": ("compact,delete", policy)},
             hint="A broker deletes records only if the policy is compact,delete. Set it, with retention.ms=-1 so "
-            "that age alone removes nothing; a new queue gets both with TopicSpec(reclaim=True).",
+            "that age alone removes nothing; a new queue gets both with "
+            "`topic-config='cleanup.policy=compact,delete'|TopicSpec(reclaim=True)`.",
         )

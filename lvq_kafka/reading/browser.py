@@ -129,10 +129,10 @@ class Browser(QueueReader[V], Generic[V]):
         )
         if previous and not definition.conflate:
             raise ConfigError(
-                f"previous=True and a standard queue ({definition.name}, conflate=False) exclude each other: in it, no "
+                f"`previous` and a standard queue ({definition.name}, `conflate=False`) exclude each other: in it, no "
                 "message replaces another.",
-                options=["previous", "conflate"],
-                hint="Leave previous out.",
+                options={"previous": True, "conflate": False},
+                hint="Leave `previous` out.",
             )
         self._conflates = definition.conflate
         self._membership = Membership.of(self._selection)

@@ -33,8 +33,8 @@ class ReplayPeriod:
         horizon = None if seconds is None else _horizon(seconds, now)
         if seconds and not dump:
             raise ConfigError(
-                f"dump=False skips the values that replay_period={seconds!r} selects.",
-                options=["dump", "replay_period"],
+                "`dump` skips the values that `replay_period` selects.",
+                options={"dump": False, "replay_period": seconds},
                 hint="Give one of them.",
             )
         self._dump = dump and seconds != 0

@@ -242,7 +242,7 @@ def _error(text: str, option: str, fault: Misplaced) -> ConfigError:
     if "\n" in text:
         place = f"line {line:,}, {place}"
     shown = _excerpt(text[start : None if end < 0 else end], fault.at - start)
-    return ConfigError(f"The {option} is wrong at {place}: {fault}.\n{shown}\n", options=[option], hint=fault.hint)
+    return ConfigError(f"The `{option}` is wrong at {place}: {fault}.\n{shown}\n", options=[option], hint=fault.hint)
 
 
 def _excerpt(line: str, at: int) -> str:

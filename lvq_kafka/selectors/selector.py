@@ -117,6 +117,6 @@ class Selector:
 
 @lru_cache(maxsize=64)
 def _compiled(text: str, topic: str, option: str) -> Compiled:
-    with needing("selectors", f"The option {option}"):
+    with needing("selectors", f"The option `{option}`", options=[option]):
         from lvq_kafka.selectors.grammar import compile_selector
     return compile_selector(text, topic, option)

@@ -70,6 +70,11 @@ class _MemoryReceipt(AwaitableReceipt):
         check_callback(callback)
         self.future.add_done_callback(lambda _: callback(self))
 
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Receipt on its way>"
+        return f"<Receipt {self.position or repr(self.future.exception())}>"
+
 
 @dataclass(slots=True)
 class _Append:

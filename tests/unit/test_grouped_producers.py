@@ -259,7 +259,7 @@ class TestPlacement:
         assert queue.declaration is not None
         (finding,) = queue.declaration.findings
         assert (finding.setting, finding.severity) == ("groups", "warning")
-        said = "groups are placed by key in 3 partitions, not placed by group: in each partition a group has a consumer"
+        said = "groups are placed by key in 3 partitions: in each partition a group has a consumer"
         assert said in str(finding)
         assert said in caplog.text
 

@@ -90,6 +90,7 @@ NO_MAINTENANCE = ("consuming", "lvq_spark", "reading")
 PURE = (
     *(
         "__future__",
+        "ast",
         "collections",
         "contextlib",
         "dataclasses",

@@ -167,7 +167,7 @@ def test_r22_a_rank_is_refused_where_the_order_is_another(cluster: MemoryCluster
 def test_r22_the_usual_sort_header_means_nothing_where_another_one_sorts(cluster: MemoryCluster) -> None:
     with (
         declare(cluster, order="sorted", sort_header="price").producer() as producer,
-        pytest.raises(ConfigError, match="sorted by another header, set that one"),
+        pytest.raises(ConfigError, match="set the header by which it is sorted"),
     ):
         producer.put("IBM", b"1", {"lvq-sort": "a"})
 

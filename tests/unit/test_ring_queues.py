@@ -62,7 +62,7 @@ def test_each_partition_has_its_share_which_declare_reports(memory_cluster: Memo
     assert queue.declaration is not None
     assert alone.declaration.findings == ()
     (finding,) = queue.declaration.findings
-    assert str(finding).startswith("limits are split over 2 partitions, not one limit for the queue: each partition")
+    assert str(finding).startswith("limits are split over 2 partitions: each partition")
     put(queue, *(f"{number}=1" for number in range(40)))
     with queue.consumer() as consumer:
         eventually(lambda: consumer.stats.available == 6)

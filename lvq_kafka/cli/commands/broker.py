@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import Command, output_options, timeout_option
+from lvq_kafka.cli.common_options import Command, Context, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["broker"]
 
 
-@click.group("broker")
+class Broker(click.Group):
+    """The group of commands for a local broker."""
+
+    context_class = Context
+
+
+@click.group("broker", cls=Broker)
 def broker() -> None:
     """Run a real Kafka on this machine.
 

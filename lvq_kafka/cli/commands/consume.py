@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import click
 
-from lvq_kafka.cli.common_options import command, format_option
+from lvq_kafka.cli.common_options import Seconds, command, format_option
 from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, is_unread, value_line
@@ -54,7 +54,7 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages.  [default: never]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="Stop when none has arrived for this long.  [default: never]",
 )
@@ -87,13 +87,13 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
 )
 @click.option(
     "--lock-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     metavar="SECONDS",
     help="Seconds to settle a delivery in. After that, the message is delivered again.  [default: without limit]",
 )
 @click.option(
     "--auto-reclaim",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     metavar="SECONDS",
     help="Every so many seconds, delete from the topic what all its queues have consumed, for good.  [default: never]",
 )

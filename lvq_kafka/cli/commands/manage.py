@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import command, key_option, timeout_option
+from lvq_kafka.cli.common_options import Seconds, command, key_option, timeout_option
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import in_words, offsets_by_partition, point
@@ -48,7 +48,7 @@ def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: boo
 @click.argument("queue")
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     required=True,
     metavar="SECONDS",
     help="Only messages older than this.",

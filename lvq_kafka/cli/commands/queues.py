@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from lvq_kafka.cli.common_options import command, pair
+from lvq_kafka.cli.common_options import Seconds, command, pair, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _seconds_option(name: str, text: str) -> Callable[[F], F]:
-    return click.option(name, type=float, metavar="SECONDS", help=text)
+    return click.option(name, type=Seconds(), metavar="SECONDS", help=text)
 
 
 @command(
@@ -261,7 +261,8 @@ def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> d
 
 def finding_row(finding: Finding) -> dict[str, str]:
     """Return a finding as a row for programs."""
-    return {**asdict(finding), "reason": finding.reason}
+    remedy = finding.remedy(typed(click.get_current_context()))
+    return {**asdict(finding), "reason": finding.reason, "remedy": remedy}
 
 
 def _declared(definition: QueueDefinition, declaration: Declaration, spec: TopicSpec) -> RenderableType:
@@ -379,9 +380,6 @@ def grouped_by(groups: Groups) -> str:
     return f"{groups.mode}, by header {brief(groups.header)}{placed}"
 
 
-_CONSUMED_AGAIN = "What was consumed comes again if the queue is declared again."
-
-
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
 @click.argument("name")
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
@@ -397,8 +395,9 @@ def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> N
     if with_topic:
         question = f"Delete the queue {name} and its topic {queue.topic} with everything in it?"
     else:
-        again = "" if queue.definition.non_destructive else f" {_CONSUMED_AGAIN}"
-        question = f"Its topic {queue.topic} stays.{again} Delete the queue {name}?"
+        consumed = not queue.definition.non_destructive
+        again = ", and what was consumed comes again if the queue is declared again" if consumed else ""
+        question = f"Its topic {queue.topic} stays{again}. Delete the queue {name}?"
     confirm(question, yes=yes, if_not="Nothing was deleted.")
     queue.drop(delete_topic=with_topic)
     if invocation.out.person:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.common_options import (
+    Seconds,
     command,
     format_option,
     queue_argument,
@@ -118,9 +119,7 @@ def _alone(value: Any) -> Any:
 @queue_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow updates until Ctrl-C.")
 @click.option("--updates-only", is_flag=True, help="Skip the current values and follow updates.")
-@click.option(
-    "--replay", type=click.FloatRange(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS."
-)
+@click.option("--replay", type=Seconds(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS.")
 @selection_options
 @click.option("--no-default-filters", is_flag=True, help="Ignore the filters that the queue declares for browsers.")
 @stream_options

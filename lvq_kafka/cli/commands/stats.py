@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from lvq_kafka.cli.commands.queues import finding_row, grouped_by, in_words, order_in_words
 from lvq_kafka.cli.commands.repair import damage_row
-from lvq_kafka.cli.common_options import command, queue_argument, timeout_option
+from lvq_kafka.cli.common_options import command, queue_argument, timeout_option, typed
 from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import blocked_rows, shown
@@ -132,7 +134,7 @@ def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Q
         found.unchecked.append(f"the settings of {topic}: this user may not read them")
     else:
         found.findings = judge(config, replication_factor=found.topic.replication_factor, needs=needs)
-        found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
+        found.problems = [f"{finding.fact}." for finding in found.findings if finding.severity == "error"]
     found.findings += judge_definition(queue.definition, needs, lambda: found.topic.partitions)
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
@@ -329,7 +331,8 @@ def _tally(stats: QueueStats) -> str:
 
 
 def _remarks(found: QueueReport) -> list[str]:
-    told = [str(finding) for finding in found.findings if finding.severity == "warning"]
+    spell = typed(click.get_current_context())
+    told = [finding.worded(spell).rstrip(".") for finding in found.findings if finding.severity == "warning"]
     told += [f"some records are not visible: {shortfall}" for shortfall in found.blocked]
     told += [f"not checked: {what}" for what in found.unchecked]
     if found.stats is not None and found.stats.pending:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
-from lvq_kafka.cli.common_options import command, format_option, pair, queue_argument
+from lvq_kafka.cli.common_options import Seconds, command, format_option, pair, queue_argument
+from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
@@ -20,19 +21,22 @@ from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.foreign_headers import ForeignHeaders
 from lvq_kafka.core.groups import GROUP_HEADER
+from lvq_kafka.core.headers import misspelt
 from lvq_kafka.core.keys import encode_key, key_text
 from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.records import header_value
-from lvq_kafka.core.terms import TTL_HEADER, ttl_text
-from lvq_kafka.errors import ConfigError, QueueFull
+from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.errors import ConfigError, LVQError, QueueFull
 from lvq_kafka.producer import Message, Producer
+from lvq_kafka.queue import LastValueQueue
 
 __all__ = ["delete", "put", "send"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Pairs = list[tuple[str, bytes | None]]
+_LOOK = 5.0  # seconds in which delete may learn which keys have a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,11 @@ class CommonTerms:
     schedule: DueTime = DueTime(None, None)
     group: str | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
+    ttl: float | None = None
+    priority: int | None = None
     sort: str | None = None
-    """The text of the queue's sort header."""
+    sort_header: str = SORT_HEADER
+    """The header by which the queue is sorted."""
     no_group: bool = False
     group_header: str = GROUP_HEADER
     """The header of the queue's groups."""
@@ -81,7 +88,7 @@ header_option = click.option(
     callback=pair,
     help="A header of the message. Repeatable.",
 )
-ttl_option = click.option("--ttl", type=float, metavar="SECONDS", help="The seconds after which it expires.")
+ttl_option = click.option("--ttl", type=Seconds(), metavar="SECONDS", help="The seconds after which it expires.")
 
 group_option = click.option("--group", metavar="GROUP", help="The group that it belongs to.")
 
@@ -102,7 +109,7 @@ def schedule_options(function: F) -> F:
         help="The time from which it counts: 2026-08-01T12:30 (local time), …T12:30Z, or seconds since the epoch.",
     )
     delay_option = click.option(
-        "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="The seconds after which it counts."
+        "--delay", type=Seconds(min=0), metavar="SECONDS", help="The seconds after which it counts."
     )
     return time_option(delay_option(cast(F, with_schedule)))
 
@@ -167,8 +174,8 @@ def send(
         given: Iterable[Line | None] = [Line(None, _value(value, form), [])]
     else:
         given = lines_of(source, form)
-    common = CommonTerms(schedule, group, _headers_of(headers, ttl, priority), sort)
-    _produce(invocation, choice, form, given, quiet, common)
+    common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
+    _produce(invocation, invocation.open(choice, form), given, quiet, common)
 
 
 @command(
@@ -220,8 +227,8 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), [])]
-    common = CommonTerms(schedule, group, _headers_of(headers, ttl, priority), sort)
-    _produce(invocation, choice, form, given, quiet, common, by_key=True)
+    common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
+    _produce(invocation, invocation.open(choice, form), given, quiet, common, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
@@ -239,11 +246,32 @@ def delete(
     no_group: bool,
     quiet: bool,
 ) -> None:
-    """Remove keys and their values."""
+    """Remove keys and their values.
+
+    On a terminal, it says which keys had no value.
+    """
     if no_group and group is not None:
         raise click.UsageError("--group and --no-group are mutually exclusive.")
     lines = [Line(encode_key(key), None, [], delete=True) for key in keys]
-    _produce(invocation, choice, "bytes", lines, quiet, CommonTerms(group=group, no_group=no_group))
+    queue = invocation.open(choice)
+    absent = _without_value(invocation, queue, keys) if invocation.out.person and not quiet else []
+    _produce(invocation, queue, lines, quiet, CommonTerms(group=group, no_group=no_group))
+    if absent:
+        print_problem(f"{queue.name} had no value for {listed(absent)}.", warning=True)
+
+
+def _without_value(invocation: Invocation, queue: LastValueQueue[Any], keys: Sequence[str]) -> list[str]:
+    """Return the keys that have no value; none if that cannot be learned soon.
+
+    Deleting needs no right to read.
+    """
+    if not queue.definition.conflate:
+        return []
+    try:
+        with invocation.view(queue, _LOOK, keys=keys) as view:
+            return [key for key in dict.fromkeys(keys) if key not in view]
+    except LVQError:
+        return []
 
 
 def _either(one: bool, source: Any) -> None:
@@ -256,16 +284,9 @@ def _value(text: str, form: Format) -> Any:
     return parse_value(data, form)
 
 
-def _headers_of(headers: list[tuple[str, str]], ttl: float | None, priority: int | None) -> _Pairs:
+def _headers_of(headers: list[tuple[str, str]]) -> _Pairs:
     """Return the headers given for all messages; a line's own come after them, and so count."""
-    pairs: _Pairs = [(name, encode_key(text)) for name, text in headers]
-    if priority is not None:
-        _check_sole(pairs, PRIORITY_HEADER, "--priority")
-        pairs.append((PRIORITY_HEADER, b"%d" % priority))
-    if ttl is not None:
-        _check_sole(pairs, TTL_HEADER, "--ttl")
-        pairs.append((TTL_HEADER, ttl_text(ttl)))
-    return pairs
+    return [(name, encode_key(text)) for name, text in headers]
 
 
 def _check_sole(
@@ -288,18 +309,16 @@ def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line
 
 def _produce(
     invocation: Invocation,
-    choice: QueueChoice,
-    form: Format,
+    queue: LastValueQueue[Any],
     lines: Iterable[Line | None],
     quiet: bool,
     common: CommonTerms = _NOTHING,
     *,
     by_key: bool = False,
 ) -> None:
-    queue = invocation.open(choice, form)
     if by_key and not queue.definition.conflate:
         raise ConfigError(
-            f"{queue.name} is a standard queue (conflate=False): no key of it has a value to set.",
+            f"{queue.name} is a standard queue (`conflate=False`): no key of it has a value to set.",
             options=["conflate"],
             hint="Send messages: lvq send.",
         )
@@ -314,12 +333,16 @@ def _produce(
         common.check_sole(common.group_header, "--group")
     if common.schedule != DueTime(None, None):
         common.check_sole(NOT_BEFORE_HEADER, "--not-before or --delay")
+    if common.ttl is not None:
+        common.check_sole(TTL_HEADER, "--ttl")
+    if common.priority is not None:
+        common.check_sole(PRIORITY_HEADER, "--priority")
     if common.sort is not None:
-        sort_header = queue.definition.sort_header or SORT_HEADER
-        common.check_sole(sort_header, "--sort")
-        headers.append((sort_header, encode_key(common.sort)))
+        common = replace(common, sort_header=queue.definition.sort_header or SORT_HEADER)
+        common.check_sole(common.sort_header, "--sort")
     if headers:
         lines = _with_headers(lines, headers)
+    suspect = _Suspect(queue.key_header)
 
     def hand_over(line: Line) -> Receipt:
         nonlocal taken
@@ -334,6 +357,7 @@ def _produce(
                     invocation.out.flush()
                     continue
                 total += 1
+                suspect.check(sent.line)
                 if not quiet and not (bulk and invocation.out.person):
                     _report(invocation.out, sent, queue.key_header)
         except QueueFull as full:
@@ -346,8 +370,34 @@ def _produce(
             if bulk and taken > reported:
                 ended.add_note(f"stopped after {count(taken, 'message')} for {queue.name}; the rest was not sent")
             raise
+        finally:
+            suspect.report()
     if bulk:
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
+
+
+class _Suspect:
+    """The first message without a key whose key header seems to be misspelt."""
+
+    def __init__(self, key_header: str | None) -> None:
+        self._key_header = key_header
+        self._near: str | None = None
+
+    def check(self, line: Line) -> None:
+        """Check a message that was sent."""
+        if self._near is None and self._key_header is not None and line.key is None:
+            names = {name for name, _ in line.headers}
+            if self._key_header not in names:
+                self._near = misspelt(self._key_header, names)
+
+    def report(self) -> None:
+        """Warn of it, if there was one."""
+        if self._near is not None:
+            print_problem(
+                f"a message has no header {brief(str(self._key_header))}, so it has no key and replaces nothing. "
+                f"Is its header {brief(self._near)} meant for it?",
+                warning=True,
+            )
 
 
 def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Receipt:
@@ -355,7 +405,18 @@ def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: fl
     not_before = None if NOT_BEFORE_HEADER in own else common.schedule.due(now)
     group = None if common.group_header in own else common.group
     if not line.delete:
-        return producer.send(Message(line.value, line.headers, line.key, not_before=not_before, group=group))
+        return producer.send(
+            Message(
+                line.value,
+                line.headers,
+                line.key,
+                ttl=None if TTL_HEADER in own else common.ttl,
+                not_before=not_before,
+                priority=None if PRIORITY_HEADER in own else common.priority,
+                sort=None if common.sort_header in own else common.sort,
+                group=group,
+            )
+        )
     assert line.key is not None
     if not_before is not None:
         raise click.UsageError(

@@ -123,7 +123,7 @@ def test_what_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryC
     LastValueQueue.declare("board", key_header="ticker", topic="prices", non_destructive=True, cluster=memory_cluster)
     ran = prices("consume", "board", "--timeout", "0")
     assert ran.code == 2
-    assert "non_destructive" in ran.stderr
+    assert "--non-destructive" in ran.stderr
     memory_cluster.groups.delete("lvq.prices")
     ran = prices("consume", "prices", "--timeout", "0")
     assert ran.code == 4

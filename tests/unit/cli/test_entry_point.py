@@ -44,7 +44,7 @@ def test_a_selector_without_its_parser_ends_with_the_line_that_installs_it() -> 
     ran = python("-c", program)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
-        "lvq: The option selector needs the package lark, which is not installed. "
+        "lvq: The option --selector needs the package lark, which is not installed. "
         "Run: pip install 'lvq-kafka[selectors]'\n"
     )
 

@@ -44,7 +44,8 @@ def test_r36_declare_makes_groups_and_lists_them(run: Run) -> None:
 def test_r36_declare_and_stats_say_that_groups_lie_in_several_partitions(run: Run) -> None:
     declared = run("declare", "q", "-k", "id", "--groups", "sticky", "--partitions", "3")
     assert (declared.code, declared.row["findings"][0]["setting"]) == (0, "groups")
-    assert 'place messages by group (placement="group")' in declared.row["findings"][0]["reason"]
+    assert "Place messages by group (--place-by group)" in declared.row["findings"][0]["remedy"]
+    assert "Place messages by group (--place-by group)" in declared.stderr
     looked = run("stats", "q")
     assert (looked.code, [finding["setting"] for finding in looked.row["findings"]]) == (0, ["groups"])
 
@@ -78,7 +79,7 @@ def test_r36_deletes_go_where_the_value_is(orders: Run, memory_cluster: MemoryCl
     refused = orders("delete", "orders", "a")
     assert refused.code == 2
     assert "The delete of 'a' needs the group of its value" in refused.stderr
-    assert "--group or --no-group" in refused.stderr
+    assert "Pass --group; or, for a value without a group, --no-group" in refused.stderr
     assert orders("delete", "orders", "a", "--group", "ann").code == 0
     assert orders("delete", "orders", "b", "--no-group").code == 0
     assert [record.partition for record in memory_cluster.records("orders") if record.value is None] in (
@@ -106,8 +107,8 @@ def test_r36_stats_name_the_keys_whose_group_has_changed(orders: Run) -> None:
         ),
         (["declare", "q", "-k", "id", "--groups", "both"], "'both' is not one of"),
         (["declare", "q", "-k", "id", "--groups", "sticky", "-o", "groups=shared"], "--groups and -o groups"),
-        (["declare", "q", "-k", "id", "-o", "group-buckets=8"], "group-buckets='8' is not possible"),
-        (["put", "orders", "a", "1", "--group", " "], "group must be text that is not blank"),
+        (["declare", "q", "-k", "id", "-o", "group-buckets=8"], "-o group-buckets=8 is not possible"),
+        (["put", "orders", "a", "1", "--group", " "], "--group must be text that is not blank"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "lvq-group=g"], "named by another one"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "customer=h"], "--group and the header customer"),
         (["put", "orders", "a", "1", "--group", "g", "-H", "JMSXGroupID=h"], "--group and the header JMSXGroupID"),

@@ -22,7 +22,7 @@ def test_declare_takes_limits_and_says_whom_they_bind(run: Run) -> None:
     ran = run("declare", "alarms", "-k", "id", "--max-messages", "2", "--max-bytes", "1K", "--overflow", "block")
     assert ran.row["limits"] == {"messages": 2, "bytes": 1024, "policy": "block", "resume": 0.8}
     assert [finding["setting"] for finding in ran.row["findings"]] == ["limits"]
-    assert "limits are advisory, not binding for all clients" in ran.stderr
+    assert "limits are advisory: they bind the producers" in ran.stderr
     assert "2 messages or 1,024 bytes, block" in run("queues", person=True).text
     assert run("declare", "log", "-k", "id", "--max-messages", "2").row["findings"] == [], "nobody is bound by none"
 

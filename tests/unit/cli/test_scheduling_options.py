@@ -76,18 +76,18 @@ def test_r11_the_time_of_a_line_counts_before_that_of_the_options(rates: Run, me
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--delay", "3600.001"], "not_before is 3,600.001 s ahead, but the queue's max_delay is 3,600 s"),
-        (["--not-before", "2027-01-16"], "s ahead, but the queue's max_delay is 3,600 s"),
-        (["-H", "lvq-not-before=1800003600251"], "lvq-not-before is 3,600.001 s ahead, but the queue's max_delay"),
+        (["--delay", "3600.001"], "--delay is 3,600.001 s ahead, but the queue's --max-delay is 3,600 s"),
+        (["--not-before", "2027-01-16"], "s ahead, but the queue's --max-delay is 3,600 s"),
+        (["-H", "lvq-not-before=1800003600251"], "lvq-not-before is 3,600.001 s ahead, but the queue's --max-delay"),
         (["-H", "lvq-not-before=soon"], "lvq-not-before is b'soon', not a number of milliseconds"),
         (["--delay", "-1"], "-1.0 is not in the range x>=0"),
-        (["--delay", "nan"], "not_before must be a point in time, not nan"),
-        (["--delay", "inf"], "not_before must be a point in time, not inf"),
-        (["--delay", "soon"], "'soon' is not a valid float"),
+        (["--delay", "nan"], "'nan' is not a valid number of seconds"),
+        (["--delay", "inf"], "--delay must be a point in time, not inf"),
+        (["--delay", "soon"], "'soon' is not a valid number of seconds"),
         (["--not-before", "soon"], "'soon' is not a time, in seconds since the epoch or like 2026-08-01T12:30"),
         (["--not-before", "nan"], "'nan' is not a time"),
         (["--not-before", "1e300"], "'1e300' is not a time"),
-        (["--not-before", "-5"], "not_before must be a point in time, not -5"),
+        (["--not-before", "-5"], "--not-before must be a point in time, not -5"),
         (["--delay", "1", "--not-before", "5"], "--not-before and --delay are mutually exclusive"),
         (["--delay", "1", "-H", "_AMQ_SCHED_DELIVERY=5"], "--delay and the header _AMQ_SCHED_DELIVERY are mutually"),
         (["-H", "x-opt-delivery-delay=soon"], "x-opt-delivery-delay is b'soon', not a number of milliseconds"),
@@ -109,7 +109,7 @@ def test_r22_a_queue_without_delays_takes_no_scheduled_message(run: Run, memory_
         ran = run("put", "rates", "EUR", "1", *option)
         assert ran.code == 2
         assert "'lvq-not-before' is reserved" in ran.stderr
-        assert "max_delay" in ran.stderr
+        assert "--max-delay 3600" in ran.stderr
     assert due(memory_cluster) == []
 
 

@@ -38,9 +38,9 @@ def test_declare_needs_no_key_header(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--standard", "--order", "in-place"], "order='in-place' and conflate=False"),
-        (["--standard", "--keyless", "refuse"], "keyless='refuse' and conflate=False"),
-        (["--standard", "-o", "last-value=true"], "conflate asks for a standard queue, and last-value"),
+        (["--standard", "--order", "in-place"], "--order in-place and --standard"),
+        (["--standard", "--keyless", "refuse"], "--keyless refuse and --standard"),
+        (["--standard", "-o", "last-value=true"], "--standard asks for a standard queue, and -o last-value"),
         (["--standard", "--topic-config", "cleanup.policy=compact"], "cleanup.policy=compact and a standard queue"),
         (["-k", "id", "--topic-config", "cleanup.policy=delete"], "cleanup.policy=delete and a last value queue"),
     ],
@@ -77,8 +77,8 @@ def test_what_is_browsed_can_be_sent_to_another_queue(jobs: Run, memory_cluster:
 def test_what_shows_one_value_for_each_key_names_the_browser(jobs: Run, command: tuple[str, ...]) -> None:
     ran = jobs(*command)
     assert ran.code == 2
-    assert "jobs is a standard queue (conflate=False)" in ran.stderr
-    assert "browse" in ran.stderr
+    assert "jobs is a standard queue (--standard)" in ran.stderr
+    assert "Browse" in ran.stderr
 
 
 def test_keys_cannot_be_set(jobs: Run, memory_cluster: MemoryCluster) -> None:
@@ -91,7 +91,7 @@ def test_keys_cannot_be_set(jobs: Run, memory_cluster: MemoryCluster) -> None:
 def test_keys_cannot_be_deleted(jobs: Run, memory_cluster: MemoryCluster) -> None:
     ran = jobs("delete", "jobs", "acme")
     assert ran.code == 2
-    assert "conflate=False" in ran.stderr
+    assert "a standard queue (--standard)" in ran.stderr
     assert len(memory_cluster.records("jobs")) == 3
 
 

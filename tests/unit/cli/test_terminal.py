@@ -79,7 +79,7 @@ def test_one_who_consumes_is_told_what_is_waited_for_and_at_the_end_how_many_the
 
 def test_drop_asks_a_person() -> None:
     with lvq("drop", "prices") as screen:
-        screen.read_until(r"Delete the queue prices \(its topic prices stays\)\? \[y/N\]")
+        screen.read_until(r"Its topic prices stays, and what was consumed comes again .* queue prices\? \[y/N\]")
         screen.type("n\n")
         assert screen.wait() == 1
         assert "lvq: Nothing was deleted." in screen.text

@@ -97,9 +97,9 @@ def test_options_of_other_brokers_give_a_ttl(options: dict[str, object], ttl: Tt
         ({"max-ttl": 5, "maximumMessageTtl": 6}, "max-ttl=5 and maximumMessageTtl=6", ("max-ttl", "maximumMessageTtl")),
         ({"max-ttl": 5, "maximumMessageTtl": 5}, "max-ttl=5 and maximumMessageTtl=5", ("max-ttl", "maximumMessageTtl")),
         ({"ttl": "false", "no-expiry": "true", "expiry-delay": -1}, "but no-expiry limits it", ("ttl", "no-expiry")),
-        ({"max-ttl": 5, "min-ttl": 6}, "minimum=6.0 exceeds maximum=5.0", ("minimum", "maximum")),
+        ({"max-ttl": 5, "min-ttl": 6}, "min-ttl=6 exceeds max-ttl=5", ("min-ttl", "max-ttl")),
         ({"ttl": "false", "max-ttl": 5}, "ttl=false says that messages carry no TTL", ("ttl", "max-ttl")),
-        ({"no-expiry": "true", "max-ttl": 5}, "never=True and maximum=5.0 contradict", ("never", "maximum")),
+        ({"no-expiry": "true", "max-ttl": 5}, "no-expiry='true' and max-ttl=5 contradict", ("no-expiry", "max-ttl")),
     ],
 )
 def test_options_of_time_that_make_no_sense_are_named(
@@ -441,5 +441,5 @@ def test_r3_options_of_an_order_that_clash_are_both_named(options: dict[str, obj
 
 
 def test_r3_an_endless_order_is_not_repeated_in_full() -> None:
-    with pytest.raises(ConfigError, match=r"order=x+… \(1,000 characters\), and priorities for order=priority"):
+    with pytest.raises(ConfigError, match=r"order=x+… \(1,000 characters\) and priorities \(for order=priority\)"):
         QueueDefinition.from_options("q", {"lvqKey": "k", "order": "x" * 1000, "priorities": 5})

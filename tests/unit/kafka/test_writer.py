@@ -197,7 +197,7 @@ def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, mock: MockCluste
     with pytest.raises(OutcomeUnknown):
         receipt.exception(0)
     assert not receipt.done()
-    assert repr(receipt) == "<Receipt undecided>"
+    assert repr(receipt) == "<Receipt on its way>"
     mock.up()
     assert receipt.result(10) == Position("t", 0, 0)
 

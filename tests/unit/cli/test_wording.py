@@ -1,0 +1,94 @@
+"""Texts of the shell: options as they are typed, hints, and help for narrow terminals."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.testing import MemoryCluster
+from tests.unit.cli.conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--min-ttl", "9", "--max-ttl", "4"], "--min-ttl 9 exceeds --max-ttl 4."),
+        (["-o", "minimumMessageTtl=9000", "--max-ttl", "4"], "-o minimumMessageTtl=9000 exceeds --max-ttl 4."),
+        (["--max-ttl", "5", "-o", "maximumMessageTtl=6000"], "--max-ttl 5 and -o maximumMessageTtl=6000 disagree."),
+        (["--expiry-topic", "dead"], "--expiry-topic dead of the queue q is for messages that expire, and none does. "
+         "Let messages expire, for example with --ttl, or leave --expiry-topic out."),
+        (["-o", "qpid.flow_resume_count=3"], "-o qpid.flow_resume_count=3 needs -o qpid.flow_stop_count, at which"),
+        (["--max-messages", "5", "--overflow", "ring", "--non-destructive"], "--overflow ring and --non-destructive "),
+        (["--max-messages", "2", "--overflow", "ring", "--partitions", "3"], "A ring of --max-messages 2 cannot be "),
+    ],
+)  # fmt: skip
+def test_errors_name_options_as_they_are_typed(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("declare", "q", "--key-header", "id", *arguments)
+    assert ran.code == 2
+    assert ran.stderr.startswith(f"lvq: {said}")
+
+
+def test_a_queue_that_differs_is_described_in_words(run: Run) -> None:
+    assert run("declare", "q", "-k", "id", "--max-messages", "5").code == 0
+    ran = run("declare", "q", "-k", "key", "--max-messages", "5", "--default-ttl", "60")
+    assert ran.code == 4
+    assert "declared with --key-header 'id' (requested: 'key'), ttl none (requested: 60 s by default)" in ran.stderr
+
+
+def test_a_warning_of_the_library_names_options_as_they_are_typed(run: Run) -> None:
+    ran = run("declare", "q", "-k", "id", "--ttl")
+    assert ran.stderr.endswith("Give it a maximum: --max-ttl.\n")
+    assert ran.row["findings"][0]["remedy"] == "Give it a maximum: --max-ttl"
+    assert "Give it a maximum: --max-ttl" in run("stats", "q", person=True).text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("get", "prices", "IBM", "--timeout"), ("consume", "prices", "--timeout"), ("browse", "prices", "--every"),
+     ("put", "prices", "IBM", "1", "--ttl"), ("declare", "q", "-k", "id", "--max-delay"),
+     ("expire", "prices", "--yes", "--older-than")],
+    ids=" ".join,
+)  # fmt: skip
+def test_nan_is_no_number_of_seconds(prices: Run, arguments: tuple[str, ...]) -> None:
+    ran = prices(*arguments, "nan")
+    assert ran.code == 2
+    assert f"Invalid value for '{arguments[-1]}': 'nan' is not a valid number of seconds." in ran.stderr
+
+
+def test_a_key_header_that_is_misspelt_gets_a_hint(prices: Run) -> None:
+    ran = prices("send", "prices", "1", "-H", "tikcer=IBM", "-H", "exchange=NYSE")
+    assert ran.code == 0
+    assert ran.stderr == (
+        "lvq: warning: a message has no header ticker, so it has no key and replaces nothing. Is its header tikcer "
+        "meant for it?\n"
+    )
+    assert prices("send", "prices", "1", "-H", "exchange=NYSE").stderr == "", "no header is near it"
+    assert prices("send", "prices", "1", "-H", "tikcer=IBM", "-H", "ticker=IBM").stderr == "", "it has a key"
+    prices("declare", "strict", "-k", "ticker", "--keyless", "refuse")
+    ran = prices("send", "strict", "1", "-H", "Ticker=IBM")
+    assert ran.code == 5
+    assert "has no header 'ticker'. Is 'Ticker' meant for it?" in ran.stderr
+
+
+def test_a_person_hears_which_deleted_keys_had_no_value(prices: Run, memory_cluster: MemoryCluster) -> None:
+    ran = prices("delete", "prices", "IBM", "IMB", person=True)
+    assert ran.code == 0
+    assert ran.stderr == "lvq: warning: prices had no value for IMB.\n"
+    assert prices("delete", "prices", "IMB", "--quiet", person=True).stderr == ""
+    assert [record.key for record in memory_cluster.records("prices")[-3:]] == [b"IBM", b"IMB", b"IMB"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("command", [[], ["declare"], ["consume"], ["broker", "start"]], ids=" ".join)
+def test_help_breaks_no_word_on_a_narrow_terminal(command: list[str], width: int) -> None:
+    def shown(width: int) -> str:
+        text = CliRunner().invoke(lvq, [*command, "--help"], prog_name="lvq", terminal_width=width).output
+        return text.partition("Examples:")[0]
+
+    words, whole = set(shown(width).split()), set(shown(100).split())
+    ends = {part for word in whole for part in re.split("(?<=-)", word)}
+    assert not {word for word in words - whole - ends if "-" not in word}, "but at a hyphen"
+    assert max(map(len, shown(width).splitlines())) <= max(width, 44), "but for the names of options"
