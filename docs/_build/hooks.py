@@ -22,6 +22,9 @@ GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules}
 
 PACKAGES = {"reference/lvq_spark.md": "lvq_spark", "reference/testing.md": "lvq_kafka.testing"}
 
+NOTE = "*Parts of this page are generated: `make docs` builds it into the folder site.*\n"
+"""Stands in pages that are not whole before they are built."""
+
 _SECTION = re.compile(r"<!-- README: (.+?) -->")
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
 _CODE = re.compile(r"<code>([A-Za-z]\w+(?:\.\w+)?)</code>(?!</a>)")
@@ -29,6 +32,7 @@ _CODE = re.compile(r"<code>([A-Za-z]\w+(?:\.\w+)?)</code>(?!</a>)")
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Put what is generated, and sections of the README, in the place of their markers."""
+    markdown = markdown.replace(NOTE, "", 1)
     for marker, generate in GENERATED.items():
         if marker in markdown:
             markdown = markdown.replace(marker, generate())
