@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import configparser
+import json
 import re
 import signal
 import tomllib
@@ -88,10 +90,34 @@ def test_no_two_pages_share_a_queue() -> None:
     assert not {queue: names for queue, names in pages.items() if len(names) > 1}
 
 
+def test_a_page_that_only_the_build_completes_says_so_at_its_top() -> None:
+    """The pages can be read as Markdown, in the repository and in the source distribution."""
+    note = "*Parts of this page are generated: `make docs` builds it into the folder site.*"
+    assert f'NOTE = "{note}\\n"' in page("docs/_build/hooks.py"), "the site shows no such line"
+    markers = re.compile(r"^(?:--8<--|::: |<!-- [\w? -]+(?:: [\w? -]+)? -->$)", re.MULTILINE)
+    incomplete = {name for name in PAGES if markers.search(page(name))}
+    assert {"docs/index.md", "docs/changelog.md", "docs/reference/lvq_kafka.md"} <= incomplete
+    assert {name for name in PAGES if note in page(name).splitlines()[:3]} == incomplete
+
+
 def test_every_language_of_a_block_is_known() -> None:
     """An example in another language might never run."""
-    known = {"python", "sh", "sql", "text"}
+    known = {"python", "sh", "sql", "text", "ini", "dockerfile"}
     assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
+
+
+def test_the_unit_and_the_container_run_the_service_of_their_page() -> None:
+    """tests/integration/test_service_page.py runs that as they do."""
+    (unit,) = (each.body for each in blocks("docs/how-to/consume.md") if each.language == "ini")
+    read = configparser.RawConfigParser()
+    read.optionxform = str  # type: ignore[assignment]  # names of systemd have capitals
+    read.read_string(unit)
+    assert [*read] == ["DEFAULT", "Unit", "Service", "Install"]
+    assert read["Service"]["ExecStart"].split()[1].endswith("/service.py")
+    assert (read["Service"]["Restart"], read["Install"]["WantedBy"]) == ("always", "multi-user.target")
+    (image,) = (each.body.splitlines() for each in blocks("docs/how-to/consume.md") if each.language == "dockerfile")
+    assert image[0].startswith("FROM python:3.")
+    assert json.loads(image[-1].removeprefix("CMD ")) == ["python", "/app/service.py"]
 
 
 def functions(name: str) -> Iterator[tuple[str, str]]:
@@ -168,7 +194,7 @@ def test_the_test_for_pytest_passes(memory_cluster: MemoryCluster) -> None:
 
 def test_the_functions_about_consuming_work(memory_cluster: MemoryCluster) -> None:
     names: dict[str, Any] = {}
-    exec(block("docs/how-to/consume.md", "python", "max_deliveries=5"), names)
+    exec(block("docs/how-to/consume.md", "python", "def consume(queue, handle)"), names)
     exec(block("docs/how-to/asyncio.md", "python", "consumer_async()"), names)
     exec(block("docs/how-to/transactions.md", "python", "def transform"), names)
     for name in ("ticks", "doubled"):
