@@ -96,7 +96,7 @@ class Consumer(Bound, Generic[V]):
 
     Messages arrive as deliveries. A delivery is exclusive (G9). Only the newest value of each key is delivered, one at
     a time (G13), in queue order per partition, and not before the consumer knows what follows it in the log (G12). A
-    message that is not acked is redelivered, here or elsewhere (G10). AsyncDeliveries can be settled in any order::
+    message that is not acked is redelivered, here or elsewhere (G10). Deliveries can be settled in any order::
 
         for delivery in consumer:
             with delivery:                # a clean exit acks, an exception releases

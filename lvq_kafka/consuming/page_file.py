@@ -256,7 +256,7 @@ def _write_at(segment: _Segment, at: int, value: bytes) -> None:
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the limit of open files"
-    return "Make room there, or name another directory in `page_directory` or TMPDIR"
+    return "Make room there, or name another directory in page_directory or TMPDIR"
 
 
 def _checksum(value: bytes) -> bytes:

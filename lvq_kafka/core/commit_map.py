@@ -324,7 +324,7 @@ class CommitMap:
             raise refused("corrupt", f"its text is damaged, {error}") from None
 
 
-_BY_THE_OFFSET = "`lvq repair` rewrites the commits from their offsets, and the policy `ignore` uses these as well:"
+_BY_THE_OFFSET = "`lvq repair` rewrites the commits from their offsets, and the policy 'ignore' uses these as well:"
 _REMEDIES = {
     "foreign": "Something else commits with this consumer group, which should be the queue's own. The record of "
     f"what was consumed is lost. {_BY_THE_OFFSET} everything below counts as consumed, and everything "

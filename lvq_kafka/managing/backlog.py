@@ -280,7 +280,7 @@ def _read(
         positions[partition] = max(done.base, starts[partition])
         targets[partition] = max(snapshot.stable[partition], done.end)
         ledger.assign(partition, done, targets[partition], start=positions[partition])
-    ledger.pass_time(cluster.now())  # so that what is due by now takes its place in the order of the log
+    ledger.pass_time(cluster.now())  # so that what is due by now takes its place (R11)
 
     def add(fetch: Fetch) -> None:
         nonlocal done_before

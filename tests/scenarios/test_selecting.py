@@ -157,7 +157,7 @@ def test_s144_a_filter_of_a_consumer_is_refused_with_the_way_out(q: Queue, optio
 
 
 def test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made(q: Queue) -> None:
-    with pytest.raises(TypeError, match="arrival_time"):
+    with pytest.raises(ConfigError, match="arrival_time"):
         q.queue.browser(arrival_time=3600)
 
 

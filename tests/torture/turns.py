@@ -67,7 +67,7 @@ class Turns:
             if tenure is None or hold.offset >= _WINDOW or hold.key in self._buried:
                 continue
             if hold.redelivered:
-                continue  # one that failed twice lets others go in between, whoever had it then
+                continue  # one that failed twice, at any consumer, lets others go in between
             of_key = by_key[hold.partition, hold.key]
             if any(before.offset == hold.offset and before.number < hold.number for before in of_key):
                 continue  # it came back, maybe after a delay

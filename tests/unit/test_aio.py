@@ -166,7 +166,7 @@ def test_a_queue_is_used_from_its_declaration_to_its_end_without_the_executor_of
 def test_options_that_are_wrong_are_named_as_without_asyncio(memory_cluster: MemoryCluster) -> None:
     async def main() -> None:
         queue = await LastValueQueue.declare_async("prices", key_header=None, cluster=memory_cluster)
-        with pytest.raises(TypeError, match="nonsense"):
+        with pytest.raises(ConfigError, match="nonsense"):
             await queue.consumer_async(nonsense=1)
         with pytest.raises(ConfigError, match=r"start must be .* not 'now'"):
             await LastValueQueue.declare_async("others", key_header=None, cluster=memory_cluster, start="now")

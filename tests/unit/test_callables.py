@@ -99,6 +99,9 @@ TAKERS: dict[str, list[Taker]] = {
 GIVEN_BY_THE_LIBRARY = {
     "Consumer.__init__(reclaim)",
     "Delivery.__init__(read)",
+    "Finding.remedy(spell)",
+    "Finding.worded(spell)",
+    "LVQError.worded(spell)",
     "Session.__init__(transact)",
     "Transaction.__init__(member)",
     "Watch.__init__(dump)",

@@ -102,7 +102,7 @@ PURE = (
         "typing",
     ),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
-    *("inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
+    *("copy", "inspect", "re", "shlex", "unicodedata", "warnings", "weakref", "zlib"),
 )
 """Modules without threads, clocks, files, networks or randomness."""
 

@@ -82,7 +82,7 @@ def test_r3_options_hold_together_with_arguments(
             {"key_header": "a", "order": "sorted"},
             {"priorities": 4},
             ("order", "priorities"),
-            "order asks for order=sorted",
+            "order=sorted and priorities (for order=priority) exclude each other",
         ),
         (
             {"key_header": "a", "limits": Limits(messages=5, policy="ring")},

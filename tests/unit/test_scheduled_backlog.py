@@ -64,14 +64,14 @@ def test_r11_what_was_consumed_below_it_is_not_counted_as_scheduled(day: Day) ->
     assert day.queue.stats().tally == Tally(added=3, replaced=0, deleted=0, consumed=0, scheduled=3)
 
 
-def test_r11_messages_due_by_now_are_listed_in_the_order_of_the_log() -> None:
+def test_r11_messages_due_by_now_are_moved_in_the_order_in_which_they_would_be_handed_out() -> None:
     day = Day()
     for key, after in (("a", 30), ("b", 20), ("c", 10)):
         day.schedule(key, key, after)
     day.now += 30
     other = declare(day.cluster, "other")
     day.queue.move(other)
-    assert [record.key for record in day.cluster.records("other")] == [b"a", b"b", b"c"]
+    assert [record.key for record in day.cluster.records("other")] == [b"c", b"b", b"a"]
 
 
 def test_r11_purging_a_key_takes_what_is_scheduled_too(day: Day) -> None:

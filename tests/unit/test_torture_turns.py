@@ -88,7 +88,7 @@ def test_what_is_set_aside_keeps_the_order_that_it_had_then(facts: dict[str, boo
 
 def test_a_message_that_failed_elsewhere_may_let_others_go_in_between() -> None:
     one = taking(3, 1)
-    one.ack(3.1, one.take(3, 2, "key-0041", count=3, redelivered=True), durable=3.2)
+    one.ack(3.1, one.take(3, 2, "key-0041", redelivered=True), durable=3.2)
     assert judged(one, ranks=RANKS).findings == []
 
 

@@ -21,7 +21,7 @@ class Clock:
 
 def shown(view: View[str]) -> dict[str, str]:
     """Return what a view shows, asked in every way."""
-    values = {key: view[key] for key in ("IBM", "MSFT", "SAP") if key in view}
+    values = {key: view[key] for key in ("BMW", "IBM", "MSFT", "SAP") if key in view}
     assert dict(view) == values
     assert len(view) == len(values)
     assert set(view) == values.keys()

@@ -355,7 +355,7 @@ def test_the_refusal_names_the_queue_and_the_partition_and_the_ways_out() -> Non
     assert isinstance(error, QueueError)
     assert str(error).startswith("The offset commit of queue 'prices' at partition 3 is refused: ")
     assert "'streams\\n'" in str(error)
-    assert "`ignore`" in error.hint
+    assert "'ignore'" in error.hint
     assert "`lvq repair`" in error.hint
 
 
