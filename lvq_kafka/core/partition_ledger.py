@@ -62,6 +62,7 @@ class PartitionLedger:
         "_generation",
         "_line",
         "_number",
+        "_place_givers",
         "_selects",
         "_slots",
         "_stats",
@@ -122,6 +123,7 @@ class PartitionLedger:
         self._withheld = False
         self.waiting: dict[bytes | int, Item] = {}
         """By lane, the message that is available, now or after a delay."""
+        self._place_givers: dict[bytes | int, Item] = {}  # in place, waiting messages of which only the place counts
         self.held: dict[bytes | int, Item] = {}
         """By lane, the message in work."""
         self._counts = loaded.counts
@@ -236,12 +238,18 @@ class PartitionLedger:
                     ready = False
                 old = waiting.get(lane)
                 if value is None or (offset < loaded_end and loaded.done(offset)):
-                    if old is not None:
+                    if old is not None and in_place and value is not None:
+                        # Where the newer value was acked, its place is done, too. So this one was replaced, and by one
+                        # that is still to come.
+                        self._place_givers[lane] = old
+                    elif old is not None:
                         self.discard(old)
                         deleted += value is None
                         replaced += value is not None
                     continue
                 read += 1
+                if in_place and self._place_givers:
+                    self._place_givers.pop(lane, None)
                 if old is None or old.deliveries >= renewable:
                     item = new_item(number, offset, timestamp, key, value, header, next(slots))
                     if old is not None:
@@ -396,6 +404,11 @@ class PartitionLedger:
                     self.pending.pass_over(position - 1)
         if not self.open and not self._withheld and self.position >= self.target:
             self._drain_buffer()
+            for lane, item in self._place_givers.items():  # nothing came after all: a text without room left runs out
+                if self.waiting.get(lane) is item:
+                    self.discard(item)
+                    self._stats.replaced += 1
+            self._place_givers.clear()
             self.open = True
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)

@@ -34,6 +34,25 @@ def test_r4_in_place_order_outlasts_an_ack_and_its_consumer() -> None:
     assert (queue.base, queue.runs) == (6, ())
 
 
+def test_r4_in_place_a_place_outlasts_replaced_values_of_its_key_that_count_as_done() -> None:
+    records: list[tuple[str, str | None]] = [("a", "1"), ("d", "1"), ("d", "2"), ("a", "2")]
+    queue = Queue(*records, order="in-place")
+    queue.ledger.ack(queue.take())
+    records += [("a", "3"), ("d", "3")]
+    queue.send(*records[4:])
+    assert (queue.base, queue.runs) == (1, (1, 2)), "the place of d, and then a value of it that was replaced"
+    assert started_over(queue, records).drain() == ["3", "3"]
+    successor = started_over(queue, records)
+    assert [successor.take().key, successor.take().key] == [b"d", b"a"] == [queue.take().key, queue.take().key]
+
+
+def test_r4_in_place_what_an_ack_replaced_is_done_even_if_the_text_left_that_out() -> None:
+    loaded = CommitMap(0, (1, 1))
+    queue = Queue(("a", "1"), ("a", "2"), ("b", "1"), loaded=loaded, order="in-place")
+    assert queue.drain() == ["1"]
+    assert (queue.base, queue.runs) == (3, ())
+
+
 @pytest.mark.parametrize("count_deliveries", [False, True])
 def test_r4_in_place_order_outlasts_release_delay_and_lost_handles(count_deliveries: bool) -> None:
     queue = Queue(*RECORDS, order="in-place", count_deliveries=count_deliveries)
