@@ -11,7 +11,7 @@ from tests.simulator.scene import FAR_AHEAD, Queue, Scene, one_of
 
 __all__ = ["ClusterSteps"]
 
-_OWN_TTLS = (None, None, 0, 1000, 3000, 8000, None, None)  # by the kind of a message
+_OWN_TTLS = (None, None, 0, 1000, 3000, 8000, 1, None)  # by the kind of a message; 0 says none
 _DELAYS = (None, None, None, 0, 1000, 2000, 3000, 9000)
 
 

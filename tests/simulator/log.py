@@ -104,7 +104,7 @@ class Log:
         headers += [] if delay is None else [(NOT_BEFORE_HEADER, b"%d" % (timestamp + delay))]
         group = self.end // 2 % (self._groups + 1)
         headers += [(GROUP_HEADER, b"g%d" % group)] if group else []
-        expires = timestamp + (self._ttl if ttl is None else ttl)
+        expires = timestamp + (ttl or self._ttl)  # 0 says none (R10)
         due = timestamp + min(delay or 0, self._max_delay)
         entry = Entry(self.end, key, value, transaction, timestamp, headers, expires, due)
         self.end += 1

@@ -47,7 +47,7 @@ class Life:
 
     __slots__ = (
         "acked", "came_back", "came_last", "depth", "due", "expires", "given", "gone", "headers", "holding", "last",
-        "loaded", "newest", "out", "partition", "place", "position", "returned", "scheduled", "target",
+        "loaded", "newest", "out", "partition", "place", "position", "replaced", "returned", "scheduled", "target",
     )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
@@ -63,6 +63,8 @@ class Life:
         """By lane, the newest value read that counts, unless it is settled."""
         self.place: dict[Lane, int] = {}
         """By lane, the record that gives such a value its place in a queue in place, where nothing expires."""
+        self.replaced: set[Lane] = set()
+        """Lanes of whose last value only the place counts: what replaced it was done before this assignment."""
         self.expires: dict[int, float] = {}
         """By offset, the last moment at which a message counts, in ms."""
         self.due: dict[int, float] = {}
@@ -98,6 +100,8 @@ class Life:
             else:
                 self._counts(entry)
         self.position = position
+        if position >= self.target:
+            self.replaced.clear()
         self._note_last(entries)
 
     def pass_time(self, time: float) -> None:
@@ -117,10 +121,13 @@ class Life:
         for lower in [at for at, one in self.scheduled.items() if one.lane == lane and at <= entry.offset]:
             del self.scheduled[lower]
         self.newest[lane] = entry.offset
+        waits = lane in self.replaced or (lane in self.out and self.holding.get(lane) != self.out[lane])
+        self.replaced.discard(lane)
         if entry.value is None or says_done(self.loaded, entry.offset):
             self.out.pop(lane, None)
+            if waits and entry.value is not None:
+                self.replaced.add(lane)
         else:
-            waits = lane in self.out and self.holding.get(lane) != self.out[lane]
             place = self.place[lane] if waits else entry.offset
             keeps = (self.due[place], place) < (entry.due, entry.offset)
             self.place[lane] = place if keeps else entry.offset
