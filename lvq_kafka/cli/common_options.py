@@ -53,6 +53,10 @@ class Seconds(click.FloatRange):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return seconds
 
+    def _describe_range(self) -> str:
+        """Return nothing where there is no range, of which click's help would say ``x<=None``."""
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 class HelpFormatter(click.HelpFormatter):
     """Writes help that fits a narrow terminal: an explanation goes below its word."""

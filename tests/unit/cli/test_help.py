@@ -45,6 +45,7 @@ def test_every_command_has_help_examples_and_a_word_on_each_option(path: tuple[s
     for param in command.params:
         if isinstance(param, click.Option):
             assert param.help, f"{' '.join(path)} {param.opts[0]} says nothing"
+    assert "None" not in text
 
 
 @pytest.mark.parametrize(
