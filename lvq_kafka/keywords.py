@@ -62,7 +62,8 @@ def _unknown(function: Callable[..., Any], name: str, hints: Mapping[str, str]) 
     if name in hints:
         hint = hints[name]
     elif nearest:
-        hint = f"Did you mean {nearest[0]}? {hints.get(nearest[0], '')}".rstrip()
+        elsewhere = "" if nearest[0] in known else f" {hints[nearest[0]]}"
+        hint = f"Did you mean {nearest[0]}?{elsewhere}"
     else:
         hint = f"It takes {', '.join(known)}."
     called = function.__qualname__.removesuffix(".__init__")

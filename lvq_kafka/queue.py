@@ -59,11 +59,12 @@ _DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields
     "key_header": _UNSAID
 }
 
-_IN_OPTIONS = {
+_ELSEWHERE = {
     spelled: f"Pass it in options: options={{{option!r}: ...}}."
     for option in SYSTEM_OPTIONS
     for spelled in (option, option.replace("-", "_"))
-}
+} | {field.name: f"Pass it in spec: spec=TopicSpec({field.name}=...)." for field in fields(TopicSpec)}
+"""Arguments that belong elsewhere, each with the place that `LastValueQueue.declare` has for it."""
 
 _MAX_BLOCK = 60.0  # seconds that a send waits for room in a queue, unless its caller says another time
 
@@ -252,7 +253,7 @@ class LastValueQueue(Bound, Generic[V]):
             return cls._of(Registry(cluster).get(name), value, cluster, opened)
 
     @classmethod
-    @refuse_unknown(hints=_IN_OPTIONS)
+    @refuse_unknown(hints=_ELSEWHERE)
     def declare(
         cls,
         name: str,

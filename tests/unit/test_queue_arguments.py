@@ -135,6 +135,10 @@ CALLS: dict[str, tuple[str, Callable[[LastValueQueue[bytes], dict[str, Any]], ob
         'options={"last-value-key": ...}',
         lambda q, x: LastValueQueue.declare("p", key_header="k", cluster=q.cluster, **x),
     ),
+    "partitions": (
+        "spec=TopicSpec(partitions=...)",
+        lambda q, x: LastValueQueue.declare("p", key_header="k", cluster=q.cluster, **x),
+    ),
     "bootstrap_server": ("bootstrap_servers", lambda q, x: LastValueQueue.open("q", **x)),
     "clustr": ("cluster", lambda q, x: asyncio.run(LastValueQueue.open_async("q", **x))),
     "key_headers": ("key_header", lambda q, x: LastValueQueue("q", **x)),
@@ -164,6 +168,12 @@ def test_r3_an_unknown_argument_is_refused_and_names_the_nearest(memory_cluster:
     assert caught.value.options == (unknown,)
     assert f"takes no argument {unknown}." in str(caught.value)
     assert nearest in caught.value.hint.replace("'", '"')
+
+
+def test_r3_a_misspelt_argument_of_declare_is_not_sent_to_its_options(memory_cluster: MemoryCluster) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LastValueQueue.declare("q", key_heder="k", cluster=memory_cluster)  # type: ignore[call-arg]
+    assert caught.value.hint == "Did you mean key_header?"
 
 
 def test_r3_an_unknown_argument_that_resembles_none_lists_them(memory_cluster: MemoryCluster) -> None:
