@@ -362,7 +362,7 @@ def _pop_max_delay(given: dict[str, object]) -> float | None:
             if hold
             else f"`{_HOLD_OPTION}='false'|{_HOLD_OPTION}=false` and `{name}` contradict each other.",
             options=[_HOLD_OPTION, name],
-            hint=f"Give `{name}` in seconds for messages that may be scheduled; neither for others.",
+            hint=f"For messages that may be scheduled, give both, `{name}` in seconds; otherwise, neither.",
         )
     return longest
 
