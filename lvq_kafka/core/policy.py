@@ -50,7 +50,7 @@ They look at the log's end every few seconds, and a topic takes seconds to read;
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key forever",
     "cleanup.policy=delete": "compaction would remove messages of a standard queue, since others have the same key",
-    "cleanup.policy=compact,delete": "retention frees the disk of what has expired, and compaction does not",
+    "cleanup.policy=compact,delete": "without delete, neither expiry nor reclaiming frees the disk",
     "message.timestamp.type": "arrival time must not depend on producers' clocks",
     "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
     "segment.bytes": "the active segment is never compacted, so a small busy topic must roll it early",
@@ -289,7 +289,7 @@ def _standard_settings(retention: str) -> dict[str, str]:
 
 
 def _compacted_settings(spec: TopicSpec, needs: TopicNeeds, retention: str) -> dict[str, str]:
-    removes = spec.reclaim or retention != "-1"
+    removes = spec.reclaim or retention != "-1" or "delete" in spec.config.get("cleanup.policy", "")
     settings = {
         "cleanup.policy": "compact,delete" if removes else "compact",
         "message.timestamp.type": "LogAppendTime",
@@ -349,9 +349,10 @@ def judge(
     elif "delete" in policy:
         expect("retention.ms", retention, _retains(config.get("retention.ms"), retention))
         expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
-    elif retention != "-1":
+    elif "delete" in wanted["cleanup.policy"]:
         findings.append(Finding("cleanup.policy", "compact,delete", config["cleanup.policy"], "warning"))
-        findings.append(Finding("retention.ms", retention, config.get("retention.ms", ""), "warning"))
+        if (kept := config.get("retention.ms", "")) != retention:
+            findings.append(Finding("retention.ms", retention, kept, "warning"))
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
     timing: Literal["error", "warning"] = "error" if needs.own else "warning"
     expect("message.timestamp.type", "LogAppendTime", append_time, timing)

@@ -99,7 +99,7 @@ def _check_policy(cluster: Cluster, definition: QueueDefinition) -> None:
             f"Nothing can be reclaimed from the topic {topic}: its cleanup.policy is {policy}.",
             topic=topic,
             settings={"cleanup.policy": ("compact,delete", policy)},
-            hint="A broker deletes records only if the policy is compact,delete. Set it, with retention.ms=-1 so "
-            "that age alone removes nothing; a new queue gets both with "
-            "`topic-config='cleanup.policy=compact,delete'|TopicSpec(reclaim=True)`.",
+            hint="A broker deletes records only if the policy is compact,delete. Declaring the "
+            "queue with `topic-config='cleanup.policy=compact,delete'|spec=TopicSpec(reclaim=True)` and "
+            '`on_mismatch="reconcile"` sets it, and retention.ms=-1, so that age alone removes nothing.',
         )

@@ -167,10 +167,13 @@ class TestReclaim:
         assert run("reclaim", "prices", "-y").row == {"reclaimed": "prices", "offsets": 2, "starts": {"0": 2}}
         assert run("get", "prices", "a").code == 1
 
-    def test_a_topic_that_is_only_compacted_is_refused(self, prices: Run) -> None:
+    def test_a_topic_that_is_only_compacted_is_refused_until_it_is_declared_otherwise(self, prices: Run) -> None:
         ran = prices("reclaim", "prices", "-y")
         assert ran.code == 4
-        assert "compact,delete" in ran.stderr
+        named = "--topic-config cleanup.policy=compact,delete and --on-mismatch reconcile"
+        assert named in ran.stderr
+        assert prices("declare", "prices", "-k", "ticker", *named.replace(" and", "").split()).code == 0
+        assert prices("reclaim", "prices", "-y").code == 0
 
 
 COMMANDS = [

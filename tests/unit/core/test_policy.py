@@ -109,8 +109,23 @@ def test_retention_frees_the_disk_of_what_has_expired() -> None:
     (early,) = judge(settings | {"retention.ms": "60000"}, replication_factor=1, needs=TopicNeeds(60.0))
     assert (early.setting, early.expected) == ("retention.ms", "3660000")
     first, second = judge(topic_settings(TopicSpec()), replication_factor=1, needs=TopicNeeds(60.0))
-    assert str(first).startswith("cleanup.policy is compact, not compact,delete: retention frees the disk")
+    assert str(first).startswith("cleanup.policy is compact, not compact,delete: without delete, neither expiry")
     assert (second.setting, second.expected) == ("retention.ms", "3660000")
+
+
+@pytest.mark.parametrize("spec", [TopicSpec(reclaim=True), TopicSpec(config={"cleanup.policy": "compact,delete"})])
+def test_where_records_are_reclaimed_age_removes_none(spec: TopicSpec) -> None:
+    settings = topic_settings(spec)
+    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("compact,delete", "-1")
+    assert judge(settings, spec, replication_factor=1) == []
+    default = settings | {"cleanup.policy": "compact", "retention.ms": "604800000"}
+    found = judge(default, spec, replication_factor=1)
+    assert [(finding.setting, finding.expected) for finding in found] == [
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", "-1"),
+    ]
+    (policy,) = judge(settings | {"cleanup.policy": "compact"}, spec, replication_factor=1)
+    assert policy.setting == "cleanup.policy"
 
 
 def test_a_ttl_needs_append_times() -> None:
