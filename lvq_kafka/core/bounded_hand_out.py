@@ -7,7 +7,7 @@ such a queue, outside of transactions, also when nothing has room and no ack to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 from typing import Protocol
 
 from lvq_kafka.core.fronts import SessionPins
@@ -33,6 +33,8 @@ class _Roomy(Protocol):
 
     @property
     def held(self) -> Sized: ...
+
+    def forget_places(self) -> bool: ...
 
 
 class BoundedHandOut:
@@ -97,7 +99,7 @@ class BoundedHandOut:
         while True:
             item = line.pop()
             if item is None:
-                if self._reach():
+                if self._reach() or (self._give_up_places(self._gating) and self._reach()):
                     continue
                 for partition in {*self.beyond, *self._gating}:
                     room = self._partitions[partition].room
@@ -126,6 +128,8 @@ class BoundedHandOut:
             item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None and self._ranked and not self._strict:
             item = self._pop_without_room(groups, session)
+        if item is None and self._give_up_places(groups.gated_for(session)):
+            item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None:
             lowest = filter(None, map(self._lowest, self._partitions))
             item = groups.pop_stuck(session, lowest, self._is_in_work)
@@ -257,6 +261,15 @@ class BoundedHandOut:
             if moved or any(self._let_go(partition) for partition in waiting):
                 return True
         return False
+
+    def _give_up_places(self, partitions: Collection[int]) -> bool:
+        """Have keys lose their places where messages wait for room and nothing is in work (R4).
+
+        So no ack will make any. Call it if there is nothing else to hand out. Return whether there were any places.
+        """
+        parts = [self._partitions[partition] for partition in partitions]
+        given_up = [part.forget_places() for part in parts if not part.held]
+        return any(given_up)
 
     def _resize(self) -> None:
         self._sized_for = self._capacity.window

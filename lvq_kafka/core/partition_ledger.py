@@ -352,6 +352,7 @@ class PartitionLedger:
         assert isinstance(pending, PlacedPendingList)
         self._stats.displaced += len(pending.places)
         pending.forget_places()
+        self.room.measure_again()
         return True
 
     def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:

@@ -264,6 +264,10 @@ class PartitionRoom:
         self._measured, self._since, self._measured_at = Measured.of(part.claim(())), part.changes - in_work, base
         return capacity.fits_after(self._measured, in_work + 1, base, end, counted=counted)
 
+    def measure_again(self) -> None:
+        """Note that the claim has become shorter without an ack."""
+        self._measured, self._overflowed = None, -1
+
     def overflowed(self) -> None:
         """Note that acks found no room that should have had some.
 

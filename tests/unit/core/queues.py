@@ -7,6 +7,7 @@ from itertools import count
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import Order
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.limits import Limits
 from lvq_kafka.core.not_before import NotBefore
@@ -36,6 +37,7 @@ class Queue:
         conflate: bool = True,
         ring: Limits | None = None,
         ranking: Ranking | None = None,
+        groups: Groups | None = None,
     ) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
         self.ledger = Ledger(
@@ -48,6 +50,7 @@ class Queue:
             conflate=conflate,
             ring=ring,
             ranking=ranking,
+            groups=groups,
         )
         self.ledger.assign(0, loaded, loaded.base + len(records))
         self.next = loaded.base

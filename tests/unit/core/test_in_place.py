@@ -8,6 +8,7 @@ import pytest
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.partition_commits import PartitionCommits
@@ -116,6 +117,26 @@ def test_r4_places_give_way_when_the_commit_text_has_no_room() -> None:
     assert claim.base == 61, "where the newest value of x is"
     queue.ledger.release(held)
     assert queue.take().value == b"x2", "here it keeps its place"
+
+
+@pytest.mark.parametrize("groups", [None, Groups()], ids=["plain", "groups"])
+def test_g16_in_transactions_places_give_way_when_nothing_else_makes_room(groups: Groups | None) -> None:
+    keys = [f"k{number}" for number in range(40)]
+    records: list[tuple[str, str | None]] = [("x", "x")]
+    for key in keys:
+        records += [(key, "old"), (f"{key}+", "other")]
+    queue = Queue(*records, *((key, "new") for key in keys), order="in-place", limit=95, groups=groups)
+    taken = [queue.take() for _ in records]
+    queue.ledger.release(taken[0], due=1e6)
+    for item in taken[1:]:
+        if item.value == b"other":
+            queue.ledger.ack(item)
+        else:
+            queue.ledger.release(item)
+    queue.ledger.bounded = True
+    assert queue.drain() == ["new"] * 40, "x is put off, and nothing is in work"
+    assert queue.ledger.stats.displaced > 0
+    assert CommitMap.decode(queue.base, queue.ledger.assignment.claim(0).encode(95)).done(1)
 
 
 SHORT = Terms.of(Ttl(default=1))
