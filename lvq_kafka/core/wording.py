@@ -19,7 +19,8 @@ __all__ = ["BARE", "Mention", "Spelling", "in_python", "renamed", "worded"]
 BARE: Any = ...
 """Stands for the value of an option that is mentioned without one."""
 
-_MENTION = re.compile(r"`([A-Za-z][\w.-]*)(?:=([^`|]+))?(?:\|([^`]+))?`")
+# Backticks within a word, or next to a quotation mark, are part of a name or a value that a text quotes.
+_MENTION = re.compile(r"(?<![^\s(])`([A-Za-z][\w.-]*)(?:=([^`|]+))?(?:\|([^`]+))?`(?![^\s.,;:?)])")
 
 
 class Mention(NamedTuple):
@@ -86,5 +87,6 @@ def renamed(text: str, given: Mapping[str, tuple[str, object]], *, with_values: 
 def _value(literal: str) -> Any:
     try:
         return ast.literal_eval(literal)
-    except (ValueError, SyntaxError):  # an expression that only Python has
+    # It may be an expression that only Python has, or anything at all in a text that quotes others.
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return BARE

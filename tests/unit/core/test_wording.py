@@ -40,6 +40,18 @@ def test_words_of_others_between_backticks_stay() -> None:
     assert str(error) == "ttl='`x`' cannot be `min` or `lvq queues`."
 
 
+@pytest.mark.parametrize("name", ["a`b=c`", "`b=c`", "a`key`", "a`b=", "`b={[]:1}`"])
+def test_backticks_in_a_quoted_name_mention_nothing(name: str) -> None:
+    error = ConfigError(f"`key` {name!r} is not the one of `order='tail'`.", options=["key"])
+    assert str(error) == f"key {name!r} is not the one of order='tail'."
+    assert error.worded(shouted) == f"<KEY> {name!r} is not the one of <ORDER:tail>."
+
+
+@pytest.mark.parametrize("literal", ["{[]: 1}", "-" * 3000 + "1", "(" * 3000, "1+" * 3000 + "1"])
+def test_text_of_others_that_is_no_literal_breaks_no_error(literal: str) -> None:
+    assert in_python(f"What is `b={literal}`?") == f"What is b={literal}?"
+
+
 def test_options_may_be_mentioned_by_the_names_that_set_them() -> None:
     given = {"minimum": ("minimumMessageTtl", "10")}
     assert renamed("`minimum` or `minimum=5`", given) == "`minimumMessageTtl` or `minimumMessageTtl='10'`"
