@@ -46,8 +46,8 @@ class _Open(LeftBehind):
 
     def __init__(self) -> None:
         self.things: dict[Unfinished, None] = {}
-        self.child = -1
-        """The process that `multiprocessing` asks to finish at its end."""
+        self.children: dict[int, object] = {}
+        """The processes that `multiprocessing` asks to finish at their end, each with a mark of who saw to it."""
         notify_of_forks(self)
 
     def left_behind(self) -> None:
@@ -106,14 +106,20 @@ def _finish() -> None:
 def _finish_in_child() -> None:
     """Have `multiprocessing` call us, if this is a child process of its making."""
     module = sys.modules.get("multiprocessing.process")
-    if _open.child == os.getpid() or module is None or module.parent_process() is None:
+    if os.getpid() in _open.children or module is None or module.parent_process() is None:
         return
-    from multiprocessing.util import Finalize
+    from multiprocessing import util
 
-    _open.child = os.getpid()
+    # Several threads may open their first at once, but two that wait for all other threads would never end.
+    mark = object()
+    if _open.children.setdefault(os.getpid(), mark) is not mark:
+        return
     # From 3.13 on, finalizers run when the threads that are not daemons have ended.
     finish = _finish if sys.version_info >= (3, 13) else _finish_after_threads
-    Finalize(None, finish, exitpriority=_AFTER_OTHERS)
+    if finish is _finish_after_threads and util.is_exiting() and current_thread() is not main_thread():
+        finish()  # they have run, and only such threads are left
+    else:
+        util.Finalize(None, finish, exitpriority=_AFTER_OTHERS)
 
 
 def _finish_after_threads() -> None:
@@ -128,5 +134,8 @@ def _await_threads() -> None:
     spared = {current_thread(), main_thread()}
     while others := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
         for thread in others:
-            thread.join()
+            try:
+                thread.join()
+            except RuntimeError:  # it is just being started
+                time.sleep(0.001)
     _finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,6 +248,60 @@ CASES = [
 
         child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
         child.start()
+        child.join()
+        sys.exit(child.exitcode)
+        """,
+    ),
+    Case(
+        "a child of multiprocessing whose threads open the first one at the end",
+        """
+        import multiprocessing
+        from concurrent.futures import ThreadPoolExecutor
+
+        def go_on(servers):
+            global producer
+            over.wait()
+            producer = LastValueQueue("t", key_header=None, bootstrap_servers=servers).producer()
+            send(producer)
+
+        def work(servers):
+            global over
+            over = threading.Event()
+            threading._register_atexit(over.set)  # when the main thread has nothing left to do
+            ThreadPoolExecutor(1).submit(go_on, servers)
+
+        child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+        """,
+    ),
+    Case(
+        "a child of multiprocessing whose threads open theirs at the same time",
+        """
+        import multiprocessing
+        from concurrent.futures import ThreadPoolExecutor
+
+        def work(servers):
+            both, parent_process = threading.Barrier(2), multiprocessing.process.parent_process
+            multiprocessing.process.parent_process = lambda: (both.wait(10), parent_process())[1]
+
+            def send_some(_):
+                producer = LastValueQueue("t", key_header=None, bootstrap_servers=servers).producer()
+                send(producer, 10)
+                return producer
+
+            with ThreadPoolExecutor(2) as pool:
+                global producers
+                producers = list(pool.map(send_some, range(2)))
+            over = threading.Event()
+            threading._register_atexit(over.set)  # when the main thread has nothing left to do
+            threading.Thread(target=over.wait).start()
+
+        child = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1],))
+        child.start()
+        child.join(20)
+        child.kill()  # without effect on one that has ended
         child.join()
         sys.exit(child.exitcode)
         """,
@@ -728,6 +783,16 @@ def test_all_finish_within_one_deadline_and_ctrl_c_ends_the_wait_but_not_the_wor
     assert capsys.readouterr().err == "".join(f"lvq_kafka: {name} is left\n" for name in "abc")
     exiting._finish()
     assert capsys.readouterr().err == "", "what has finished says nothing again"
+
+
+def test_a_thread_that_is_just_being_started_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    unstarted = threading.Thread(target=int, daemon=False)
+    seen = [[unstarted], []]
+    finished: list[bool] = []
+    monkeypatch.setattr(threading, "enumerate", lambda: seen.pop(0) if seen else [])
+    monkeypatch.setattr(exiting, "_finish", lambda: finished.append(not seen))
+    exiting._await_threads()
+    assert finished == [True]
 
 
 def test_one_that_fails_does_not_keep_the_others_from_finishing(
