@@ -21,9 +21,11 @@ def on_kafka(queue: LastValueQueue[Any]) -> LastValueQueue[Any]:
     return LastValueQueue(queue.topic, key_header=None, cluster=KafkaCluster("localhost:1"))
 
 
-SPARK: Any = type("Session", (), {"version": "4.1.0"})()
+SPARK: Any = type("Session", (), {"version": "4.1.0", "__repr__": lambda _: "running"})()
 
-STOPPED: Any = type("Session", (), {"version": "4.1.0", "_sc": type("Context", (), {"_jsc": None})()})()
+STOPPED: Any = type(
+    "Session", (), {"version": "4.1.0", "_sc": type("Context", (), {"_jsc": None})(), "__repr__": lambda _: "stopped"}
+)()
 FRAME: Any = type("Frame", (), {"sparkSession": SPARK, "columns": ["key", "value"]})()
 NO_PATHS = [None, 5, "", b"x", "a\0b"]
 
