@@ -12,6 +12,9 @@ In some runs messages expire, into an expiry topic, or are also scheduled (R10, 
 the millisecond, with the clock by which each delivery was chosen, with the letters of what has expired, and with a view
 that is open throughout the run.
 
+In other runs the queue has limits (R12). As a ring it evicts messages, which ends them without a hand-out; processes
+record each eviction. If it blocks, the journal has each call of a producer, and how long it waited.
+
 ``make torture`` runs it for minutes, with ``NODES=3`` on a cluster; `tests/integration/test_torture.py` for as long as
 `make test` can afford.
 """

@@ -20,6 +20,8 @@ _KINDS: dict[str, dict[str, bool]] = {
     "ranked": {"ranked": True},
     "paged": {"paged": True},
     "standard": {"standard": True},
+    "ring": {"ring": True},
+    "block": {"block": True},
     "standard-grouped-ranked": {"standard": True, "grouped": True, "ranked": True},
     "grouped-ranked": {"grouped": True, "ranked": True},
     "ranked-transactional": {"ranked": True, "transactional": True},
@@ -28,7 +30,7 @@ _KINDS: dict[str, dict[str, bool]] = {
     "expiring-transactional": {"expiring": True, "transactional": True},
     "scheduled-transactional": {"scheduled": True, "transactional": True},
 }
-_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked", "paged", "standard")
+_USUAL = ("plain", "transactional", "expiring", "scheduled", "grouped", "ranked", "paged", "standard", "ring", "block")
 
 
 def main() -> int:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
+from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.groups import Groups
 from lvq_kafka.core.ranking import QueueOrder
 from lvq_kafka.core.terms import Ttl
@@ -18,7 +23,7 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.standard_producer import StandardProducer
 
-__all__ = ["Feed", "Place", "Sent", "group_of"]
+__all__ = ["Call", "Feed", "Place", "Sent", "group_of"]
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -33,12 +38,26 @@ _SCHEDULED = 0.25  # of the messages, where any may be
 _BELOW = 0.5  # of the scheduled messages, those with a value below them
 _GROUPS = 40
 _DEFAULT_PRIORITY = 4
+_MAX_BLOCK = 180.0  # seconds; who waits for longer has an error
 _SHORT_TTL = (0.05 ** (1 / 3), 5.0 ** (1 / 3))  # seconds: 50 ms to 5 s, most of them short
 
 
 def group_of(key: str) -> str:
     """Return the group of a key's messages, where there are any."""
     return f"group-{int(key.removeprefix('key-')) % _GROUPS}"
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that sends a message or a delete. Times are by the monotonic clock."""
+
+    producer: int
+    key: str | None
+    value: str | None
+    begin: float
+    end: float
+    place: Place | None = None
+    """Where it is stored; None if it is not, or unknown."""
 
 
 class Feed:
@@ -58,6 +77,7 @@ class Feed:
         order: QueueOrder = "tail",
         width: int = 0,
         standard: bool = False,
+        limited: QueueDefinition | None = None,
         threads: int = 2,
     ) -> None:
         self._cluster = cluster
@@ -70,7 +90,9 @@ class Feed:
         self._order = order
         self._width = width
         self._standard = standard
+        self._limited = limited
         self._stop = threading.Event()
+        self._producer = threading.local()
         self._lock = threading.Lock()
         self._count = 0
         self.stored: dict[Place, Sent] = {}
@@ -83,9 +105,11 @@ class Feed:
         """Messages that failed and were reported as not stored."""
         self.unsure: list[Sent] = []
         """Messages that failed and may have been stored."""
+        self.calls: list[Call] = []
+        """All calls, in the order of their beginnings."""
         self.failures: list[Exception] = []
         self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))
+            threading.Thread(target=self._run, args=(n, random.Random(f"{seed}/{n}"), self._keys[n::threads]))
             for n in range(threads)
         ]
 
@@ -100,8 +124,11 @@ class Feed:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, chance: random.Random, keys: list[str]) -> None:
+    def _run(self, number: int, chance: random.Random, keys: list[str]) -> None:
+        self._producer.number = number
+        limited = self._limited
         try:
+            gate = None if limited is None else gate_of(self._cluster, limited, consumed=True, max_block=_MAX_BLOCK)
             with (StandardProducer if self._standard else Producer)(
                 self._cluster,
                 self._topic,
@@ -111,13 +138,18 @@ class Feed:
                 max_delay=self._max_delay,
                 groups=self._groups,
                 order=self._order,
+                gate=gate,
             ) as producer:
                 for key in keys:
+                    if self._stop.is_set():
+                        break
                     self._put(producer, key, chance)
                 begun, sent = time.monotonic(), 0
                 while not self._stop.wait(_TICK):
                     until = int((time.monotonic() - begun) * self._rate)
                     for _ in range(sent, until):
+                        if self._stop.is_set():
+                            break  # it may be far behind, after it waited for room
                         self._write(producer, chance, keys)
                     sent = until
         except LVQError as error:
@@ -129,9 +161,9 @@ class Feed:
         if kind < 0.02:
             value = self._value()
             message = Message(value, ttl=self._own_ttl(chance), not_before=self._due(chance))
-            self._watch(time.monotonic(), producer.send(message), None, value)
+            self._send(partial(producer.send, message), None, value)
         elif kind < 0.06 and not self._standard:  # where a delete means nothing
-            self._watch(time.monotonic(), producer.delete(key), key, None)
+            self._send(partial(producer.delete, key), key, None)
         else:
             self._put(producer, key, chance)
 
@@ -143,8 +175,7 @@ class Feed:
             group = None if self._groups is None else group_of(key)
             priority = chance.randrange(10) if self._order == "priority" else None
             own: dict[str, Any] = {"ttl": self._own_ttl(chance), "not_before": when, "priority": priority}
-            receipt = producer.send(Message(value, key=key, group=group, **own))
-            self._watch(time.monotonic(), receipt, key, value, priority)
+            self._send(partial(producer.send, Message(value, key=key, group=group, **own)), key, value, priority)
 
     def _own_ttl(self, chance: random.Random) -> float | None:
         """Return the TTL of a message; None for the default. Most that have their own live for less than a second."""
@@ -158,14 +189,19 @@ class Feed:
             return None
         return time.time() + chance.uniform(0, self._max_delay)
 
-    def _watch(
-        self, since: float, receipt: Receipt, key: str | None, value: str | None, priority: int | None = None
+    def _send(
+        self, send: Callable[[], Receipt], key: str | None, value: str | None, priority: int | None = None
     ) -> None:
-        receipt.add_done_callback(partial(self._decided, since, key, value, priority))
+        call = Call(self._producer.number, key, value, time.monotonic(), inf)
+        self.calls.append(call)
+        try:
+            receipt = send()
+        finally:
+            call.end = time.monotonic()
+        receipt.add_done_callback(partial(self._decided, call, priority))
 
-    def _decided(
-        self, since: float, key: str | None, value: str | None, priority: int | None, receipt: Receipt
-    ) -> None:
+    def _decided(self, call: Call, priority: int | None, receipt: Receipt) -> None:
+        key, value = call.key, call.value
         error = receipt.exception(0)
         if isinstance(error, OutcomeUnknown):
             self.unsure.append((key, value))
@@ -175,9 +211,10 @@ class Feed:
             self.failures.append(error)
         else:
             position = receipt.result(0)
-            self.stored[position.partition, position.offset] = (key, value)
-            self.sent_at[position.partition, position.offset] = since
-            self.ranks[position.partition, position.offset] = 9 - (_DEFAULT_PRIORITY if priority is None else priority)
+            call.place = place = position.partition, position.offset
+            self.stored[place] = (key, value)
+            self.sent_at[place] = call.begin
+            self.ranks[place] = 9 - (_DEFAULT_PRIORITY if priority is None else priority)
 
     def _value(self) -> str:
         with self._lock:

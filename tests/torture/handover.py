@@ -13,7 +13,7 @@ __all__ = ["HandOvers"]
 
 _COMMIT = 0.5  # seconds before the partition goes; a later ack may miss the last commit
 _TROUBLE = 10.0  # seconds before the partition goes; trouble in that time may have prevented the last commit
-_REJECTED = "was rejected and"  # a warning, but no trouble
+_HARMLESS = ("was rejected and", "evicts messages")  # warnings, but no trouble
 
 
 class HandOvers:
@@ -64,7 +64,7 @@ class _Goings:
                     self._closing.append(event.at)
                 case Kind.FAILED | Kind.DIED:
                     self._troubles.append(event.at)
-                case Kind.SAID if not event.facts["text"].startswith("INFO") and _REJECTED not in event.facts["text"]:
+                case Kind.SAID if not _is_harmless(event.facts["text"]):
                     self._troubles.append(event.at)
 
     def given_up(self, hold: Hold) -> float:
@@ -76,6 +76,10 @@ class _Goings:
     def trouble(self, begin: float, end: float) -> bool:
         """Return whether the process was in trouble between these times."""
         return bisect_right(self._troubles, end) > bisect_right(self._troubles, begin)
+
+
+def _is_harmless(text: str) -> bool:
+    return text.startswith("INFO") or any(words in text for words in _HARMLESS)
 
 
 def _next(goings: Sequence[tuple[float, bool]], after: float) -> tuple[float, bool]:

@@ -33,6 +33,8 @@ class Kind(StrEnum):
     GONE = "gone"
     PAGED = "paged"
     """Values lie on disk."""
+    EVICTED = "evicted"
+    """A ring dropped a message that waited, as done."""
     CLOSING = "closing"
     """The process leaves. It has acked everything that it will ack."""
     CLOSED = "closed"

@@ -8,12 +8,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from lvq_kafka.core.limits import Limits
+from tests.torture.admissions import Admissions
 from tests.torture.dead_letters import DeadLetter, DeadLetters
-from tests.torture.feed import Place, Sent, group_of
+from tests.torture.feed import Call, Place, Sent, group_of
 from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
 from tests.torture.lifetimes import ExpiryLetter, Lifetimes, Times
+from tests.torture.rings import Rings
 from tests.torture.tenures import Tenures
 from tests.torture.turns import Turns
 from tests.torture.viewing import check_sights
@@ -72,6 +75,14 @@ class Verdict:
     """Times that a message that waited was compared with one that was handed out meanwhile."""
     sights: int = 0
     """Looks at a view that was open throughout the run."""
+    evicted: int = 0
+    """Messages that a ring dropped."""
+    evictions_compared: int = 0
+    """Evictions that were compared with what their partition held."""
+    blocked: int = 0
+    """Calls of producers that waited for room, or for the broker, for more than a second."""
+    nearly_full: int = 0
+    """Keys added to a queue that was certainly half full."""
     overlaps: int = 0
     """Deliveries of a message, or of a newer one of its key, while a frozen or cut-off process believed to hold it."""
 
@@ -176,6 +187,30 @@ class _Judge:
         turns = Turns(tenures, ranks=ranks, grouped=grouped, buried=buried, find=self.find)
         turns.check(self.holds)
         self.verdict.waited = turns.waited
+
+    def ring(
+        self,
+        share: int,
+        lives: Sequence[Life],
+        tenures: Tenures,
+        stored: Mapping[Place, Sent],
+        sent_at: Mapping[Place, float],
+    ) -> Collection[Place]:
+        """Check what a ring evicted. Return these messages: they are done."""
+        rings = Rings(share, lives, self.by_place, tenures, self.hand_overs, self.find)
+        rings.check(stored, sent_at)
+        self.verdict.evicted, self.verdict.evictions_compared = len(rings.evicted), rings.compared
+        return rings.evicted
+
+    def admitted(
+        self, limits: Limits, calls: Sequence[Call], stored: Mapping[Place, Sent], letters: Sequence[DeadLetter]
+    ) -> None:
+        """Check that producers kept to the limit of a queue that blocks, and waited for nothing else."""
+        assert limits.messages is not None
+        assert limits.resume is not None
+        admissions = Admissions(limits.messages, limits.resume, calls, self.by_place, letters, self.outages, self.find)
+        admissions.check(stored)
+        self.verdict.blocked, self.verdict.nearly_full = admissions.waits, admissions.near
 
     def _unheard(self, before: Hold, hold: Hold) -> bool:
         """Return whether the group had dropped the first holder unnoticed, while it or the broker was frozen."""
@@ -356,6 +391,9 @@ def judge(
     grouped: bool = False,
     ranks: Mapping[Place, int] | None = None,
     standard: bool = False,
+    limits: Limits | None = None,
+    partitions: int = 1,
+    calls: Sequence[Call] = (),
 ) -> Verdict:
     """Judge a run.
 
@@ -373,6 +411,9 @@ def judge(
         grouped: whether messages have groups.
         ranks: the rank of each message, a lower one first; None if they come in the order of arrival.
         standard: whether no message replaces another (R35).
+        limits: those of the queue, in messages.
+        partitions: how many the queue has.
+        calls: all calls of producers.
     """
     outages, sent_at = list(outages), sent_at or {}
     hand_overs = HandOvers(outages)
@@ -391,7 +432,12 @@ def judge(
     one.contents(stored)
     one.stored_as_said(stored, newest)
     expired = one.in_time(times, tenures, stored, output, dead.buried | dead.exhausted) if times else frozenset[Place]()
-    one.complete(newest, dead.buried | expired)
+    evicted: Collection[Place] = ()
+    if limits is not None and limits.policy == "ring":
+        evicted = one.ring(limits.share(partitions).messages or 0, lives, tenures, stored, sent_at)
+    elif limits is not None and limits.policy == "block":
+        one.admitted(limits, calls, stored, letters)
+    one.complete(newest, dead.buried | expired | set(evicted))
     one.counted(tenures, sent_at)
     dead.contents(stored)
     dead.rejected()

@@ -55,6 +55,8 @@ _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
 _EXPIRING = replace(_PLAIN, ttl=Ttl(default=20.0), expiry_topic=_EXPIRED)
 _SCHEDULED = replace(_EXPIRING, max_delay=4.0)
 _ON_DISK = Limits(policy="disk", messages=_PARTITIONS)  # one of each partition in memory
+_RING = Limits(policy="ring", messages=20 * _PARTITIONS)  # less than a consumer may have in work
+_BLOCK = Limits(policy="block", messages=240)
 _GROUP = _PLAIN.group
 _MEMORY = 400 << 20  # bytes; a working process needs less than a third
 
@@ -86,6 +88,10 @@ class Ordeal:
     """Whether consumers keep most values on disk."""
     standard: bool = False
     """Whether no message replaces another."""
+    ring: bool = False
+    """Whether the lowest waiting messages are evicted."""
+    block: bool = False
+    """Whether producers wait for room."""
     protocol: Protocol = "classic"
     keys: int = 5000
     rate: float = 200.0
@@ -99,9 +105,8 @@ class Ordeal:
     def title(self) -> str:
         """Return the options in words."""
         nodes = "one node" if self.nodes == 1 else "three nodes"
-        options = [
-            name for name in ("standard", "scheduled", "expiring", "grouped", "ranked", "paged") if getattr(self, name)
-        ]
+        names = ("standard", "scheduled", "expiring", "grouped", "ranked", "paged", "ring", "block")
+        options = [name for name in names if getattr(self, name)]
         kind = ", ".join(["transactions" if self.transactional else "plain", *options])
         return f"{kind}, {self.protocol} protocol, {nodes}"
 
@@ -113,7 +118,7 @@ class Ordeal:
             definition,
             groups=Groups() if self.grouped else None,
             order="priority" if self.ranked else "tail",
-            limits=_ON_DISK if self.paged else None,
+            limits=_ON_DISK if self.paged else _RING if self.ring else _BLOCK if self.block else None,
             conflate=not self.standard,
         )
 
@@ -217,6 +222,7 @@ class _Run:
             order=ordeal.definition.order,
             width=LEAST_PAGED if ordeal.paged else 0,
             standard=ordeal.standard,
+            limited=ordeal.definition if ordeal.block else None,
         )
         observers = self._observers()
         chaos = Chaos(
@@ -346,6 +352,9 @@ class _Run:
             grouped=ordeal.grouped,
             ranks=feed.ranks if ordeal.ranked else None,
             standard=ordeal.standard,
+            limits=ordeal.definition.limits,
+            partitions=_PARTITIONS,
+            calls=feed.calls,
             times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]

@@ -33,6 +33,15 @@ def summary(report: Report) -> str:
     lines += _table("dead letters", verdict.letters)
     if verdict.waited:
         lines.append(f"  {verdict.waited:>9,}  times one was handed out while another of its order was known to wait")
+    if report.ordeal.ring:
+        lines.append(
+            f"  {verdict.evicted:>9,}  messages were evicted; {verdict.evictions_compared:,} evictions were compared "
+            "with what was there"
+        )
+    if report.ordeal.block:
+        lines.append(
+            f"  {verdict.blocked:>9,}  sends waited; {verdict.nearly_full:,} keys were added to a queue half full"
+        )
     if report.ordeal.grouped:
         lines.append(f"  {verdict.grouped:>9,}  deliveries while the session held another message of the group")
     if report.ordeal.scheduled:

@@ -79,8 +79,12 @@ class Tenures:
 
     def of(self, hold: Hold) -> tuple[float, float] | None:
         """Return from when to when its holder had the partition; None if a journal ends before it says."""
-        for tenure in self._tenures[hold.partition]:
-            if tenure.life is hold.life and tenure.begin <= hold.acquired <= tenure.end:
+        return self.at(hold.life, hold.partition, hold.acquired)
+
+    def at(self, life: Life, partition: int, at: float) -> tuple[float, float] | None:
+        """Return from when to when a process had a partition that it had at a time; None if it had not."""
+        for tenure in self._tenures[partition]:
+            if tenure.life is life and tenure.begin <= at <= tenure.end:
                 return tenure.begin, tenure.end
         return None
 

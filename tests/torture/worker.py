@@ -19,6 +19,8 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.overriding import override
@@ -74,6 +76,8 @@ class Worker:
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
         threading.Thread(target=_die_with_parent, daemon=True).start()
+        if self._definition.ring is not None:
+            _note_evictions(self.journal)
         library = logging.getLogger("lvq_kafka")
         library.setLevel(logging.INFO)
         library.addHandler(_ToJournal(self.journal))
@@ -205,6 +209,17 @@ class _ToJournal(logging.Handler):
     def _partitions(self, record: logging.LogRecord) -> Any:
         assert isinstance(record.args, tuple)
         return record.args[1]
+
+
+def _note_evictions(journal: Journal) -> None:
+    """Record each message that a ring drops, which the library only counts."""
+    evict = PartitionLedger.evict
+
+    def noting(self: PartitionLedger, item: Item) -> None:
+        journal.write(Kind.EVICTED, partition=item.partition, offset=item.offset)
+        evict(self, item)
+
+    PartitionLedger.evict = noting  # type: ignore[method-assign]
 
 
 def _die_with_parent() -> None:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from lvq_kafka.core.limits import Limits
 from tests.torture.dead_letters import DeadLetter
+from tests.torture.feed import Call
 from tests.torture.history import Life
 from tests.torture.journal import Event, Kind
 from tests.torture.judge import Output, Verdict, judge
@@ -82,6 +84,10 @@ class Witness:
             self.note(Kind.DURABLE, durable, n=[number])
         return f"{self.life.name}, {number}"
 
+    def evict(self, at: float, *offsets: int) -> None:
+        for offset in offsets:
+            self.note(Kind.EVICTED, at, partition=0, offset=offset)
+
     def get(self, at: float) -> None:
         self.note(Kind.GOT, at, partitions=[0])
 
@@ -102,6 +108,9 @@ def verdict(
     grouped: bool = False,
     ranks: Mapping[int, int] | None = None,
     standard: bool = False,
+    limits: Limits | None = None,
+    calls: Sequence[Call] = (),
+    sent_at: Mapping[int, float] | None = None,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -122,4 +131,7 @@ def verdict(
         grouped=grouped,
         ranks=None if ranks is None else {(0, offset): rank for offset, rank in ranks.items()},
         standard=standard,
+        limits=limits,
+        calls=calls,
+        sent_at={(0, offset): at for offset, at in (sent_at or {}).items()},
     )
