@@ -188,7 +188,9 @@ class _Run:
             f"tests.torture.{'transforming' if ordeal.transactional else 'consuming'}", directory, self._orders
         )
         self._seeds = random.Random(f"{ordeal.seed}/members")
-        self._habits = Habits(random.Random(f"{ordeal.seed}/habits"), ordeal.transactional, _DEAD, _LOCK_TIMEOUT)
+        self._habits = Habits(
+            random.Random(f"{ordeal.seed}/habits"), ordeal.transactional, _DEAD, _LOCK_TIMEOUT, ring=ordeal.ring
+        )
 
     def go(self) -> Report:
         ordeal, cluster = self._ordeal, self._cluster

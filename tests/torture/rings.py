@@ -1,6 +1,7 @@
 """Rings: what is evicted is the lowest that waits, never in work, never too early, and never comes again (R12).
 
-Processes record each eviction. It ends a message as an ack does, without a hand-out.
+Processes record each eviction. It ends a message as an ack does, without a hand-out. A message that is set aside, to be
+prefetched or counted first, is in work, and no journal says so: what such processes evict is judged by less.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Rings:
         ]
         self.evicted: Collection[Place] = {eviction.place for eviction in self._evictions}
         """The messages that are done without a hand-out."""
+        self._aside = {life.name for life in lives if life.counts}
+        self._aside |= {hold.life.name for of_place in holds.values() for hold in of_place if hold.ahead}
         self.compared = 0
         """Evictions that were compared with what the partition held."""
 
@@ -89,8 +92,9 @@ class Rings:
             self._stays_away(eviction)
         self._needed(stored, sent_at)
         for (life, partition, begin), evictions, holds in self._by_tenure():
-            self._lowest_first(evictions, holds)
-            self._within_share(life, partition, begin, evictions, holds)
+            if life.name not in self._aside:
+                self._lowest_first(evictions, holds)
+                self._within_share(life, partition, begin, evictions, holds)
 
     # ---------------------------------------------------------------- one eviction
 
@@ -134,9 +138,7 @@ class Rings:
         """Check that beside each evicted message there may have been as many as the partition may hold.
 
         That is the newest of each key above it that was sent and not known to be done, and what was in work below it.
-        A message that a process has set aside is in work, too, and no journal has it.
         """
-        aside = {hold.life.name for holds in self._holds.values() for hold in holds if hold.ahead}
         sent: dict[int, list[tuple[float, int]]] = defaultdict(list)
         for place in stored:
             sent[place[0]].append((sent_at.get(place, 0.0), place[1]))
@@ -151,7 +153,7 @@ class Rings:
             gone[one.life.name, one.partition, one.tenure][one.offset] = one.at
         for eviction in self._evictions:
             life = eviction.life
-            if life.counts or life.name in aside or eviction.at > life.killed - _SLACK:
+            if life.name in self._aside or eviction.at > life.killed - _SLACK:
                 continue
             self.compared += 1
             below = sum(
@@ -225,9 +227,8 @@ class Rings:
         by_offset: dict[int, list[Hold]] = defaultdict(list)
         for hold in holds:
             by_offset[hold.offset].append(hold)
-        # A message waits until it is handed out, or evicted. Those set aside are in work before they are handed out.
         waiting = [(one.at, one.offset, one.number) for one in evictions]
-        waiting += [(hold.asked, hold.offset, 0) for hold in holds if not (hold.ahead or hold.life.counts)]
+        waiting += [(hold.asked, hold.offset, 0) for hold in holds]
         waiting.sort()
         begin = 0
         for eviction in evictions:
@@ -251,13 +252,10 @@ class Rings:
         events: list[tuple[int, float]] = []  # by offset, by when it and all below it were read
         for hold in holds:
             events.append((hold.offset, hold.acquired))
-            if not (hold.ahead or life.counts):
-                ends.setdefault(hold.offset, hold.asked)
-        before = {hold.offset for hold in holds} - ends.keys()
+            ends.setdefault(hold.offset, hold.asked)
         for eviction in evictions:
             events.append((eviction.offset, eviction.at))
-            if eviction.offset not in before:
-                ends.setdefault(eviction.offset, eviction.at)
+            ends.setdefault(eviction.offset, eviction.at)
         events.sort(reverse=True)
         changes: list[tuple[float, int]] = []
         read, at = inf, 0

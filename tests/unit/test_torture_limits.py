@@ -143,6 +143,8 @@ def test_r12_what_is_set_aside_is_in_work_before_it_is_handed_out() -> None:
     one.life.counts = True
     take(one, 2, 1, 2, 4)
     assert ring(one).findings == []
+    one.life.counts = False
+    assert ring(one).findings != []
 
 
 def test_r12_finds_a_ring_that_keeps_too_many() -> None:
