@@ -92,9 +92,9 @@ def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
         lambda spark, queue: snapshot(spark, queue),
         lambda spark, queue: refresh(spark, queue, "/nowhere"),
         lambda spark, queue: merge(spark, queue, "nothing"),
-        lambda spark, queue: upsert(queue, "/nowhere")(SimpleNamespace(sparkSession=spark), 0),
-        lambda spark, queue: merge_each(queue, "nothing")(SimpleNamespace(sparkSession=spark), 0),
-        lambda spark, queue: publish(SimpleNamespace(sparkSession=spark), queue),
+        lambda spark, queue: upsert(queue, "/nowhere")(SimpleNamespace(sparkSession=spark, columns=[]), 0),
+        lambda spark, queue: merge_each(queue, "nothing")(SimpleNamespace(sparkSession=spark, columns=[]), 0),
+        lambda spark, queue: publish(SimpleNamespace(sparkSession=spark, columns=[]), queue),
     ],
     ids=["register", "snapshot", "refresh", "merge", "upsert", "merge_each", "publish"],
 )
