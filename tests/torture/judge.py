@@ -439,7 +439,7 @@ def judge(
         one.admitted(limits, calls, stored, letters)
     one.complete(newest, dead.buried | expired | set(evicted))
     one.counted(tenures, sent_at)
-    dead.contents(stored)
+    dead.contents(stored, standard=standard)
     dead.rejected()
     dead.given_up(tenures, sent_at)
     if output is None and times is None:  # a transaction keeps messages back, and one may not be due

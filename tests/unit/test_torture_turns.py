@@ -172,6 +172,15 @@ def test_r35_finds_a_message_of_a_standard_queue_that_was_never_delivered() -> N
     assert verdict(one, messages=messages).findings == [], "elsewhere, the newer one has replaced it"
 
 
+@pytest.mark.parametrize(("key", "standard"), [("torture/0/1", True), ("k", False)])
+def test_r35_a_dead_letter_of_a_standard_queue_has_the_position_as_its_key(key: str, standard: bool) -> None:
+    one = Witness("one")
+    letter = DeadLetter((0, 1), key, "v1", 1, one.reject(2, one.take(1, 1), durable=3), 2.5)
+    assert verdict(one, letters=[letter], standard=standard).findings == []
+    (finding,) = verdict(one, letters=[letter], standard=not standard).findings
+    assert "is not what was sent: k=v1" in finding
+
+
 def test_g9_finds_two_holders_of_a_message_of_a_standard_queue() -> None:
     one, two = Witness("one"), Witness("two")
     one.take(1, 1)
