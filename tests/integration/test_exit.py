@@ -123,12 +123,12 @@ def test_a_queue_declared_before_a_fork_is_used_after_it_as_the_page_says(kafka_
     servers = kafka_cluster.config.bootstrap_servers
     kept = recipe.replace(").close()", ")").replace("LastValueQueue.declare", "queue = LastValueQueue.declare")
     try:
-        ran = fork_after(recipe, "app.rates()", servers)
+        ran = fork_after(recipe, "app.fx()", servers)
         assert (ran.returncode, ran.stderr) == (0, "")
-        with LastValueQueue.open("rates", value=TEXT, cluster=kafka_cluster) as queue, queue.view() as view:
+        with LastValueQueue.open("fx", value=TEXT, cluster=kafka_cluster) as queue, queue.view() as view:
             assert dict(view) == {"EURUSD": "1.09"}
         ran = fork_after(kept, "app.queue", servers)
         assert "BoundToProcess: This connection belongs to the process that opened it" in ran.stderr
     finally:
         with suppress(QueueNotDeclared):
-            LastValueQueue.open("rates", cluster=kafka_cluster).drop(delete_topic=True)
+            LastValueQueue.open("fx", cluster=kafka_cluster).drop(delete_topic=True)
