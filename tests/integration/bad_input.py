@@ -66,6 +66,7 @@ def lvq(*arguments: str, config: ClientConfig | str, folder: Path) -> tuple[int,
     else:
         file = folder / "client.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in config.properties.items()))
+        file.chmod(0o600)  # else there is a warning, too
         command += ["--config", str(file)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LVQ_")}
     with within(IN_TIME + 10), ThreadPoolExecutor() as pool:  # includes the start of an interpreter
