@@ -73,8 +73,14 @@ class CommonTerms:
     """By header of another system, the one that it stands for in the queue."""
 
     def check_sole(self, name: str, option: str) -> None:
-        """Check that no header says what an option says, too; see `_check_sole`."""
-        _check_sole(self.headers, name, option, self.stand_for)
+        """Check that no header given for all messages says what an option says, too.
+
+        Raises:
+            click.UsageError: one does. One of them would be ignored.
+        """
+        for other, _ in self.headers:
+            if self.stand_for.get(other, other) == name:
+                raise click.UsageError(f"{option} and the header {printable(other)} are mutually exclusive.")
 
 
 _NOTHING = CommonTerms()
@@ -287,19 +293,6 @@ def _value(text: str, form: Format) -> Any:
 def _headers_of(headers: list[tuple[str, str]]) -> _Pairs:
     """Return the headers given for all messages; a line's own come after them, and so count."""
     return [(name, encode_key(text)) for name, text in headers]
-
-
-def _check_sole(
-    headers: Sequence[tuple[str, bytes | None]], name: str, option: str, stand_for: Mapping[str, str] | None = None
-) -> None:
-    """Check that no header given for all messages says what an option says, too.
-
-    Raises:
-        click.UsageError: one does. One of them would be ignored.
-    """
-    for other, _ in headers:
-        if other == name or (stand_for or {}).get(other) == name:
-            raise click.UsageError(f"{option} and the header {printable(other)} are mutually exclusive.")
 
 
 def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line | None]:
