@@ -128,7 +128,7 @@ class BoundedHandOut:
             item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None and self._ranked and not self._strict:
             item = self._pop_without_room(groups, session)
-        if item is None and self._give_up_places(groups.gated_for(session)):
+        if item is None and groups.gated_for(session) and self._give_up_places(self._partitions):
             item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None:
             lowest = filter(None, map(self._lowest, self._partitions))
@@ -179,8 +179,8 @@ class BoundedHandOut:
         return len(self._partitions[partition].held) > 0
 
     def _lowest(self, partition: int) -> Item | None:
-        """Return a partition's lowest message; None if it is scheduled, or in work."""
-        lowest = self._partitions[partition].pending.lowest
+        """Return what a partition may hand out without room, if that waits."""
+        lowest = self._partitions[partition].room.exempt
         return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
 
     # ---------------------------------------------------------------- what waits for room

@@ -97,6 +97,16 @@ class PartitionRoom:
 
     # ---------------------------------------------------------------- what waits
 
+    @property
+    def exempt(self) -> Item | None:
+        """The lowest message, which needs no room: its ack makes the map shorter.
+
+        None if something lower gives it its place (R4). Then its ack is one more run, where it is.
+        """
+        pending = self._part.pending
+        lowest = pending.lowest
+        return None if lowest in pending.places else lowest
+
     def __len__(self) -> int:
         """Return the number of messages that wait for room."""
         return len(self.gated) + (0 if self.window is None else len(self.window))
@@ -106,10 +116,7 @@ class PartitionRoom:
         self.gated.remove(item)
 
     def admit(self, item: Item) -> bool:
-        """Return whether a message may be handed out now. Otherwise, it waits for room.
-
-        The lowest message may always: its ack makes the map shorter.
-        """
+        """Return whether a message may be handed out now. Otherwise, it waits for room."""
         window = self.window
         if window is not None:
             window.ready.discard(item)
@@ -125,7 +132,7 @@ class PartitionRoom:
 
     def admits(self, item: Item) -> bool:
         """Return whether a message has room, or needs none; see `admit`."""
-        return item is self._part.pending.lowest or self.has_room(item)
+        return item is self.exempt or self.has_room(item)
 
     def note_hand_out(self, item: Item, *, with_room: bool) -> None:
         """Note that a message is handed out."""
@@ -162,7 +169,7 @@ class PartitionRoom:
 
         Returns whether there were any.
         """
-        gated, lowest = self.gated, self._part.pending.lowest
+        gated, lowest = self.gated, self.exempt
         before = len(gated)
         if lowest is not None and lowest.state is State.AVAILABLE and lowest in gated:
             gated.remove(lowest)
@@ -197,7 +204,7 @@ class PartitionRoom:
 
         Messages beyond the window count as such without room: look there first.
         """
-        window, lowest = self.window, self._part.pending.lowest
+        window, lowest = self.window, self.exempt
         if lowest is not None and lowest.state is State.AVAILABLE and lowest.lane not in self._part.held:
             return False  # it needs none
         if window is None or self.waits_for_acks or self._let_go in window.ready:
@@ -230,8 +237,8 @@ class PartitionRoom:
     def has_room(self, item: Item) -> bool:
         """Return whether the commit map has room for the acks of everything in work and this one."""
         part, capacity, counted = self._part, self._capacity, self._counted
-        in_work = len(part.held)
-        pairs = part.pending.splits + in_work + 1
+        in_work, each = len(part.held), part.pending.most_splits
+        pairs = part.pending.splits + in_work + 1 + min(in_work + 1, len(part.pending.places))
         if pairs <= capacity.always and not counted:
             return True
         # No run but the last ends above the highest message ever handed out.
@@ -251,7 +258,7 @@ class PartitionRoom:
         # That was the worst case. The real length says more. Measuring it takes time, so only once it pays off.
         # The claim may be longer by what was in work then, and what was taken or replaced since.
         measured, changes = self._measured, part.changes - self._since
-        if measured is not None and capacity.fits_after(measured, changes + 1, base, end, counted=counted):
+        if measured is not None and capacity.fits_after(measured, each * (changes + 1), base, end, counted=counted):
             return True
         if measured is not None and changes - in_work < max(_FEW, pairs // _FEW):
             return False
@@ -262,7 +269,7 @@ class PartitionRoom:
         ):
             return False
         self._measured, self._since, self._measured_at = Measured.of(part.claim(())), part.changes - in_work, base
-        return capacity.fits_after(self._measured, in_work + 1, base, end, counted=counted)
+        return capacity.fits_after(self._measured, each * (in_work + 1), base, end, counted=counted)
 
     def measure_again(self) -> None:
         """Note that the claim has become shorter without an ack."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
@@ -182,6 +182,9 @@ class PendingList:
 
     __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "places", "position")
 
+    most_splits: ClassVar[int] = 1
+    """The most pairs of runs that an ack adds to a claim."""
+
     def __init__(self, loaded: CommitMap, start: int) -> None:
         self.loaded = loaded
         self.position = start
@@ -212,10 +215,7 @@ class PendingList:
 
     @property
     def splits(self) -> int:
-        """The number of pairs of runs in a claim, once the loaded map is read to its end.
-
-        Each ack adds one at most.
-        """
+        """The number of pairs of runs in a claim, once the loaded map is read to its end."""
         return len(self.acked_behind)
 
     # ---------------------------------------------------------------- keeping the list
@@ -343,6 +343,8 @@ class PlacedPendingList(PendingList):
     """A pending list that remembers the places of messages which have replaced others (R4)."""
 
     __slots__ = ()
+
+    most_splits = 2  # where the message is, and where its place is
 
     def pass_place(self, old: Item, item: Item) -> None:
         """Give the place of a message in the list to the one that is about to replace it."""

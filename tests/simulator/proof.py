@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from operator import attrgetter
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.ledger import Item
@@ -100,14 +101,14 @@ class Life:
             else:
                 self._counts(entry)
         self.position = position
-        if position >= self.target:
+        if position >= max(self.target, self.loaded.end):  # nothing was handed out before
             self.replaced.clear()
         self._note_last(entries)
 
     def pass_time(self, time: float) -> None:
         """Let count what is due at a time, in ms."""
         due = [entry for entry in self.scheduled.values() if entry.due <= time]
-        for entry in due:
+        for entry in sorted(due, key=attrgetter("due", "offset")):
             if entry.offset in self.scheduled:
                 self._counts(entry)
         self._note_last(due)

@@ -363,12 +363,12 @@ def test_a_value_replaced_in_its_place_while_others_are_held_back_is_handed_out_
 
 
 def test_the_room_that_a_message_needs_depends_on_the_highest_that_was_handed_out() -> None:
-    queue = Queue(*((key, key) for key in "abcdef"), limit=100, order="in-place", bounded=True)
+    queue = Queue(*((key, key) for key in "abcdef"), limit=103, order="in-place", bounded=True)
     queue.next = 1000
     queue.send(("a", "a2"))
     assert [queue.take().offset for _ in range(2)] == [1000, 1]
     assert queue.ledger.acquire() is None, "the runs from the base on may become longer than a byte"
-    other = Queue(*((key, key) for key in "abcdef"), limit=100, bounded=True)
+    other = Queue(*((key, key) for key in "abcdef"), limit=103, bounded=True)
     assert [other.take().offset for _ in range(6)] == [0, 1, 2, 3, 4, 5]
 
 
