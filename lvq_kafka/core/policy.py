@@ -159,7 +159,7 @@ class Finding:
     @property
     def reason(self) -> str:
         """The reason why the setting matters."""
-        return _REASONS[self._case]
+        return _REASONS.get(self._case, "it was asked for")
 
     @property
     def fact(self) -> str:
@@ -322,13 +322,16 @@ def judge(
 ) -> list[Finding]:
     """Compare a topic's settings with those for a new one.
 
-    Settings that are not visible are skipped.
+    Settings that are not visible are skipped, unless the spec gives them: a topic's settings name all that there are.
     """
-    wanted = topic_settings(spec or TopicSpec(), needs)
+    spec = spec or TopicSpec()
+    wanted = topic_settings(spec, needs)
     retention = wanted.get("retention.ms", "-1")
     findings: list[Finding] = []
+    judged: set[str] = set()
 
     def expect(setting: str, expected: str, good: bool, severity: Literal["error", "warning"] = "warning") -> None:
+        judged.add(setting)
         if setting in config and not good:
             findings.append(Finding(setting, expected, config[setting], severity))
 
@@ -350,7 +353,8 @@ def judge(
         expect("retention.ms", retention, _retains(config.get("retention.ms"), retention))
         expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
     elif "delete" in wanted["cleanup.policy"]:
-        findings.append(Finding("cleanup.policy", "compact,delete", config["cleanup.policy"], "warning"))
+        expect("cleanup.policy", "compact,delete", False)
+        judged.add("retention.ms")
         if (kept := config.get("retention.ms", "")) != retention:
             findings.append(Finding("retention.ms", retention, kept, "warning"))
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
@@ -361,15 +365,17 @@ def judge(
     expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
     if replication_factor >= 3:
         at_least("min.insync.replicas", "2")
-    if not needs.conflate:
-        return findings
-    at_most("min.cleanable.dirty.ratio")
-    shortest = str(_MINUTE + needs.delay) if needs.max_delay else "0"  # whatever the spec says
-    at_least("min.compaction.lag.ms", shortest, timing)
-    longest = max(wanted["max.compaction.lag.ms"], shortest, key=_as_number)
-    fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= _as_number(longest)
-    expect("max.compaction.lag.ms", longest, fits)
-    at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
+    if needs.conflate:
+        at_most("min.cleanable.dirty.ratio")
+        shortest = str(_MINUTE + needs.delay) if needs.max_delay else "0"  # whatever the spec says
+        at_least("min.compaction.lag.ms", shortest, timing)
+        longest = max(wanted["max.compaction.lag.ms"], shortest, key=_as_number)
+        fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= _as_number(longest)
+        expect("max.compaction.lag.ms", longest, fits)
+        at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
+    for setting, value in spec.config.items():  # what no rule is about is as it was asked for, or not
+        if setting not in judged and config.get(setting) != value:
+            findings.append(Finding(setting, value, config.get(setting, "no setting of a topic"), "warning"))
     return findings
 
 

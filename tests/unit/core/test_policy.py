@@ -63,6 +63,18 @@ def test_what_its_creator_asked_for_is_no_finding() -> None:
     ]
 
 
+@pytest.mark.parametrize("config", [{"max.message.bytes": "1048588"}, {}])
+def test_a_setting_that_was_asked_for_and_that_no_rule_judges_is_a_finding_where_it_differs(
+    config: dict[str, str],
+) -> None:
+    """It used to be ignored for a topic that was there before."""
+    spec = TopicSpec(config={"max.message.bytes": "5242880"})
+    (finding,) = judge({"cleanup.policy": "compact", **config}, spec, replication_factor=1)
+    found = config.get("max.message.bytes", "no setting of a topic")
+    assert str(finding).startswith(f"max.message.bytes is {found}, not 5242880: it was asked for. ")
+    assert judge({"cleanup.policy": "compact", **spec.config}, spec, replication_factor=1) == []
+
+
 @pytest.mark.parametrize("spec", [TopicSpec(delete_retention=0.1), TopicSpec(config={"delete.retention.ms": "100"})])
 def test_deletes_that_are_kept_for_too_short_a_time_for_any_reader_are_a_finding_whoever_asked_for_it(
     spec: TopicSpec,
