@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import groupby
 
 import click
 
@@ -135,8 +136,12 @@ def print_notes(error: BaseException) -> None:
 
 
 def print_problem(message: str, *, warning: bool = False) -> None:
-    """Print an error or a warning on stderr, in one line."""
+    """Print an error or a warning on stderr: a line, and the indented ones that it quotes."""
     name = click.style("lvq: ", fg="yellow" if warning else "red", bold=True)
+    lines: list[str] = []
+    for indented, part in groupby(message.splitlines(), key=lambda line: line.startswith("    ")):
+        text = list(part)
+        lines += text if indented else [" ".join(" ".join(text).split())]
     # In one write: while a board is shown, each write becomes a separate line.
-    line = printable(" ".join(message.split()))
+    line = "\n".join(map(printable, lines))
     click.echo(f"{name}{'warning: ' if warning else ''}{line}", file=sys.stderr)

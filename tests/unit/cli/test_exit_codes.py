@@ -124,6 +124,17 @@ def test_what_is_told_is_one_write_so_that_it_stays_one_line_beside_a_board(monk
     assert writes == ["lvq: warning: The broker is gone.\n"]
 
 
+def test_an_error_shows_the_place_in_the_text_that_it_quotes(run: Run) -> None:
+    assert run("declare", "prices", "--key-header", "ticker").code == 0
+    ran = run("watch", "prices", "--selector", "bid >> 3")
+    assert ran.code == 2
+    assert ran.stderr == (
+        "lvq: The --selector is wrong at column 6: expected a header, a value or (, found >.\n"
+        "    bid >> 3\n"
+        "         ^\n"
+    )
+
+
 def test_debug_shows_where_an_error_comes_from_before_or_after_the_command(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
