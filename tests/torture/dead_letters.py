@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from lvq_kafka.core.headers import UNKEYED_HEADER
 from tests.torture.feed import Place, Sent
 from tests.torture.history import Hold
 from tests.torture.tenures import Tenures
@@ -78,13 +79,16 @@ class DeadLetters:
     def contents(self, stored: Mapping[Place, Sent], *, standard: bool) -> None:
         """Check that each dead letter equals the message that was sent.
 
-        Where each message stands alone, so does its letter: the key is the message's position (R35).
+        In a standard queue, where each message stands alone, the key of its letter is its position (R35). Elsewhere, a
+        message that was sent without a key has one of its own (R1).
         """
         for letter in self._letters:
             key, value = stored.get(letter.source, (None, None))
             partition, offset = letter.source
-            alone = standard or key is None
-            is_key = letter.key.endswith(f"/{partition}/{offset}") if alone else letter.key == key
+            if standard:
+                is_key = letter.key.endswith(f"/{partition}/{offset}")
+            else:
+                is_key = letter.key.startswith(f"{UNKEYED_HEADER}:") if key is None else letter.key == key
             if value != letter.value or not is_key:
                 self._find(f"{letter} is not what was sent: {key}={value}")
 

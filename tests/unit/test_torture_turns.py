@@ -181,6 +181,16 @@ def test_r35_a_dead_letter_of_a_standard_queue_has_the_position_as_its_key(key: 
     assert "is not what was sent: k=v1" in finding
 
 
+@pytest.mark.parametrize(("key", "findings"), [("lvq-unkeyed:ab:1", 0), ("k", 1)])
+def test_r1_a_dead_letter_of_a_message_without_a_key_has_a_unique_one(key: str, findings: int) -> None:
+    one = Witness("one")
+    taken = one.take(1, 1, "lvq-unkeyed:ab:1")
+    letter = DeadLetter((0, 1), key, "v1", 1, one.reject(2, taken, durable=3), 2.5)
+    found = verdict(one, messages={1: (None, "v1")}, letters=[letter]).findings
+    assert [finding for finding in found if "is not what was sent" in finding] == found
+    assert len(found) == findings
+
+
 def test_g9_finds_two_holders_of_a_message_of_a_standard_queue() -> None:
     one, two = Witness("one"), Witness("two")
     one.take(1, 1)

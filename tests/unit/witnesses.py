@@ -97,7 +97,7 @@ class Witness:
 
 def verdict(
     *witnesses: Witness,
-    messages: Mapping[int, tuple[str, str | None]] | None = None,
+    messages: Mapping[int, tuple[str | None, str | None]] | None = None,
     output: list[Output] | None = None,
     lock_timeout: float | None = LOCK,
     outages: Sequence[tuple[float, float]] = (),
@@ -113,7 +113,8 @@ def verdict(
     sent_at: Mapping[int, float] | None = None,
 ) -> Verdict:
     """Return the verdict. By default there is only message 1 of key k; ``unsure`` and ``refused`` exist, too."""
-    sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
+    given: Mapping[int, tuple[str | None, str | None]] = messages or {1: ("k", "v1")}
+    sent = {(0, offset): message for offset, message in given.items()}
     there = {(0, offset): message for offset, message in {**(unsure or {}), **(refused or {})}.items()} | sent
     last = {key: place for place, (key, _) in sorted(there.items())}
     return judge(
