@@ -153,13 +153,17 @@ class Log:
         at = bisect_left(self._entries, offset, key=attrgetter("offset"))
         return at < len(self._entries) and self._entries[at].offset == offset
 
-    def compact(self, mask: int, now: float) -> int:
-        """Remove some records: aborted or superseded ones, and deletes with no older record of their key left.
+    def compact(self, mask: int, now: float, *, keeps_deletes: bool = False) -> int:
+        """Remove some records: aborted or superseded ones, and deletes, each if no older record of its key is left.
+
+        A broker's cleaner copies a log from its start and replaces its segments in that order, so what it leaves of a
+        key when it is interrupted are the newest records.
 
         Where messages may be scheduled, what is younger than the compaction lag is neither removed nor removes others.
 
         Args:
             now: the time in ms.
+            keeps_deletes: whether deletes are too young to be removed, as far as all who read are concerned.
 
         Returns:
             The number of records removed.
@@ -174,12 +178,13 @@ class Log:
                 kept += self._entries[at:]
                 break
             aborted = entry.transaction is not None and not entry.transaction.committed
-            replaced = not aborted and newest[entry.lane] is not entry
-            old_delete = entry.value is None and entry.lane not in lanes
-            if (aborted or replaced or old_delete) and mask >> at % 8 & 1:
+            is_newest = not aborted and newest[entry.lane] is entry
+            obsolete = not is_newest or (entry.value is None and not keeps_deletes)
+            if obsolete and (aborted or entry.lane not in lanes) and mask >> at % 8 & 1:
                 continue
             kept.append(entry)
-            lanes.add(entry.lane)
+            if not aborted:
+                lanes.add(entry.lane)
         gone = len(self._entries) - len(kept)
         self._entries = kept
         return gone

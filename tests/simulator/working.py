@@ -125,12 +125,13 @@ class Working(Process):
         if name is None:
             return False
         parts = self.ledger._partitions.values()
-        if self._options.ranked:  # it may wait for one of better rank which cannot be handed out
+        if self._options.ranked:  # it may wait for one of better rank which cannot be handed out, or has no room yet
             others = [
                 one
                 for part in parts
                 for lane, one in part.waiting.items()
-                if one is not item and (lane in part.held or one.state is not State.AVAILABLE)
+                if one is not item
+                and (lane in part.held or one.state is not State.AVAILABLE or (part.held and self.core.crowding))
             ]
         else:
             others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]
