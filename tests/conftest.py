@@ -105,6 +105,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return Scheduling(config, log)
 
 
+SPARK_TIMEOUT = 1500
+"""Seconds, enough for any test on a loaded machine.
+
+A signal that interrupts a call to the JVM puts the connection out of step for all later tests of its worker.
+"""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # without workers, keep the requested order
         items.sort(key=_turn)
@@ -115,6 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, places in BY_PLACE.items():
             if item.nodeid.startswith(places):
                 item.add_marker(marker)
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT))
     kept, left_out = [], []
     for item in items:
         (kept if _proves_something(item) else left_out).append(item)

@@ -25,8 +25,6 @@ from tests.benchmarks.topics import Content, load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 
 def test_every_contestant_gives_the_newest_value_of_every_key(
     spark: SparkSession, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch

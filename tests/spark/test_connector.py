@@ -30,8 +30,6 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 

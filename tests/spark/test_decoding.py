@@ -28,8 +28,6 @@ from tests.spark.registries import Answers, serving
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Frame = Callable[..., "DataFrame"]
 

@@ -23,8 +23,6 @@ from lvq_spark.source.source_options import SourceOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MILLENNIA = b"9" * 15
 HEADERS: list[list[tuple[str, bytes | None]] | None] = [
     None,

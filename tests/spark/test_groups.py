@@ -18,8 +18,6 @@ from lvq_spark import group_of, pin, publish, read_version, refresh, register, s
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 PLACED = Groups(placement="group")
 PARTITIONS = 3
 Make = Callable[..., LastValueQueue[bytes]]

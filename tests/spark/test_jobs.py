@@ -32,8 +32,6 @@ from tests.spark.cluster import JOBS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 NAMES = ["merge", "publish", "refresh", "snapshot", "stream"]
 

@@ -25,8 +25,6 @@ from tests.contract.r14 import records as r14_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 PARTITIONS = 3
 SPEC = SnapshotSpec("t", "id", dict.fromkeys(range(PARTITIONS), 0), dict.fromkeys(range(PARTITIONS), 1000))
 

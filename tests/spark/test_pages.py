@@ -21,8 +21,6 @@ from tests.spark.registries import served
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 SPARK = "docs/how-to/spark.md"
 CLUSTER = "docs/how-to/spark-cluster.md"
 SPARK_CALLS = "import lvq_spark\n" + block(SPARK, "python", "def latest")

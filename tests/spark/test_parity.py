@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 PARTITIONS = 3
 HEADER = "ticker"
 QUIET = {"segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.99", "delete.retention.ms": "86400000"}

@@ -27,8 +27,6 @@ from lvq_spark.writing.sizes import SizeLimits, oversize, suspect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Frame = Callable[..., "DataFrame"]
 

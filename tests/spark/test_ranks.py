@@ -27,8 +27,6 @@ from lvq_spark.store import read_version, refresh
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 Frame = Callable[..., "DataFrame"]
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from lvq_spark.snapshots import Engine
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 TOPIC = "prices"
 ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])

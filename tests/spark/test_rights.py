@@ -15,8 +15,6 @@ from tests.integration.secure import SecureBroker, secure_broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 Work = Callable[["SparkSession", LastValueQueue[bytes]], object]
 
 WORK: Mapping[str, Work] = {

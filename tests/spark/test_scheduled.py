@@ -28,8 +28,6 @@ from lvq_spark.source.source_options import SourceOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 BEGUN = 1_000_000.0
 HEADERS: list[list[tuple[str, bytes | None]] | None] = [
     None,

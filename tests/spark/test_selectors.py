@@ -25,8 +25,6 @@ from lvq_spark.store.upserting import upsert
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 SELECTOR = "side = 'buy'"
 NOWHERE = ClientConfig("nowhere:1")
 

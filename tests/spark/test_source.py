@@ -25,8 +25,6 @@ from lvq_spark.source.registering import register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Load = Callable[..., "DataFrame"]
 Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]

@@ -16,8 +16,6 @@ from lvq_spark import register, task_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Sql = Callable[[str], list[Any]]
 

@@ -26,8 +26,6 @@ from tests.spark.test_store_refresh import DAY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 CLOCK = {**DAY, "message.timestamp.type": "CreateTime"}

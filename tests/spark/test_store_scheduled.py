@@ -30,8 +30,6 @@ from tests.spark.test_store_versions import VERSION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 CLOCK = {**DAY, "message.timestamp.type": "CreateTime", "cleanup.policy": "compact,delete", "retention.ms": "-1"}

@@ -30,8 +30,6 @@ from tests.spark.test_store_versions import rewrite
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
 Batch = Callable[..., "DataFrame"]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from lvq_spark.source.streaming import LvqStreamReader
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
 Batch = dict[str, str | None]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which is slow on a busy machine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
 
