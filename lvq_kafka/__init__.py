@@ -17,18 +17,18 @@ from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.core.catch_up import ReaderStatus
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import ReaderStats
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.lifecycle import State as DeliveryState
-from lvq_kafka.core.limits import Depth, Limits
-from lvq_kafka.core.policy import Finding, TopicSpec
-from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.catch_up import ReaderStatus
+from lvq_kafka.core.latest.fold import ReaderStats
+from lvq_kafka.core.log.progress import Shortfall
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.queue.default_filters import DefaultFilters
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
+from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.waiting.lifecycle import State as DeliveryState
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
 from lvq_kafka.group.damage import Damage

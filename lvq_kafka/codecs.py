@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
-from lvq_kafka.core.json_text import check_nesting, read_json
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.text.json_text import check_nesting, read_json
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "serializers"]

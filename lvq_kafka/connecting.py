@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.validation import instance, mapping
+from lvq_kafka.core.text.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
 

@@ -64,13 +64,13 @@ from pathlib import Path
 from queue import Full
 from typing import TYPE_CHECKING, Any, Literal
 
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.wording import BARE, Spelling, in_python, renamed, worded
+from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.core.text.wording import BARE, Spelling, in_python, renamed, worded
 
 if TYPE_CHECKING:
-    from lvq_kafka.core.limits import Depth
-    from lvq_kafka.core.progress import Shortfall
-    from lvq_kafka.core.records import Position
+    from lvq_kafka.core.log.progress import Shortfall
+    from lvq_kafka.core.log.records import Position
+    from lvq_kafka.core.queue.limits import Depth
     from lvq_kafka.core.rights import Right
 
 __all__ = [

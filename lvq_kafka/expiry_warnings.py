@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from logging import Logger
 
-from lvq_kafka.core.log_time import LogTime
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.terms import TTL_HEADER, Terms
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
 
 __all__ = ["ExpiryWarnings"]
 

@@ -9,9 +9,9 @@ from functools import lru_cache, partial
 
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.keys import home_partition, key_text
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.log.keys import home_partition, key_text
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError, LVQError
 
 __all__ = ["GroupPlacement"]

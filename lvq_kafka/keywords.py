@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, wraps
 from typing import Any, TypeVar
 
-from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["refuse_unknown"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from lvq_kafka.core.foreign_headers import DELAY_HEADERS, GROUP_HEADERS, ForeignHeaders
-from lvq_kafka.core.groups import GROUP_HEADER, Groups, encode_group
-from lvq_kafka.core.headers import RESERVED, check_sort_header, reserved_header
-from lvq_kafka.core.log_time import header_ms
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.terms import TTL_HEADER, Ttl, check_ttl_header, ttl_text
-from lvq_kafka.core.validation import moment
+from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, GROUP_HEADERS, ForeignHeaders
+from lvq_kafka.core.queue.headers import RESERVED, check_sort_header, reserved_header
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups, encode_group
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import moment
+from lvq_kafka.core.timing.log_time import header_ms
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl, check_ttl_header, ttl_text
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["OwnTerms"]

@@ -17,13 +17,13 @@ from typing import Any, Generic, Literal, NoReturn, Protocol, Self, TypedDict, g
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.headers import UNKEYED_HEADER, check_key_header, header_fault, misspelt
-from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import choice, text, waiting
+from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header, header_fault, misspelt
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import choice, text, waiting
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,

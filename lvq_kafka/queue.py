@@ -16,18 +16,18 @@ from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
 from lvq_kafka.consuming.selecting_options import SELECTING, refuse_selecting
-from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.keys import Key
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.policy import TopicSpec
-from lvq_kafka.core.queue_options import SYSTEM_OPTIONS, fields_with_options
-from lvq_kafka.core.quoting import brief
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import choice, instance, limit
+from lvq_kafka.core.log.keys import Key
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.queue.default_filters import DefaultFilters
+from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition, check_name
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.option_names import SYSTEM_OPTIONS, fields_with_options
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.queue.topic_settings import TopicSpec
+from lvq_kafka.core.text.quoting import brief
+from lvq_kafka.core.text.validation import choice, instance, limit
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
 from lvq_kafka.group.group_checks import OnForeignCommits, Start

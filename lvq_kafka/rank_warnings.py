@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from logging import Logger
 
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import HIGHEST_PRIORITY, Ranking
+from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, Ranking
+from lvq_kafka.core.text.quoting import quoted
 
 __all__ = ["RankWarnings"]
 

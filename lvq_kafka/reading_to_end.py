@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
-from lvq_kafka.core.progress import Progress, Shortfall
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.progress import Progress, Shortfall
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import TransportError
 
 __all__ = ["GiveUp", "read_to_end"]

@@ -7,13 +7,13 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import OutcomeUnknown
 from lvq_kafka.forking import Bound
 
 if TYPE_CHECKING:
     from lvq_kafka.cluster import Receipt
-    from lvq_kafka.core.records import Position
+    from lvq_kafka.core.log.records import Position
 
 __all__ = ["AwaitableReceipt", "check_callback", "undecided"]
 

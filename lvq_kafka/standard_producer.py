@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import NoReturn
 
 from lvq_kafka.codecs import V
-from lvq_kafka.core.keys import Key
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.log.keys import Key
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.producer import MessageHeaders, Producer
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal, TypedDict
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.policy import (
+from lvq_kafka.core.queue.topic_settings import (
     NO_NEEDS,
     Finding,
     TopicNeeds,

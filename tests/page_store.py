@@ -27,7 +27,7 @@ class _Page:
 
 
 class Pages:
-    """See `lvq_kafka.core.paging.PageStore`."""
+    """See `lvq_kafka.core.ledger.paging.PageStore`."""
 
     def __init__(self) -> None:
         self.stored: dict[int, bytes] = {}

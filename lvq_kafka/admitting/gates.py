@@ -13,13 +13,13 @@ from lvq_kafka.admitting.lines import Lines
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
-from lvq_kafka.core.admission import Send
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.limits import RESUME, Depth, Limits, size_of
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.standard import OwnKey
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.producer.admission import Send
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import RESUME, Depth, Limits, size_of
+from lvq_kafka.core.queue.standard import OwnKey
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
 from lvq_kafka.producer import Append, Gate
 from lvq_kafka.reading.consumed_filter import is_transient

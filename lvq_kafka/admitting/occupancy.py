@@ -9,15 +9,15 @@ from weakref import ref
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES
-from lvq_kafka.core.admission import Admission, Send
-from lvq_kafka.core.conflation import ConflatedKeys
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.limits import Depth, Limits
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.standard import StandardScreen
-from lvq_kafka.core.terms import TTL_HEADER
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.pending_keys import ConflatedKeys
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.producer.admission import Admission, Send
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.standard import StandardScreen
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower

@@ -36,7 +36,7 @@ from lvq_kafka.cli.exit_codes import (
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.logs import logs_shown
 from lvq_kafka.cli.signals import ended_by
-from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.text.quoting import printable
 
 __all__ = ["lvq"]
 

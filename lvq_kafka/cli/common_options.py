@@ -12,8 +12,8 @@ import click
 
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import CODECS
-from lvq_kafka.core.quoting import shell_word
-from lvq_kafka.core.wording import BARE, Mention, Spelling
+from lvq_kafka.core.text.quoting import shell_word
+from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 
 __all__ = [
     "Command",

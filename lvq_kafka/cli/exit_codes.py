@@ -8,8 +8,8 @@ from itertools import groupby
 
 import click
 
-from lvq_kafka.core.quoting import printable
-from lvq_kafka.core.wording import Spelling
+from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.core.text.wording import Spelling
 from lvq_kafka.errors import (
     CatchUpTimeout,
     CodecError,

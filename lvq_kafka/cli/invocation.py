@@ -13,7 +13,7 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
 from lvq_kafka.connecting import connect_within
-from lvq_kafka.core.quoting import listed, shell_word
+from lvq_kafka.core.text.quoting import listed, shell_word
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.queue import LastValueQueue
 

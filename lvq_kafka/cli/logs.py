@@ -12,8 +12,8 @@ from typing import Any
 from lvq_kafka.cli.common_options import typed
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.core.policy import Finding
-from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.queue.topic_settings import Finding
+from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.errors import LVQError
 
 __all__ = ["logs_shown"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.cli.json_lines import to_line
-from lvq_kafka.core.headers import UNKEYED_HEADER
-from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
+from lvq_kafka.core.text.quoting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -18,9 +18,9 @@ from lvq_kafka.consuming.delivery import Delivery, Settler
 from lvq_kafka.consuming.sessions import OpenSession, OwnSessions
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.validation import HIGHEST, at_least_one, waiting
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.text.validation import HIGHEST, at_least_one, waiting
+from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
 from lvq_kafka.forking import Bound
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import TIMEOUT_MAX, Event, Thread
 
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.quoting import bounded
+from lvq_kafka.core.text.quoting import bounded
 
 __all__ = ["AutoReclaim"]
 

@@ -10,7 +10,7 @@ from lvq_kafka.cluster import GroupMember
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.settlement import Durable
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.consumer.commits import Answer, Flight
 from lvq_kafka.errors import AuthenticationFailed, TransportError, Unauthorized
 
 __all__ = ["CommitSender"]

@@ -29,9 +29,19 @@ from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.validation import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.text.validation import (
+    as_float,
+    at_least_one,
+    choice,
+    durations,
+    instance,
+    limit,
+    seconds,
+    text,
+    waiting,
+)
 from lvq_kafka.forking import Bound
 from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.producer import Producer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from lvq_kafka.core.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
 
 __all__ = ["ConsumerStats"]
 

@@ -23,11 +23,11 @@ from lvq_kafka.consuming.paging_warnings import PagingWarnings
 from lvq_kafka.consuming.ring_warnings import RingWarnings
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.unclosed import Unclosed
-from lvq_kafka.core.absence import Lapse
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.message_times import MessageTimes
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.message_times import MessageTimes
+from lvq_kafka.core.log.absence import Lapse
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.exiting import ended, finish_at_exit
 from lvq_kafka.expiry_warnings import ExpiryWarnings

@@ -9,13 +9,13 @@ from functools import partial
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.definition import check_letter_topic
-from lvq_kafka.core.headers import UNKEYED_HEADER
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.quoting import printable, quoted
-from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.queue.definition import check_letter_topic
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
+from lvq_kafka.core.text.quoting import printable, quoted
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import (
     AlreadySettled,
     ConfigError,

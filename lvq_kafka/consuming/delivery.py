@@ -10,13 +10,13 @@ from typing import Any, Generic, Protocol, Self
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.dead_letters import reason_text
 from lvq_kafka.consuming.settlement import Durability, Settlement
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Headers, Position, header_value
-from lvq_kafka.core.terms import NEVER
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import Headers, Position, header_value
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import waiting
+from lvq_kafka.core.timing.terms import NEVER
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.forking import Bound
 

@@ -12,11 +12,11 @@ from typing import Any
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.dead_letters import dead_letter_headers, kept_headers, letter_key
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.records import Headers
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.log.records import Headers
+from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import MessageTooLarge, TransportError
 from lvq_kafka.topics import describe_letter_topic
 

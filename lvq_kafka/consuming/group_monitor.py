@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.policy import DELETE_RETENTION
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends

@@ -13,9 +13,9 @@ from threading import Lock
 from typing import IO
 from zlib import crc32
 
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.validation import text
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError, PageUnreadable
 
 __all__ = ["FilePage", "PageFile", "check_page_directory"]
@@ -45,7 +45,7 @@ class _Segment:
 
 
 class FilePage:
-    """A value in a `PageFile`; see `lvq_kafka.core.paging.Page`."""
+    """A value in a `PageFile`; see `lvq_kafka.core.ledger.paging.Page`."""
 
     __slots__ = ("_at", "_file", "_segment", "length")
 
@@ -57,7 +57,7 @@ class FilePage:
         """The bytes of the value."""
 
     def read(self) -> bytes:
-        """See `lvq_kafka.core.paging.Page.read`."""
+        """See `lvq_kafka.core.ledger.paging.Page.read`."""
         file, segment = self._file, self._segment.file
         try:
             with file.lock:
@@ -120,7 +120,7 @@ class PageFile:
     # ---------------------------------------------------------------- pages
 
     def write(self, value: bytes) -> FilePage | None:
-        """See `lvq_kafka.core.paging.PageStore.write`."""
+        """See `lvq_kafka.core.ledger.paging.PageStore.write`."""
         with self.lock:
             if self._closed or (self.failure and time.monotonic() < self._again):
                 return None

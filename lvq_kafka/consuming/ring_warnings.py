@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from lvq_kafka.core.ring import Ring
+from lvq_kafka.core.ledger.ring import Ring
 
 __all__ = ["RingWarnings"]
 

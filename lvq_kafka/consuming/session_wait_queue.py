@@ -9,9 +9,9 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.hand_out import Wanted
-from lvq_kafka.core.precedence_heap import PrecedenceHeap
+from lvq_kafka.core.consumer.hand_out import Wanted
+from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 __all__ = ["SessionWaitQueue"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.validation import function, waiting
+from lvq_kafka.core.text.validation import function, waiting
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import Bound, left_behind, notify_of_forks
 

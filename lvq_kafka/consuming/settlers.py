@@ -9,9 +9,9 @@ from functools import partial
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.settlement import JointSettlement, Settlement
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.validation import as_float, delays, durations
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.text.validation import as_float, delays, durations
+from lvq_kafka.core.waiting.pending import Item
 
 __all__ = ["DirectSettler"]
 

@@ -18,25 +18,25 @@ from lvq_kafka.consuming.page_file import PageFile
 from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.settlement import Durable, resolve
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
-from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
-from lvq_kafka.core.commits import Flight
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.foreign_headers import ForeignHeaders
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.hand_out import Acquisition, ConsumerLimits
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.message_times import MessageTimes
-from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.obstacles import Doing
-from lvq_kafka.core.paging import Paging
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.records import Fetch
-from lvq_kafka.core.terms import Terms
-from lvq_kafka.core.transaction_phases import Step
+from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, CommitMap
+from lvq_kafka.core.consumer.commits import Flight
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.consumer_transaction import Step
+from lvq_kafka.core.consumer.hand_out import Acquisition, ConsumerLimits
+from lvq_kafka.core.consumer.obstacles import Doing
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.ledger.message_times import MessageTimes
+from lvq_kafka.core.ledger.paging import Paging
+from lvq_kafka.core.log.mismatch import choose_keys
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import (
     AlreadySettled,
     Closed,

@@ -17,11 +17,11 @@ from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.settlement import Decision, Durable, JointSettlement, Settlement
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.transaction_phases import Step, Undecided
-from lvq_kafka.core.validation import instance
+from lvq_kafka.core.consumer.commits import Answer, Flight
+from lvq_kafka.core.consumer.consumer_transaction import Step, Undecided
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.text.validation import instance
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,

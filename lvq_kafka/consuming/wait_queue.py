@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.hand_out import Wanted
-from lvq_kafka.core.ready_queue import BySlot
+from lvq_kafka.core.consumer.hand_out import Wanted
+from lvq_kafka.core.waiting.ready_queue import BySlot
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 __all__ = ["WaitQueue", "Waiter"]
 

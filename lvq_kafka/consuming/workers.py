@@ -11,7 +11,7 @@ from typing import Generic
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.thread_group import ThreadGroup
-from lvq_kafka.core.validation import at_least_one, delays, function, unfinished
+from lvq_kafka.core.text.validation import at_least_one, delays, function, unfinished
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
 __all__ = ["Handler", "Source", "Workers"]

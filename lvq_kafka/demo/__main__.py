@@ -16,7 +16,7 @@ from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, c
 from lvq_kafka.cli.signals import ended_by, heed_signals
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.connecting import connect_within
-from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
+from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.price_board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.spark_session import LateSession

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.embedded import ivy
 from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.errors import CorruptDownload

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lvq_kafka.cluster import Commit, TopicDescription
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import (
     CommitMapRefused,
     DataLoss,

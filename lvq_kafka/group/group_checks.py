@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import CommitMapRefused, LVQError, QueueError, TransportError
 from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.retrying import patiently

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import Consumer, TopicPartition
 
 from lvq_kafka.cluster import GroupListener
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import BrokerUnavailable, OffsetsPending
 from lvq_kafka.kafka.kafka_groups import commit_of
 from lvq_kafka.kafka.member_client import MemberClient

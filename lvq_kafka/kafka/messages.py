@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
+from lvq_kafka.core.log.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
 from lvq_kafka.overriding import override
 
 __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]

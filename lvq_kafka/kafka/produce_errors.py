@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.rights import Right
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.error_mapping import NO_TOPIC, UNAUTHORIZED

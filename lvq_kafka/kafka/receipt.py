@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.ages import Moment
 from lvq_kafka.receipts import AwaitableReceipt, check_callback

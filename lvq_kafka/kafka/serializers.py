@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lvq_kafka.codecs import Codec
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["SerializerCodec"]

@@ -15,9 +15,9 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.rights import Right
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline

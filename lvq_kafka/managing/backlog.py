@@ -11,18 +11,18 @@ from operator import attrgetter
 from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
-from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import size_of
-from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.pending import Deletion
-from lvq_kafka.core.progress import Progress, Shortfall, describe
-from lvq_kafka.core.records import Fetch
-from lvq_kafka.core.selecting import only_selected
-from lvq_kafka.core.standard import judged_keys
-from lvq_kafka.core.terms import TTL_HEADER, Terms
+from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.mismatch import choose_keys
+from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.log.selecting import only_selected
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import size_of
+from lvq_kafka.core.queue.standard import judged_keys
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
+from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.group.damage import Findings, examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import (
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.topic_settings import (
     Finding,
     TopicNeeds,
     TopicSpec,

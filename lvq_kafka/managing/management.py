@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import Key
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.pending import Deletion
-from lvq_kafka.core.validation import chosen_keys, delays, moment
+from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.log.keys import Key, chosen_keys
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.text.validation import delays, moment
+from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.group.damage import Damage
 from lvq_kafka.group.group_checks import at_work, means_at_work

@@ -11,15 +11,15 @@ from dataclasses import replace
 from operator import attrgetter
 
 from lvq_kafka.cluster import Cluster, Commit, LogWriter
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.headers import UNKEYED_HEADER
-from lvq_kafka.core.keys import Key
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.pending import Deletion
-from lvq_kafka.core.records import header_value
-from lvq_kafka.core.validation import chosen_keys, waiting
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.log.keys import Key, chosen_keys
+from lvq_kafka.core.log.records import header_value
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
+from lvq_kafka.core.text.validation import waiting
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import QueueError, TopicMismatch
 from lvq_kafka.managing.backlog import snapshot_queue
 from lvq_kafka.registry import Registry

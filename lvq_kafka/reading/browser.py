@@ -13,12 +13,12 @@ from weakref import ref
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
-from lvq_kafka.core.conflation import Cause
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.validation import choice, delays, durations
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.pending_keys import Cause
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.text.validation import choice, delays, durations
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
     Closed,

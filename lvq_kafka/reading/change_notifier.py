@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Condition, RLock
 from weakref import WeakKeyDictionary, ref
 
-from lvq_kafka.core.conflation import Cause, ConflatedKeys
+from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys
 
 __all__ = ["ChangeNotifier"]
 

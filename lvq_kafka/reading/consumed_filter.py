@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.records import Record, RecordBatch, rows_by_partition
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.records import Record, RecordBatch, rows_by_partition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import CatchUpTimeout, TopicNotFound, TransportError
 from lvq_kafka.group.damage import examine
 from lvq_kafka.group.group_checks import OnForeignCommits, known_ends

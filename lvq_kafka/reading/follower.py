@@ -10,7 +10,7 @@ from threading import Thread
 from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.forking import notify_of_forks
 from lvq_kafka.places import opened_at
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter

@@ -10,13 +10,13 @@ from threading import Event, Lock, RLock
 
 from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.core.absence import Lapse
-from lvq_kafka.core.catch_up import CatchUp, Trouble
-from lvq_kafka.core.conflation import Cause
-from lvq_kafka.core.quoting import bounded
-from lvq_kafka.core.records import Fetch
-from lvq_kafka.core.replay import Replay
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.catch_up import CatchUp, Trouble
+from lvq_kafka.core.latest.pending_keys import Cause
+from lvq_kafka.core.latest.replay import Replay
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.absence import Lapse
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import LVQError
 from lvq_kafka.forking import left_behind
 from lvq_kafka.reading.change_notifier import ChangeNotifier

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.records import Record
 
 __all__ = ["KnownValues"]
 

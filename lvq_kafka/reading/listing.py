@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from lvq_kafka.core.conditions import KeySelection
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ranking import Rank, Ranking
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.conditions import KeySelection
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.ranking import Rank, Ranking
 from lvq_kafka.rank_warnings import RankWarnings
 
 __all__ = ["Listing"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lvq_kafka.core.conflation import Cause
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.latest.pending_keys import Cause
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.entries import Deleted
 from lvq_kafka.reading.selection import Selection
 

@@ -8,8 +8,8 @@ from threading import Event
 from typing import TypeVar
 
 from lvq_kafka.cluster import Cluster, TopicDescription
-from lvq_kafka.core.catch_up import Trouble
-from lvq_kafka.core.policy import DELETE_RETENTION
+from lvq_kafka.core.latest.catch_up import Trouble
+from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.topics import ask_delete_retention

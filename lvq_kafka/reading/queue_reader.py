@@ -9,14 +9,14 @@ from typing import Generic, Self
 from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
-from lvq_kafka.core.catch_up import ReaderStatus, State
-from lvq_kafka.core.conditions import KeySelection
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import ReaderStats
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.standard import StandardScreen
-from lvq_kafka.core.validation import durations, waiting
+from lvq_kafka.core.latest.catch_up import ReaderStatus, State
+from lvq_kafka.core.latest.conditions import KeySelection
+from lvq_kafka.core.latest.fold import ReaderStats
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.progress import Shortfall
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.standard import StandardScreen
+from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.catch_up_waiter import Limit
@@ -185,7 +185,7 @@ class QueueReader(Bound, Generic[V]):
 
     @property
     def state(self) -> State:
-        """The state of the reader; see `lvq_kafka.core.catch_up.State`."""
+        """The state of the reader; see `lvq_kafka.core.latest.catch_up.State`."""
         return self._shared.catch_up.state(self._shared.clock())
 
     @property

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
-from lvq_kafka.core.absence import STALLED, Absence, Lapse
-from lvq_kafka.core.catch_up import Trouble
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.foreign_headers import ForeignHeaders
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.core.replay import ReadStage, Replay
-from lvq_kafka.core.scheduled_values import ScheduledValues
-from lvq_kafka.core.selected_values import SelectedValues, Strays
-from lvq_kafka.core.terms import Terms
-from lvq_kafka.core.value_store import ValueStore
+from lvq_kafka.core.latest.catch_up import Trouble
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.replay import ReadStage, Replay
+from lvq_kafka.core.latest.scheduled_values import ScheduledValues
+from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.latest.value_store import ValueStore
+from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
+from lvq_kafka.core.log.records import Fetch, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.expiry_warnings import ExpiryWarnings
 from lvq_kafka.reading.follower_state import FollowerState

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.validation import as_float, delays
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.text.validation import as_float, delays
+from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["ReplayPeriod"]

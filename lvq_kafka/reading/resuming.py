@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.conditions import keys_of
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.log_time import MOST_AHEAD
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.policy import DELETE_RETENTION, delete_retention
-from lvq_kafka.core.progress import Progress, Shortfall, describe
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.validation import as_float
+from lvq_kafka.core.latest.conditions import keys_of
+from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION, delete_retention
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import as_float
+from lvq_kafka.core.timing.log_time import MOST_AHEAD
+from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.entries import EndOfDump
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.snapshot import Snapshot

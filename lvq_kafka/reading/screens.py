@@ -11,11 +11,11 @@ from operator import add
 from typing import Any
 
 from lvq_kafka.codecs import Codec
-from lvq_kafka.core.conditions import UNSELECTED, KeySelection, keys_of
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.limits import size_of
-from lvq_kafka.core.mismatch import only_key_headers
-from lvq_kafka.core.records import RecordBatch, new_record
+from lvq_kafka.core.latest.conditions import UNSELECTED, KeySelection, keys_of
+from lvq_kafka.core.log.mismatch import only_key_headers
+from lvq_kafka.core.log.records import RecordBatch, new_record
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import size_of
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.reading.reader_thread import Screen

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypedDict
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.conditions import ByHeaders, Condition, HeaderCondition, KeySelection
-from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
-from lvq_kafka.core.quoting import bounded, quoted
-from lvq_kafka.core.records import Position, Record
-from lvq_kafka.core.validation import chosen_keys, function, mapping, unfinished
+from lvq_kafka.core.latest.conditions import ByHeaders, Condition, HeaderCondition, KeySelection
+from lvq_kafka.core.log.keys import HeaderValue, Key, chosen_keys, encode_header, encode_key
+from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.text.quoting import bounded, quoted
+from lvq_kafka.core.text.validation import function, mapping, unfinished
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import ConfigError, PredicateFailed
 from lvq_kafka.selectors.selector import Selector

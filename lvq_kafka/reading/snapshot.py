@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.keys import Key, encode_key, key_text
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.keys import Key, encode_key, key_text
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.reading.listing import Listing

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.standard import check_mapping
-from lvq_kafka.core.validation import function, instance, unfinished
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.standard import check_mapping
+from lvq_kafka.core.text.validation import function, instance, unfinished
 from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.keywords import refuse_unknown

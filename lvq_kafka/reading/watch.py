@@ -11,12 +11,11 @@ from typing import Generic, Self
 
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.conflation import Cause, ConflatedKeys
-from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.pace import Pace
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.validation import durations, waiting
-from lvq_kafka.core.value_store import NewestRecords
+from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys, Pace
+from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.log.keys import encode_key
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
 from lvq_kafka.errors import Closed, DecodeError, LVQError
 from lvq_kafka.forking import Bound

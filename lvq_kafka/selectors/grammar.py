@@ -10,11 +10,11 @@ from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput, UnexpectedT
 from lark.exceptions import VisitError
 from lark.visitors import Transformer_NonRecursive
 
-from lvq_kafka.core.quoting import brief
-from lvq_kafka.core.sql_logic import Clause, Term
+from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors import operands
 from lvq_kafka.selectors.operands import Misplaced, Operand
+from lvq_kafka.selectors.sql_logic import Clause, Term
 
 __all__ = ["Compiled", "compile_selector"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.definition import QueueDefinition, removal
+from lvq_kafka.core.queue.definition import QueueDefinition, removal
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors.selector import Selector
 

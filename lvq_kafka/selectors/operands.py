@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from lvq_kafka.core import sql_logic
-from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.like_patterns import LONGEST_PATTERN, LikePattern
-from lvq_kafka.core.records import Position, Record
-from lvq_kafka.core.sql_logic import Clause, Fields, Number, Term, boolean_of, constant, number_of, read_as
+from lvq_kafka.core.log.keys import encode_key
+from lvq_kafka.core.log.records import Position, Record
 from lvq_kafka.errors import UnencodableKey
+from lvq_kafka.selectors import sql_logic
+from lvq_kafka.selectors.like_patterns import LONGEST_PATTERN, LikePattern
+from lvq_kafka.selectors.sql_logic import Clause, Fields, Number, Term, boolean_of, constant, number_of, read_as
 
 __all__ = [
     "KEY_NAME",

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.core.conditions import ByHeaders
-from lvq_kafka.core.like_patterns import LONGEST_TEXT
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.selector_text import check_selector
-from lvq_kafka.core.sql_logic import Fields
+from lvq_kafka.core.latest.conditions import ByHeaders
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.default_filters import check_selector
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.extras import needing
+from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
+from lvq_kafka.selectors.sql_logic import Fields
 
 if TYPE_CHECKING:
     from lvq_kafka.selectors.grammar import Compiled

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.retrying import patiently
 
 if TYPE_CHECKING:

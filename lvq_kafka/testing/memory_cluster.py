@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
-from lvq_kafka.core.records import Position, Record
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics

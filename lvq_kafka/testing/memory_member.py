@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
 from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_reader import MemoryReader

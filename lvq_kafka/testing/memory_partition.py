@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 
-from lvq_kafka.core.records import Headers, Record
+from lvq_kafka.core.log.records import Headers, Record
 from lvq_kafka.errors import DataLoss
 
 __all__ = ["PartitionLog", "Topic", "TransactionState"]

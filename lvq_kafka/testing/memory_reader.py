@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from lvq_kafka.cluster import LogReader
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import Closed
 from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_state import ClusterState

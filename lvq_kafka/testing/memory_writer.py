@@ -10,10 +10,10 @@ from threading import get_ident
 from typing import cast
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter, Receipt
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.overriding import override
 from lvq_kafka.receipts import AwaitableReceipt, check_callback, undecided

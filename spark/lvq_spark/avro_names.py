@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.text.json_text import read_json
 
 __all__ = ["whole"]
 

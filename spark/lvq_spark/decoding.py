@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
-from lvq_kafka.core.validation import choice, mapping
+from lvq_kafka.core.text.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
 from lvq_spark.schema import quoted

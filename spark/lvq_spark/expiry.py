@@ -1,13 +1,13 @@
 """The expiry of a row (R10), as an expression that Spark computes by itself.
 
-It agrees with `lvq_kafka.core.terms.Terms`, by which everything in Python goes.
+It agrees with `lvq_kafka.core.timing.terms.Terms`, by which everything in Python goes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Ttl
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Ttl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -19,7 +19,7 @@ LAST = 253_402_300_799_999
 
 
 DIGITS = r"\A[0-9]{1,15}\z"
-"""The pattern of milliseconds in a header, as `lvq_kafka.core.log_time.header_ms` reads it."""
+"""The pattern of milliseconds in a header, as `lvq_kafka.core.timing.log_time.header_ms` reads it."""
 
 MALFORMED = "malformed"
 """A column that says whether the TTL of a record's own is 0 or cannot be read."""

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType
 
-from lvq_kafka.core.json_text import read_json
-from lvq_kafka.core.validation import text
+from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError
 from lvq_spark.avro_limits import limit_avro
 from lvq_spark.remote import spark_errors

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.validation import instance
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.text.validation import instance
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.expiry import unreadable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resolve", "times"]

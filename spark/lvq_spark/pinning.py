@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.groups import Groups, Placement
-from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
-from lvq_kafka.core.progress import Shortfall, describe
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.validation import choice, delays, instance, mapping, text
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys
+from lvq_kafka.core.log.progress import Shortfall, describe
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.message_groups import Groups, Placement
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import choice, delays, instance, mapping, text
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue

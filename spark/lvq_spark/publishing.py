@@ -9,14 +9,14 @@ from typing import Any, Literal, get_args
 
 from pyspark.sql import DataFrame, Row
 
-from lvq_kafka.core import quoting
-from lvq_kafka.core.foreign_headers import ForeignHeaders
-from lvq_kafka.core.groups import GROUP_HEADER
-from lvq_kafka.core.headers import reserved_header
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
-from lvq_kafka.core.terms import TTL_HEADER
-from lvq_kafka.core.validation import choice, delays
+from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
+from lvq_kafka.core.queue.headers import reserved_header
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.text import quoting
+from lvq_kafka.core.text.validation import choice, delays
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin

@@ -1,6 +1,6 @@
 """The rank of a row (R20), as an expression that Spark computes by itself.
 
-It agrees with `lvq_kafka.core.ranking.Ranking`, by which consumers go.
+It agrees with `lvq_kafka.core.queue.ranking.Ranking`, by which consumers go.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from lvq_kafka.core.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.validation import instance
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.text.validation import instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.expiry import unreadable

@@ -1,6 +1,6 @@
 """The time from which on a row counts (R11), as an expression of Spark's own.
 
-It agrees with `lvq_kafka.core.not_before.NotBefore`, by which everything in Python goes.
+It agrees with `lvq_kafka.core.timing.not_before.NotBefore`, by which everything in Python goes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, delay_to_wire
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, delay_to_wire
 from lvq_kafka.errors import ConfigError
 from lvq_spark.expiry import DIGITS, unreadable
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-from lvq_kafka.core.json_text import read_json
-from lvq_kafka.core.validation import delays, text
+from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.core.text.validation import delays, text
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, LVQError, TransportError
 from lvq_kafka.kafka.threads import in_thread
 from lvq_spark.avro_names import whole

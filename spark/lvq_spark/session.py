@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.validation import mapping, text
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import mapping, text
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_spark.connector.connector_engine import has_connector
 

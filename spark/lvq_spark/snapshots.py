@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lvq_kafka.core.keys import Key
-from lvq_kafka.core.validation import choice, chosen_keys, instance, mapping
+from lvq_kafka.core.log.keys import Key, chosen_keys
+from lvq_kafka.core.text.validation import choice, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue

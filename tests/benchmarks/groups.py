@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing
 from itertools import product
 from typing import Any
 
-from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics

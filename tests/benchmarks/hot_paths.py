@@ -22,9 +22,9 @@ from statistics import median
 
 import lvq_kafka
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.testing import MemoryCluster
 
 _ROOT = Path(__file__).parents[2]

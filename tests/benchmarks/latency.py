@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks.children import result, say, start, wait_ready
 from tests.benchmarks.topics import create

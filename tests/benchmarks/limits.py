@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from itertools import count
 from threading import Barrier
 
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import QueueFull
 from lvq_kafka.kafka import KafkaCluster

@@ -19,11 +19,11 @@ from random import Random
 from statistics import median
 
 from lvq_kafka import BYTES, LastValueQueue
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.testing import MemoryCluster
 
 _ORDERS: tuple[QueueOrder, ...] = ("tail", "priority", "sorted")

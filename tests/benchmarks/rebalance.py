@@ -21,7 +21,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.errors import Closed
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue

@@ -16,12 +16,12 @@ from heapq import heappop, heappush
 from itertools import islice
 from random import Random
 
-from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
-from lvq_kafka.core.commits import Answer, Commits
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.map_capacity import MapCapacity
-from lvq_kafka.core.packing import BITMAP, DEFLATED, pack_runs
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity
+from lvq_kafka.core.commit_map.packing import BITMAP, DEFLATED, pack_runs
+from lvq_kafka.core.consumer.commits import Answer, Commits
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import RecordBatch
 
 __all__ = ["AtRandom", "room", "room_table", "said", "table"]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks.children import memory_in_use, peak_memory, result, say, start

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Commits
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks import topics

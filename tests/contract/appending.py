@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from lvq_kafka.cluster import Cluster, Receipt
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import Closed, MessageTooLarge
 from tests.contract.harness import COMPACTED, pairs, put, read_all
 

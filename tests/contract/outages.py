@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import BrokerUnavailable, DeliveryUnknown
 from tests.contract.harness import COMPACTED, follow, pairs, polls_without_error, put, read_all
 from tests.waiting import eventually

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.message_groups import Groups
 
 __all__ = ["BY_GROUP", "CASES", "PARTITIONS", "R14ByGroupContract", "R14Contract", "records"]
 

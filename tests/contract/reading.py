@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import Closed, DataLoss, TopicNotFound
 from tests.contract.harness import COMPACTED, Faults, follow, pairs, polls_without_error, put, stays_at
 from tests.waiting import eventually

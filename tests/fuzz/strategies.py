@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.packing import uvarints
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.commit_map.packing import uvarints
 
 __all__ = ["commits", "definitions", "headers", "keys", "lines", "values"]
 

@@ -19,10 +19,10 @@ from lvq_kafka.cli.bulk_send import _parse
 from lvq_kafka.cli.json_lines import Format, event_line, to_line
 from lvq_kafka.cli.table import ValueTable
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import REGISTRY_TOPIC, is_name
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.records import Headers, Record
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import Headers, Record
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, is_name
 from lvq_kafka.errors import LVQError
 from lvq_kafka.selectors.selector import Selector
 from lvq_kafka.testing import MemoryCluster

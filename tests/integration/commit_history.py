@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.records import Position
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.records import Position
 from lvq_kafka.kafka.kafka_groups import commit_of
 from lvq_kafka.kafka.member import KafkaMember
 from tests.waiting import eventually

@@ -6,7 +6,7 @@ import sys
 
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from lvq_kafka import JSON, LastValueQueue, Position, Producer, TopicSpec, queues
-from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

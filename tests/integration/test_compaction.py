@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.errors import TopicNotFound
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import force_compaction

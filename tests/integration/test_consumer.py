@@ -14,8 +14,8 @@ import pytest
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import GroupNotFound, LockLost, MessageTooLarge, PartitionsAdded, TransportError
 from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster

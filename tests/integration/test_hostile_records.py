@@ -11,10 +11,10 @@ import pytest
 
 from lvq_kafka import LastValueQueue, Producer
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import REGISTRY_TOPIC
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.records import UNREADABLE
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.records import UNREADABLE
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CommitMapRefused, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster

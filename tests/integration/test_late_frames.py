@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from lvq_kafka import TEXT, Consumer, Delivery, LastValueQueue
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import END_TXN, OFFSET_COMMIT, TXN_OFFSET_COMMIT, Cable, Trap
 from tests.contract.harness import read_all, settled

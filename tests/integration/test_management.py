@@ -12,7 +12,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.errors import (
     CommitMapRefused,
     ConfigError,

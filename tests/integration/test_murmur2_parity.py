@@ -12,7 +12,7 @@ import random
 import pytest
 from py4j.java_gateway import JavaGateway
 
-from lvq_kafka.core.keys import home_partition, murmur2
+from lvq_kafka.core.log.keys import home_partition, murmur2
 from lvq_kafka.embedded import ensure_jars, find_java
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec
-from lvq_kafka.core.ranking import PRIORITY_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction

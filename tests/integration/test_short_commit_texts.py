@@ -16,7 +16,7 @@ import pytest
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import KafkaCluster

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.absence import Absence
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.log.absence import Absence
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 
 RETENTION = 10.0
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.admission import Admission, Send
-from lvq_kafka.core.limits import Depth, Limits
+from lvq_kafka.core.producer.admission import Admission, Send
+from lvq_kafka.core.queue.limits import Depth, Limits
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 PARTITIONS = 2

@@ -14,8 +14,8 @@ from random import Random
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core import packing
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, topic_tag
+from lvq_kafka.core.commit_map import packing
+from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, topic_tag
 from lvq_kafka.errors import CommitMapRefused
 
 ALPHABET = string.ascii_letters + string.digits + "-_"

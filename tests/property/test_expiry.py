@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
 from tests.property.test_fold import expected
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Placement
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Headers, Record, RecordBatch
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch
+from lvq_kafka.core.queue.message_groups import Placement
 
 KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
 headers: st.SearchStrategy[Headers] = st.sampled_from(

@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.groups import GroupMode, Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.ready_queue import TRIED_OFTEN
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.message_groups import GroupMode, Groups
+from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 PARTITIONS = (0, 1)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", None, None])

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.groups import GROUP_HEADER, Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 
 LONGEST = 0.9  # seconds
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e", None])

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
 
 OPTIONS = [None, Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]

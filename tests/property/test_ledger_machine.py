@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
 
 PARTITIONS = (0, 1)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core import like_patterns
-from lvq_kafka.core.like_patterns import LikePattern, _Wild
+from lvq_kafka.selectors import like_patterns
+from lvq_kafka.selectors.like_patterns import LikePattern, _Wild
 
 PATTERNS = st.text(alphabet="ab%_é", max_size=9)
 TEXTS = st.text(alphabet="abé\n", max_size=14)

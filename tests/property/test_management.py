@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from lvq_kafka import LastValueQueue, TopicSpec
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps
 

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.paging import LEAST_PAGED, PagedItem, PagedPendingList, Paging
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPendingList, Paging
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
 from tests.page_store import Pages
 
 GROUP = "g"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.testing import MemoryCluster
 
 At = tuple[int, int]

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.ready_queue import TRIED_OFTEN
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 
 HEADER: dict[QueueOrder, str] = {"priority": PRIORITY_HEADER, "sorted": SORT_HEADER}
 ORDERS = st.sampled_from(list(HEADER))

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.testing import MemoryCluster
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.map_capacity import text_size
-from lvq_kafka.core.pending import Item
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.commit_map.map_capacity import text_size
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.pending import Item
 
 KEYS = [b"a", b"b", b"c", b"d", b"e", None]
 STEPS = st.lists(st.one_of(st.sampled_from(KEYS), st.just("take"), st.integers(0, 9)), max_size=60)

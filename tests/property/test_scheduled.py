@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.conditions import UNSELECTED
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_kafka.core.scheduled_values import ScheduledValues
-from lvq_kafka.core.selected_values import SelectedValues, Strays
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.latest.conditions import UNSELECTED
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.scheduled_values import ScheduledValues
+from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 LONGEST = 2_000  # ms

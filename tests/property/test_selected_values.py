@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.conditions import UNSELECTED
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Groups, Placement
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_kafka.core.selected_values import SelectedValues, Strays
+from lvq_kafka.core.latest.conditions import UNSELECTED
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.message_groups import Groups, Placement
 from tests.property.test_fold import Step, logs, placements
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]

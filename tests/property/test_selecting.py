@@ -7,11 +7,11 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core import catch_up_buffer
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger import catch_up_buffer
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
 
 KEYS = st.sampled_from([b"a", b"b", b"c", None])
 VALUES = st.sampled_from(["selected", "selected", "other", "delete"])

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.selectors.selector import Selector
 
 NAMES = ("a", "b", "_c$", "content-type", "and", "lvq_key")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.wait_queue import Waiter
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 STEPS = st.lists(
     st.tuples(

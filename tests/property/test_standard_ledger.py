@@ -9,9 +9,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import RecordBatch
 
 Record = tuple[bytes | None, bytes | None]
 RECORDS = st.lists(

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 from lvq_kafka import Groups, Message
-from lvq_kafka.core.groups import GroupMode
+from lvq_kafka.core.queue.message_groups import GroupMode
 from tests.scenarios.harness import KEY, PATIENCE, Declare, Queue, Taking
 
 HEADER = "JMSXGroupID"

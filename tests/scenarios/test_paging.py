@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import Groups, Limits
-from lvq_kafka.core.ranking import QueueOrder
+from lvq_kafka.core.queue.ranking import QueueOrder
 from tests.scenarios.harness import Declare
 
 LIMITS = [Limits(messages=2, policy="disk"), Limits(bytes=2000, policy="disk")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import TopicSpec
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from tests.scenarios.harness import Declare, Queue
 
 both_kinds = pytest.mark.parametrize("conflate", [True, False], ids=["last value", "standard"])

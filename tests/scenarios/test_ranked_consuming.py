@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import TopicSpec
-from lvq_kafka.core.ranking import SORT_HEADER
+from lvq_kafka.core.queue.ranking import SORT_HEADER
 from tests.scenarios.harness import Declare
 from tests.scenarios.test_ranked_browsing import both_kinds, send
 

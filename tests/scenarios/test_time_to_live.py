@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import Ttl
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms
 from lvq_kafka.errors import QueueError
 from tests.scenarios.harness import Declare, Venue
 from tests.waiting import eventually

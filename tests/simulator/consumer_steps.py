@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.ledger.ledger import Item
 from tests.simulator.cluster_steps import ClusterSteps
 from tests.simulator.member import Member
 from tests.simulator.scene import FAR_AHEAD, one_of

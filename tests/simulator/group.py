@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Flight
 from tests.simulator.log import Transaction
 from tests.simulator.waiting import Question
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.waiting.session_pins import SessionPins
 from tests.simulator.proof import Life, Violation
 
 __all__ = ["Grouping"]

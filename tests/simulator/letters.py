@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription, Topics
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.transaction_phases import Step
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.consumer_transaction import Step
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.errors import DeliveryFailed
 
 __all__ = ["Letters", "Removing"]

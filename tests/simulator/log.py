@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections import deque
 from operator import attrgetter
 
-from lvq_kafka.core.groups import GROUP_HEADER
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.ranking import PRIORITY_HEADER
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 
 __all__ = ["MOST_SKEW", "Entry", "Lane", "Log", "Transaction"]
 

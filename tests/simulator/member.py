@@ -7,8 +7,8 @@ the holders' acts in `tests.simulator.working`.
 
 from __future__ import annotations
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.records import Fetch, RecordBatch
 from tests.simulator.proof import Life
 from tests.simulator.working import Working
 

@@ -13,20 +13,20 @@ from enum import Enum
 from typing import Any
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Flight
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.grouping import Grouping
 from tests.simulator.letters import Letters, Removing

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
-from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.ledger.ledger import Item
 from tests.simulator.group import Group, Offsets
 from tests.simulator.log import Entry, Lane, Log
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from tests.simulator.browser import Browser
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.log import Log, Transaction

@@ -13,43 +13,40 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.core import consumer_core, eviction_order
-from lvq_kafka.core import expiring as expiring_module
-from lvq_kafka.core import ledger as ledger_module
-from lvq_kafka.core.assignment import Assignment
-from lvq_kafka.core.bounded_hand_out import BoundedHandOut
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits, Count, Flight
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.counted_pending import CountedPendingList
-from lvq_kafka.core.eviction_order import WAITS, ByOffset, ByRank, EvictionOrder
-from lvq_kafka.core.expiring import Expiring
-from lvq_kafka.core.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.fronts import Fronts, SessionPins
-from lvq_kafka.core.generations import Generations
-from lvq_kafka.core.grouped_queue import GroupedQueue
-from lvq_kafka.core.groups import GroupMode, Groups
-from lvq_kafka.core.hand_out import ConsumerLimits, HandOut
-from lvq_kafka.core.lease import Lease
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.log_time import LogTime
-from lvq_kafka.core.map_capacity import MapCapacity
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.partition_commits import PartitionCommits
-from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.partition_room import PartitionRoom
-from lvq_kafka.core.pending import PendingList, PlacedPendingList, RankedItem
-from lvq_kafka.core.promises import Promises
-from lvq_kafka.core.ranked_queue import ByLevel, ranked_items
-from lvq_kafka.core.ranking import Rank, Ranking
-from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
-from lvq_kafka.core.ring import Ring, RingPartition
-from lvq_kafka.core.scheduled_items import ScheduledItems
-from lvq_kafka.core.terms import Ttl
-from lvq_kafka.core.timed_partition import TimedPartition
-from lvq_kafka.core.transaction_phases import ConsumerTransaction
-from lvq_kafka.core.waiting_group import WaitingGroup
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity
+from lvq_kafka.core.consumer import consumer_core
+from lvq_kafka.core.consumer.commits import Answer, Commits, Count, Flight
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.consumer_transaction import ConsumerTransaction
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits, HandOut
+from lvq_kafka.core.consumer.lease import Lease
+from lvq_kafka.core.consumer.partition_commits import PartitionCommits
+from lvq_kafka.core.consumer.past_assignments import Generations, Promises
+from lvq_kafka.core.ledger import expiring_items as expiring_module
+from lvq_kafka.core.ledger import ledger as ledger_module
+from lvq_kafka.core.ledger import ring as eviction_order
+from lvq_kafka.core.ledger.assignment import Assignment
+from lvq_kafka.core.ledger.expiring_items import Expiring
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.ledger.ring import WAITS, ByOffset, ByRank, EvictionOrder, Ring, RingPartition
+from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
+from lvq_kafka.core.ledger.timed_partition import TimedPartition
+from lvq_kafka.core.queue.message_groups import GroupMode, Groups
+from lvq_kafka.core.queue.ranking import Rank, Ranking
+from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
+from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.partition_room import PartitionRoom
+from lvq_kafka.core.waiting.pending import CountedPendingList, PendingList, PlacedPendingList, RankedItem
+from lvq_kafka.core.waiting.ranked_queue import ByLevel, ranked_items
+from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN, InTurns
+from lvq_kafka.core.waiting.session_pins import Fronts, SessionPins, WaitingGroup
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser

@@ -8,7 +8,7 @@ from random import Random, SystemRandom
 import pytest
 from hypothesis import settings
 
-from lvq_kafka.core import packing
+from lvq_kafka.core.commit_map import packing
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import any_setting, by_rank, far_ahead, walk, walks
 from tests.simulator.world import World

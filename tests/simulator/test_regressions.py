@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Ledger
 
 
 def test_a_claim_keeps_what_was_done_when_its_records_were_compacted_away_before_they_were_read_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.ledger.ledger import Item
 
 __all__ = ["Heard", "Question"]
 

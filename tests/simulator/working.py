@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
-from lvq_kafka.core.commits import Answer
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.ranking import Rank
-from lvq_kafka.core.ready_queue import TRIED_OFTEN
+from lvq_kafka.core.consumer.commits import Answer
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.ranking import Rank
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
 from tests.simulator.process import Process, Work
 from tests.simulator.proof import Violation

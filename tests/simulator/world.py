@@ -6,7 +6,7 @@ steps, random walks, which are fast, and regression tests all use the same scrip
 
 from __future__ import annotations
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.simulator.consumer_steps import ConsumerSteps
 from tests.simulator.member import Member
 from tests.simulator.proof import Violation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
 from lvq_spark.scan.task_metrics import logger as tasks_logger

@@ -57,12 +57,12 @@ def test_reading_imports_no_pandas() -> None:
     """Importing pandas takes a fresh Python worker a second."""
     program = """
 import sys
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
 from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.candidates import strays, to_candidates
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.timing.terms import Terms, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
 from lvq_spark.scan.expiries import as_deletes, expired
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.timing.terms import Terms, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, arrow_schema, to_arrow
 
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster

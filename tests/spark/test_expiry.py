@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import Groups, LastValueQueue
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import group_of, pin, publish, read_version, refresh, register, snapshot

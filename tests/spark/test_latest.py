@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from lvq_kafka.core.records import Headers, Record, RecordBatch
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch, SpillFailed
 from lvq_spark.scan import spilling
 from lvq_spark.scan.latest import RECORD, Latest
@@ -119,7 +119,7 @@ def test_a_file_larger_than_the_memory_that_a_worker_may_have_is_read_back() -> 
     code = """
 import resource
 from pathlib import Path
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark.scan.latest import Latest
 
 with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:

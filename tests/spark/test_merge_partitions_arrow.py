@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Placement
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.message_groups import Placement
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
 from tests.contract import r14

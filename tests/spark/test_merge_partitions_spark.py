@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark import SCHEMA, SnapshotSpec
 from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.scan.arrow_columns import Origin, to_arrow

@@ -21,10 +21,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from lvq_kafka import Groups, LastValueQueue, TopicSpec, Ttl
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.entries import Entry
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker

@@ -13,7 +13,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit, LogEnd
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.errors import (
     CatchUpTimeout,
     CommitMapRefused,

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql.functions import col
 
 from lvq_kafka import Groups, LastValueQueue, Message, Ttl
-from lvq_kafka.core.headers import UNKEYED_HEADER
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, Ranking
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, Ranking
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import UNREADABLE, Fetch, Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import UNREADABLE, Fetch, Record, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, DataLoss, KeyMismatch, TopicRecreated
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster

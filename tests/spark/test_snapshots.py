@@ -14,8 +14,8 @@ import pytest
 
 from lvq_kafka import LastValueQueue, Message
 from lvq_kafka.cluster import LogEnd
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import DataLoss
 from lvq_spark import snapshot, task_errors
 from lvq_spark.store import DataFile, Version, read_version, refresh, upsert, versions

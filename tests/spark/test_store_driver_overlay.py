@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.errors import StateError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster

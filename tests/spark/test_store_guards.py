@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PythonException
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Position, Record
+from lvq_kafka.core.log.records import Position, Record
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
     AuthenticationFailed,

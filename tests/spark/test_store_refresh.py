@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -273,7 +273,7 @@ def test_a_delete_at_home_counts_against_a_later_record_in_another_partition(
 ) -> None:
     from confluent_kafka import Producer
 
-    from lvq_kafka.core.keys import home_partition
+    from lvq_kafka.core.log.keys import home_partition
 
     queue, stray = make_queue(2), 1 - home_partition(b"k", 2)
     append(queue, ("k", "1"))
@@ -328,7 +328,7 @@ def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s
 ) -> None:
     from confluent_kafka import Producer
 
-    from lvq_kafka.core.keys import home_partition
+    from lvq_kafka.core.log.keys import home_partition
 
     queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
     append(queue, ("other", "1"))
@@ -352,7 +352,7 @@ def test_what_is_gone_from_the_log_s_start_counts_against_nothing(
 ) -> None:
     from confluent_kafka import Producer
 
-    from lvq_kafka.core.keys import home_partition
+    from lvq_kafka.core.log.keys import home_partition
 
     queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
     append(queue, ("k", "at home"), ("other", "1"))

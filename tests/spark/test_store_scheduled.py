@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import SnapshotSpec, snapshot

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown, TopicMismatch, TopicRecreated
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -336,7 +336,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
 
 
 def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> None:
-    from lvq_kafka.core.progress import Shortfall
+    from lvq_kafka.core.log.progress import Shortfall
     from lvq_spark.source.hidden import LASTS, Hidden
 
     hidden = Hidden()
@@ -598,7 +598,7 @@ def test_a_query_that_was_idle_for_long_notes_it_in_its_checkpoint_and_goes_on(
 
 
 def home(key: str, partitions: int) -> int:
-    from lvq_kafka.core.keys import home_partition
+    from lvq_kafka.core.log.keys import home_partition
 
     return home_partition(key.encode(), partitions)
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import MessageTooLarge, TopicRecreated
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, publish

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from tests.torture.feed import Place, Sent
 from tests.torture.history import Hold
 from tests.torture.tenures import Tenures

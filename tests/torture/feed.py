@@ -14,10 +14,10 @@ from typing import Any
 from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.queue.limits import Limits
 from tests.torture.admissions import Admissions
 from tests.torture.dead_letters import DeadLetter, DeadLetters
 from tests.torture.feed import Call, Place, Sent, group_of

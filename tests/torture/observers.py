@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.kafka import KafkaCluster
 from tests.torture.lifetimes import ExpiryLetter, Times
 from tests.torture.tape import Rule, Tape

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.paging import LEAST_PAGED
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.paging import LEAST_PAGED
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
 from lvq_kafka.group.group_checks import declare_group

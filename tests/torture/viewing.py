@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import LVQError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.view import View

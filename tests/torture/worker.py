@@ -18,9 +18,9 @@ from typing import Any, Self
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import Item
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.overriding import override

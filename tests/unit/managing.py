@@ -7,7 +7,7 @@ from typing import Any
 from lvq_kafka import TEXT, Consumer, LastValueQueue
 from lvq_kafka.cluster import Cluster, Commit
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from tests.waiting import eventually
 
 _PATIENCE = 30.0  # seconds; a real broker on a busy machine may need them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lvq_kafka.cluster import LogReader
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.testing import MemoryCluster
 
 __all__ = ["before_polls"]

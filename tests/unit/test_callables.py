@@ -24,7 +24,7 @@ import lvq_kafka.embedded
 import lvq_kafka.testing
 import lvq_spark
 from lvq_kafka import TEXT, ClientConfig, Codec, LastValueQueue, serializers
-from lvq_kafka.core.validation import function
+from lvq_kafka.core.text.validation import function
 from lvq_kafka.embedded import EmbeddedBroker, ensure_jars, start_daemon
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.reading.browser import Browser

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
-from lvq_kafka.core.records import Position
+from lvq_kafka.core.log.records import Position
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 HERE = Position("prices", 2, 41)

@@ -6,7 +6,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.errors import (
     CommitMapRefused,
     DataLoss,

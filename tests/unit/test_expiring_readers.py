@@ -119,7 +119,7 @@ def test_a_newer_value_has_its_own_time(clock: Clock, queue: LastValueQueue[str]
 
 def test_r8_what_has_expired_at_home_hides_what_is_elsewhere(clock: Clock, cluster: MemoryCluster) -> None:
     from lvq_kafka import TopicSpec
-    from lvq_kafka.core.keys import home_partition
+    from lvq_kafka.core.log.keys import home_partition
 
     queue = declare(cluster, Ttl(), spec=TopicSpec(partitions=2))
     home = home_partition(b"IBM", 2)

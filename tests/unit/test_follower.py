@@ -12,8 +12,8 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.cluster import LogReader, TopicDescription
-from lvq_kafka.core import absence
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log import absence
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, StateError
 from lvq_kafka.testing import MemoryCluster

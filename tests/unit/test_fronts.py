@@ -1,8 +1,8 @@
 """Repeated removal from the front of a plain dict or list, which takes quadratic time: the source has none.
 
 A dict skips everything that was removed before to find its first item; a list moves all the others. An `OrderedDict`, a
-`deque` and `lvq_kafka.core.conflation.ConflatedKeys` do it in constant time. The cost shows only with many keys, and
-then under some lock, so the check reads the source.
+`deque` and `lvq_kafka.core.latest.pending_keys.ConflatedKeys` do it in constant time. The cost shows only with many
+keys, and then under some lock, so the check reads the source.
 """
 
 from __future__ import annotations

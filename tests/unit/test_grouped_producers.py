@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Groups, LastValueQueue, Message, Producer, TopicSpec
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicNotFound, TransportError
 from lvq_kafka.standard_producer import StandardProducer
 from lvq_kafka.testing import MemoryCluster

@@ -23,8 +23,8 @@ from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.definition import REGISTRY_TOPIC
-from lvq_kafka.core.packing import uvarints
+from lvq_kafka.core.commit_map.packing import uvarints
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import (
     CommitMapRefused,

@@ -62,6 +62,18 @@ LAYERS = (
 )
 """Layers from the lowest up. Each part imports lower ones only, and none of its own layer."""
 
+CORE = (
+    ("commit_map", "rights", "text"),
+    ("log", "timing"),
+    ("queue",),
+    ("latest", "producer", "waiting"),
+    ("ledger",),
+    ("consumer",),
+)
+"""The rooms of core from the lowest level up. Each imports lower ones only, and none of its own level."""
+
+ROOMS = {f"lvq_kafka.core.{room}": level for level, rooms in enumerate(CORE) for room in rooms}
+
 LEVELS = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 
 ON_DEMAND = {("lvq_kafka.codecs", "lvq_kafka.kafka.serializers")}
@@ -123,6 +135,16 @@ def upwards(module: str, imported: str) -> bool:
     return not LEVELS.get(mine, -1) > LEVELS.get(other, len(LAYERS))
 
 
+def room_of(module: str) -> str:
+    return ".".join(module.split(".")[:3])
+
+
+def climbs(module: str, imported: str) -> bool:
+    """Return whether an import inside core goes to the same level or a higher one."""
+    mine, other = room_of(module), room_of(imported)
+    return mine != other and not ROOMS.get(mine, len(CORE)) > ROOMS.get(other, -1)
+
+
 def maintains(module: str, imported: str) -> bool:
     return part_of(module) in NO_MAINTENANCE and part_of(imported) == "managing"
 
@@ -135,7 +157,7 @@ def impure(module: str, imported: str) -> bool:
     return part_of(module) == "core" and not under(imported, "lvq_kafka.core", "lvq_kafka.errors", *PURE)
 
 
-RULES = (upwards, maintains, knows_an_adapter, impure)
+RULES = (upwards, climbs, maintains, knows_an_adapter, impure)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
@@ -145,6 +167,11 @@ def test_imports_go_down(path: Path) -> None:
     assert not broken, f"{module}: {broken}"
 
 
+def test_every_room_of_core_has_its_level() -> None:
+    inside = {room_of(module) for module in MODULES if module.startswith("lvq_kafka.core.")}
+    assert sorted(ROOMS) == sorted(inside)
+
+
 def test_every_part_has_its_layer() -> None:
     assert sorted(LEVELS) == sorted({part_of(name_of(path)) for path in SOURCES})
 
@@ -152,14 +179,14 @@ def test_every_part_has_its_layer() -> None:
 @pytest.mark.parametrize(
     ("rule", "module", "imported"),
     [
-        (upwards, "lvq_kafka.core.fold", "lvq_kafka.cluster"),
+        (upwards, "lvq_kafka.core.latest.fold", "lvq_kafka.cluster"),
         (upwards, "lvq_kafka.errors", "lvq_kafka.queue"),
         (upwards, "lvq_kafka.group.damage", "lvq_kafka.managing.backlog"),
         (upwards, "lvq_kafka.reading.view", "lvq_kafka.consuming.consumer"),  # the same layer
         (upwards, "lvq_kafka.kafka.member", "lvq_kafka.registry"),
         (upwards, "lvq_kafka.queue", "lvq_kafka"),
         (upwards, "lvq_kafka.cli.app", "lvq_spark"),
-        (upwards, "lvq_kafka.new.module", "lvq_kafka.core.keys"),  # in no layer
+        (upwards, "lvq_kafka.new.module", "lvq_kafka.core.log.keys"),  # in no layer
         (upwards, "lvq_kafka.cli.app", "lvq_kafka.new"),
         (upwards, "lvq_kafka.codecs", "lvq_kafka.kafka.client"),
         (maintains, "lvq_kafka.consuming.group_monitor", "lvq_kafka.managing"),
@@ -167,7 +194,9 @@ def test_every_part_has_its_layer() -> None:
         (maintains, "lvq_spark.pinning", "lvq_kafka.managing.management"),
         (knows_an_adapter, "lvq_kafka.reading.follower", "lvq_kafka.kafka.reader"),
         (knows_an_adapter, "lvq_kafka.topics", "lvq_kafka.testing"),
-        (impure, "lvq_kafka.core.ledger", "threading"),
+        (climbs, "lvq_kafka.core.queue.ranking", "lvq_kafka.core.latest.columns"),
+        (climbs, "lvq_kafka.core.waiting.pending", "lvq_kafka.core.latest.fold"),  # the same level
+        (impure, "lvq_kafka.core.ledger.ledger", "threading"),
         (impure, "lvq_kafka.core", "lvq_kafka.cluster"),
     ],
 )

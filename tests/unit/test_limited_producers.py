@@ -19,7 +19,7 @@ from lvq_kafka import TEXT, Depth, LastValueQueue, Limits, Message, Producer, Pr
 from lvq_kafka.admitting import occupancy
 from lvq_kafka.admitting.gates import AdmissionGate
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,

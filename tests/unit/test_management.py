@@ -13,7 +13,7 @@ import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import (
     ConfigError,
     DataLoss,

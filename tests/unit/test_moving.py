@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Message, Position, TopicSpec
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import (
     ConfigError,
     DeliveryFailed,

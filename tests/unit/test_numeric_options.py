@@ -26,9 +26,9 @@ from lvq_kafka import (
     Ttl,
 )
 from lvq_kafka.consuming.workers import Workers
-from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.not_before import LONGEST_DELAY
-from lvq_kafka.core.terms import LONGEST_TTL
+from lvq_kafka.core.queue.default_filters import DefaultFilters
+from lvq_kafka.core.timing.not_before import LONGEST_DELAY
+from lvq_kafka.core.timing.terms import LONGEST_TTL
 from lvq_kafka.errors import CatchUpTimeout, ConfigError
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.test_bad_arguments import WAITING

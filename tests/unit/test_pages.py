@@ -26,7 +26,7 @@ from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
+from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.testing import MemoryCluster
 from tests.pages import DOCS, PAGES, ROOT, block, blocks, page, run
 from tests.waiting import eventually

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.lifecycle import TRANSITIONS
-from lvq_kafka.core.transaction_phases import OUTCOMES
+from lvq_kafka.core.consumer.consumer_transaction import OUTCOMES
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS
 from tests.pages import transitions
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, Message, QueueDefinition, TopicSpec, connect, queues
-from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.core.definition import REGISTRY_TOPIC
-from lvq_kafka.core.policy import topic_settings
+from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
+from lvq_kafka.core.queue.topic_settings import topic_settings
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

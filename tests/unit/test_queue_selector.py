@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Message, queues
-from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
 

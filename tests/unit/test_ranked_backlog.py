@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Entry, LastValueQueue, Message, TopicSpec
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, declare, drained
 

@@ -8,7 +8,7 @@ import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicMismatch, Unauthorized
 from lvq_kafka.managing import reclaiming
 from lvq_kafka.managing.backlog import QueueSnapshot, snapshot_queue

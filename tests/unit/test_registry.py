@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue, QueueDefinition, queues
 from lvq_kafka.cluster import LogReader, LogWriter
-from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
     BrokerUnavailable,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Snapshot, TopicSpec, Ttl
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing import MemoryCluster
 

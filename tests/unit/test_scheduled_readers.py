@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Producer, TopicSpec, Ttl
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.watch import Watch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import JSON, TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Position, TopicSpec, View
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError, DataLoss, DecodeError, PredicateFailed
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from lvq_kafka.core.like_patterns import LONGEST_TEXT
-from lvq_kafka.core.records import UNREADABLE, Record
-from lvq_kafka.core.selector_text import LONGEST_SELECTOR
+from lvq_kafka.core.log.records import UNREADABLE, Record
+from lvq_kafka.core.queue.default_filters import LONGEST_SELECTOR
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
 from lvq_kafka.selectors.selector import Selector
 from tests.pages import block
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.conditions import UNSELECTED
-from lvq_kafka.core.limits import size_of
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.latest.conditions import UNSELECTED
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.limits import size_of
 from lvq_kafka.reading.screens import SizeScreen
 
 KEYS = st.sampled_from([b"", b"a", b"key"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_admin import MemoryTopics

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.queue.limits import Limits
 from tests.torture.feed import Call
 from tests.torture.journal import Kind
 from tests.torture.judge import Verdict

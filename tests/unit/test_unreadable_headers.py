@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import Entry, LastValueQueue
-from lvq_kafka.core.records import UNREADABLE
+from lvq_kafka.core.log.records import UNREADABLE
 from lvq_kafka.errors import KeyMismatch
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained, put

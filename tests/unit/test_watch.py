@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.entries import Event as Told
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.testing import MemoryCluster

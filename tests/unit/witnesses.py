@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from lvq_kafka.core.limits import Limits
+from lvq_kafka.core.queue.limits import Limits
 from tests.torture.dead_letters import DeadLetter
 from tests.torture.feed import Call
 from tests.torture.history import Life

@@ -24,8 +24,8 @@ from lvq_kafka.cli.output import count as counted
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.thread_group import ThreadGroup
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.text.quoting import brief
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost
 
 __all__ = ["consume"]

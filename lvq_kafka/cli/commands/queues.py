@@ -13,14 +13,14 @@ from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import count
-from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
-from lvq_kafka.core.groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
-from lvq_kafka.core.limits import Limits, OverflowPolicy
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.policy import Finding, TopicSpec
-from lvq_kafka.core.quoting import brief
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
+from lvq_kafka.core.text.quoting import brief
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.group.group_checks import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues

@@ -18,13 +18,12 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.core.crowding import CROWDED_REMEDY
-from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.limits import Limits, OverflowPolicy
-from lvq_kafka.core.policy import Finding, TopicNeeds, judge, judge_definition
-from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.quoting import brief, listed, printable
-from lvq_kafka.core.standby import STANDBY_REMEDY, standby_report
+from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, STANDBY_REMEDY, standby_report
+from lvq_kafka.core.log.keys import encode_key
+from lvq_kafka.core.log.progress import Shortfall
+from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
+from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judge_definition
+from lvq_kafka.core.text.quoting import brief, listed, printable
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.group.damage import Damage

@@ -19,15 +19,15 @@ from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.foreign_headers import ForeignHeaders
-from lvq_kafka.core.groups import GROUP_HEADER
-from lvq_kafka.core.headers import misspelt
-from lvq_kafka.core.keys import encode_key, key_text
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.quoting import brief, listed, printable
-from lvq_kafka.core.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
-from lvq_kafka.core.records import header_value
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.log.keys import encode_key, key_text
+from lvq_kafka.core.log.records import header_value
+from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
+from lvq_kafka.core.queue.headers import misspelt
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.text.quoting import brief, listed, printable
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue

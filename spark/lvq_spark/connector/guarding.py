@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.expiry import MALFORMED
 from lvq_spark.merge_partitions_spark import candidate_columns, judged_columns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, read_range

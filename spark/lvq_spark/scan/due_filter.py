@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from lvq_kafka.core.not_before import NotBefore, delay_to_wire
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.timing.not_before import NotBefore, delay_to_wire
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError
 from lvq_spark.scan.arrays import binary
 

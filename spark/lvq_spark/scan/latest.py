@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
-from lvq_kafka.core.newest_messages import NewestMessages
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys
+from lvq_kafka.core.log.newest_messages import NewestMessages
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_spark.scan.arrow_columns import ROWS, header_bytes
 from lvq_spark.scan.spilling import Spill
 

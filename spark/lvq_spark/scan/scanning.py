@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow.compute as pc
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.records import Position, RecordBatch
-from lvq_kafka.core.selecting import only_selected
-from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.log.records import Position, RecordBatch
+from lvq_kafka.core.log.selecting import only_selected
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.selectors.selector import Selector

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.errors import SpillFailed
 from lvq_spark.scan.arrow_columns import BYTES, ROWS, header_bytes, parts
 

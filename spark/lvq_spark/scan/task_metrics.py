@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.like_patterns import LONGEST_TEXT
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.ranking import PRIORITY_HEADER
-from lvq_kafka.core.terms import TTL_HEADER
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lvq_kafka.core.records import UNREADABLE, Headers, Record
-from lvq_kafka.core.selecting import Selects
+from lvq_kafka.core.log.records import UNREADABLE, Headers, Record
+from lvq_kafka.core.log.selecting import Selects
 from lvq_kafka.selectors.selector import Selector
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans

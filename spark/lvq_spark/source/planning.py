@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.groups import Groups
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.offset_options import Offsets, resolve, times

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_spark.scan.arrays import binary
 from lvq_spark.scan.home_partition import Partitioner, home_partitions

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from lvq_kafka.core.validation import mapping
+from lvq_kafka.core.text.validation import mapping
 from lvq_kafka.errors import ConfigError
 from lvq_spark.serialization import carried
 from lvq_spark.session import require_spark

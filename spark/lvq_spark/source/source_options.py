@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from lvq_kafka.core.json_text import read_json
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.not_before import check_max_delay
-from lvq_kafka.core.selector_text import check_selector
-from lvq_kafka.core.terms import Ttl, check_ttl
-from lvq_kafka.core.validation import text
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.queue.default_filters import check_selector
+from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.core.text.validation import text
+from lvq_kafka.core.timing.not_before import check_max_delay
+from lvq_kafka.core.timing.terms import Ttl, check_ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.kafka import ClientConfig

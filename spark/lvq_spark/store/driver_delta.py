@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from lvq_kafka.cluster import Cluster, LogReader
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
 from lvq_spark.scan.arrow_columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
 from lvq_spark.scan.task_metrics import TaskMetrics

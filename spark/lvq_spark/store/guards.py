@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from lvq_kafka.cluster import LogEnd
-from lvq_kafka.core.validation import at_least_one, choice, delays
+from lvq_kafka.core.text.validation import at_least_one, choice, delays
 from lvq_kafka.errors import (
     DataLoss,
     LVQError,

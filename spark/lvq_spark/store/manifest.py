@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from lvq_kafka.core.groups import Placement
-from lvq_kafka.core.json_text import read_json
-from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.not_before import delay_from_wire, delay_to_wire
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.queue.message_groups import Placement
+from lvq_kafka.core.text.json_text import read_json
+from lvq_kafka.core.timing.not_before import delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scheduling import NotDue

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Placement
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.message_groups import Placement
 from lvq_spark.scan.arrow_columns import ROWS, arrow_schema
 
 __all__ = ["ROLE", "MergePartitions"]

@@ -12,7 +12,7 @@ from typing import Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lvq_kafka.core.validation import text
+from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.expiry import lives
 from lvq_spark.pinning import zoned

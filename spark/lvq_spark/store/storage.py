@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from lvq_kafka.core.validation import text
+from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError, LVQError, StoreFailed
 from lvq_spark.remote import is_connect, spark_errors
 

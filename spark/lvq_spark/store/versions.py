@@ -17,7 +17,7 @@ from os import PathLike
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lvq_kafka.core.validation import at_least_one
+from lvq_kafka.core.text.validation import at_least_one
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError
 from lvq_spark.pinning import zoned
 from lvq_spark.remote import spark_errors

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
-from lvq_kafka.core import quoting
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.foreign_headers import GROUP_HEADERS, ForeignHeaders
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.headers import RESERVED, reserved_header
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
-from lvq_kafka.core.terms import LONGEST_TTL, TTL_HEADER, check_ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.foreign_headers import GROUP_HEADERS, ForeignHeaders
+from lvq_kafka.core.queue.headers import RESERVED, reserved_header
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.text import quoting
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_kafka.own_terms import OwnTerms
 from lvq_spark.expiry import DIGITS

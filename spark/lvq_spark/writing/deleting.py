@@ -9,8 +9,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.records import Position
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_spark.pinning import SnapshotSpec

@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ranking import QueueOrder
-from lvq_kafka.core.records import Position
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 

@@ -9,7 +9,7 @@ from operator import add
 from pyspark.sql import Column
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.size_limits import batch_limit, compresses, message_limit

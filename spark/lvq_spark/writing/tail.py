@@ -7,8 +7,8 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.log.progress import Progress
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading_to_end import read_to_end
 from lvq_spark.pinning import SnapshotSpec

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.cluster import Cluster, LogReader
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Fetch, RecordBatch
 from tests.waiting import eventually
 
 __all__ = ["Held", "Meanwhile", "Raw", "delete_records", "fold", "read_raw", "write_beside"]

@@ -11,7 +11,7 @@ import pytest
 pytest.register_assert_rewrite("tests.integration.guarantees.cluster", "tests.integration.guarantees.writing")
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
-from lvq_kafka.core.policy import topic_settings  # noqa: E402
+from lvq_kafka.core.queue.topic_settings import topic_settings  # noqa: E402
 from lvq_kafka.kafka import KafkaCluster  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 

@@ -8,8 +8,8 @@ import sys
 import time
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, LastValueQueue, TopicSpec, Ttl
-from lvq_kafka.core.records import Record
-from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.entries import Entry
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
-from lvq_kafka.core.not_before import LONGEST_DELAY, NotBefore
+from lvq_kafka.core.timing.not_before import LONGEST_DELAY, NotBefore
 from lvq_kafka.errors import TopicMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Deleted, EndOfDump, Entry, View
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from lvq_kafka import TEXT, Groups, LastValueQueue, Message, TopicSpec
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.kafka import KafkaCluster
 from tests.waiting import eventually
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import snapshot

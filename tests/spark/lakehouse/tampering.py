@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot

@@ -11,7 +11,7 @@ from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.cluster import LogReader
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_reader import MemoryReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_write_commands import lines, stored

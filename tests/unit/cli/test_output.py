@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from lvq_kafka.cli.output import Output, count, printable_value
-from lvq_kafka.core.quoting import printable
+from lvq_kafka.core.text.quoting import printable
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import UNREADABLE
+from lvq_kafka.core.log.records import UNREADABLE
 from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run

@@ -10,8 +10,8 @@ import pytest
 
 from lvq_kafka.cluster import GroupListener, GroupMember
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import DataLoss, LockLost
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, make_world, take
 from tests.waiting import eventually

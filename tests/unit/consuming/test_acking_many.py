@@ -13,8 +13,8 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Decision, JointSettlement
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.pending import Item
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, OutcomeUnknown, StateError, TransportError
 from tests.unit.consuming.world import (
     World,

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import Closed, ConfigError
 from tests.unit.consuming.world import (
     Clock,

@@ -16,7 +16,7 @@ import pytest
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import Closed, ConfigError, TransportError, Unauthorized
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, settled_up, take
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import Closed, LockLost
 from tests.unit.consuming.world import (
     GROUP,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.errors import CommitMapRefused, TopicRecreated, TransportError
 from tests.unit.consuming.world import (
     GROUP,

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.log.records import Fetch, RecordBatch
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     OutcomeUnknown,
     ReaderFailed,

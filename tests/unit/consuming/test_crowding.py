@@ -10,9 +10,9 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.ranking import PRIORITY_HEADER
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.errors import OutcomeUnknown
 from tests.unit.consuming.world import GROUP, TOPIC, World, consuming, has_read_all, make_world, settled_up, take
 from tests.waiting import eventually

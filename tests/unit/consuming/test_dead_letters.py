@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka.codecs import BYTES, JSON
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka.codecs import JSON
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,

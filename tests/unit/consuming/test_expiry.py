@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.consuming.world import (
     NOON,
     TOPIC,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import TransportError
 from tests.unit.consuming.world import (
     World,

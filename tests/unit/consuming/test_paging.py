@@ -14,11 +14,11 @@ import pytest
 
 from lvq_kafka.consuming import page_file
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.ranking import PRIORITY_HEADER
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError, LockLost, PageUnreadable
 from tests.unit.consuming.world import (
     TOPIC,

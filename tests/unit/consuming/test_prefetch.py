@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.consuming.world import World, consuming, has_read_all, nothing_comes, take, values_of
 from tests.waiting import eventually
 

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, make_world, settled_up, take
 from tests.waiting import eventually
 

@@ -9,7 +9,7 @@ import pytest
 from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import Closed, ConfigError, DecodeError, DeliveryFailed
 from tests.unit.consuming.world import World, consuming, make_world, settled_up, take
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.consuming.world import (
     NOON,
     TOPIC,

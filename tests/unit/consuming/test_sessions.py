@@ -16,9 +16,9 @@ from lvq_kafka.consuming import idle_warnings
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.groups import GroupMode, Groups
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.message_groups import GroupMode, Groups
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import Closed, LockLost
 from tests.unit.consuming.world import (
     TOPIC,

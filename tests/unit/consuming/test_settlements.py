@@ -15,7 +15,7 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost, OutcomeUnknown, ReaderFailed, StateError, TransportError, Unauthorized
 from tests.unit.consuming.world import (
     Clock,

@@ -11,14 +11,14 @@ import pytest
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Flight
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
 

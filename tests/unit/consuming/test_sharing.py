@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost, TransportError
 from tests.unit.consuming.world import (
     World,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost
 from tests.unit.consuming.world import Clock, World, consuming, drain, has_read_all, nothing_comes, take
 from tests.waiting import eventually

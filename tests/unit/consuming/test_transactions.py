@@ -15,7 +15,7 @@ from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     AlreadySettled,
     BrokerUnavailable,

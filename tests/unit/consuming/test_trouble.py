@@ -14,9 +14,9 @@ from lvq_kafka.cluster import Commit, LogEnd, TopicDescription
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.group_monitor import GroupMonitor
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     Closed,
     ConfigError,

@@ -12,7 +12,7 @@ import pytest
 
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import TopicRecreated
 from tests.unit.consuming.world import GROUP, TOPIC, World, consuming, take
 from tests.waiting import eventually

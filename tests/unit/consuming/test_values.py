@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.codecs import JSON, Codec
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import (
     DecodeError,
     KeyMismatch,

@@ -6,10 +6,10 @@ import pytest
 
 from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
-from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 
 class Line:

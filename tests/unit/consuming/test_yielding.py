@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import BrokerUnavailable, LockLost, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, nothing_comes, take
@@ -22,7 +22,7 @@ PATIENCE = 0.2
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.core.yielding.PATIENCE", PATIENCE)
+    monkeypatch.setattr("lvq_kafka.core.consumer.yielding.PATIENCE", PATIENCE)
     for pause in ("_LOOK", "_LOOK_AGAIN"):
         monkeypatch.setattr(f"lvq_kafka.consuming.group_monitor.{pause}", 0.02)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from itertools import count
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.ranking import Ranking
-from lvq_kafka.core.terms import Terms
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms
 
 __all__ = ["Queue", "facts"]
 

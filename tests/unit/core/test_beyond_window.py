@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.beyond_window import Beyond, BeyondByLevel, BeyondByRank
-from lvq_kafka.core.pending import RankedItem
-from lvq_kafka.core.ranked_queue import precedence
+from lvq_kafka.core.waiting.pending import RankedItem
+from lvq_kafka.core.waiting.rank_window import Beyond, BeyondByLevel, BeyondByRank
+from lvq_kafka.core.waiting.ranked_queue import precedence
 
 STEPS = st.lists(
     st.one_of(

@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from lvq_kafka.core.absence import STALLED, Absence
-from lvq_kafka.core.catch_up import (
+from lvq_kafka.core.latest.catch_up import (
     LADDER,
     TRANSITIONS,
     AsFarAsAllowed,
@@ -17,12 +16,13 @@ from lvq_kafka.core.catch_up import (
     State,
     Trouble,
 )
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.replay import ReadStage, Replay
-from lvq_kafka.core.scheduled_values import ScheduledValues
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.replay import ReadStage, Replay
+from lvq_kafka.core.latest.scheduled_values import ScheduledValues
+from lvq_kafka.core.log.absence import STALLED, Absence
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
 from tests.pages import page, transitions
 

@@ -11,7 +11,14 @@ from random import Random
 
 import pytest
 
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, span_that_fits, topic_tag
+from lvq_kafka.core.commit_map.commit_map import (
+    LONGEST_TEXT,
+    CommitMap,
+    pairs_that_fit,
+    size_bound,
+    span_that_fits,
+    topic_tag,
+)
 from lvq_kafka.errors import CommitMapRefused, QueueError
 
 TAG = bytes.fromhex("771a22ef75d34c65")

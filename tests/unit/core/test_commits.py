@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Commits, Count, Flight
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Commits, Count, Flight
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.core.queues import Queue
 
 TAG = b"\x01" * 8

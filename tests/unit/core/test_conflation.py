@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.conflation import ConflatedKeys
+from lvq_kafka.core.latest.pending_keys import ConflatedKeys
 
 
 def take_all(keys: ConflatedKeys) -> list[bytes]:

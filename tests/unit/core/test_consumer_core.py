@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.consumer_core import ConsumerCore, Outcome
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.transaction_phases import TransactionPhase, Undecided
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer, Flight
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore, Outcome
+from lvq_kafka.core.consumer.consumer_transaction import TransactionPhase, Undecided
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost, StateError, TransportError
 
 NO_LIMITS = ConsumerLimits()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.default_filters import DefaultFilters
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.not_before import LONGEST_DELAY
-from lvq_kafka.core.terms import LONGEST_TTL, Ttl
+from lvq_kafka.core.queue.default_filters import DefaultFilters
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.not_before import LONGEST_DELAY
+from lvq_kafka.core.timing.terms import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
 
 

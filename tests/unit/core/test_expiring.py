@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.expiring import Expiring
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.message_times import MessageTimes
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.ledger.expiring_items import Expiring
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.message_times import MessageTimes
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled
 
 TEN = Ttl(default=10)

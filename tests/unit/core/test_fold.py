@@ -7,10 +7,10 @@ from weakref import ref
 
 import pytest
 
-from lvq_kafka.core.fold import LatestValues, Order, ReaderStats
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.latest.fold import LatestValues, Order, ReaderStats
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import KeyMismatch
 
 
@@ -45,7 +45,7 @@ def test_r4_the_order_is_the_same_whether_keys_are_sorted_at_once_or_in_parts(
     in_order = sorted(
         latest.table.records("in-place"), key=lambda record: (record.timestamp, record.partition, record.offset)
     )
-    monkeypatch.setattr("lvq_kafka.core.columns._PART", 8)
+    monkeypatch.setattr("lvq_kafka.core.latest.columns._PART", 8)
     assert list(latest.table.records()) == in_order
     assert latest.table.keys() == [record.key for record in in_order]
     assert [record for batch in latest.table.batches(7) for record in batch] == in_order

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.group_options import GROUP_OPTIONS
-from lvq_kafka.core.groups import NO_GROUP, Groups, encode_group
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.group_options import GROUP_OPTIONS
+from lvq_kafka.core.queue.message_groups import NO_GROUP, Groups, encode_group
 from lvq_kafka.errors import ConfigError
 
 

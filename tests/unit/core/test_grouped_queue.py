@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from lvq_kafka.core import grouped_queue
-from lvq_kafka.core.fronts import SessionPins
-from lvq_kafka.core.grouped_queue import GroupedQueue
-from lvq_kafka.core.groups import GroupMode, Groups
-from lvq_kafka.core.pending import Item
+from lvq_kafka.core.queue.message_groups import GroupMode, Groups
+from lvq_kafka.core.waiting import grouped_queue
+from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
+from lvq_kafka.core.waiting.pending import Item
+from lvq_kafka.core.waiting.session_pins import SessionPins
 
 SESSIONS = 4
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Groups
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.partition_commits import PartitionCommits
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.partition_commits import PartitionCommits
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.core.queues import Queue
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lvq_kafka.core.json_text import MOST_NESTED, check_nesting, read_json
+from lvq_kafka.core.text.json_text import MOST_NESTED, check_nesting, read_json
 
 
 def nested(depth: int, opened: str = "[", closed: str = "]") -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.keys import encode_key, home_partition, key_text, murmur2
+from lvq_kafka.core.log.keys import encode_key, home_partition, key_text, murmur2
 from lvq_kafka.errors import UnencodableKey
 
 

@@ -6,13 +6,13 @@ from itertools import chain
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger, LedgerStats
-from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger, LedgerStats
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 from tests.unit.core.queues import Queue, facts
 

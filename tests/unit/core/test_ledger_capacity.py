@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.fold import Order
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.map_capacity import MapCapacity, Measured
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity, Measured
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.core.queues import Queue
 
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}

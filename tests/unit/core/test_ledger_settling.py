@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.timers import Timers
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.timers import Timers
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.unit.core.queues import Queue
 

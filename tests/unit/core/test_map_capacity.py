@@ -6,8 +6,8 @@ from bisect import bisect_left
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap, size_bound
-from lvq_kafka.core.map_capacity import MapCapacity
+from lvq_kafka.core.commit_map.commit_map import CommitMap, size_bound
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 
 
 @pytest.mark.parametrize("limit", [64, 100, 256, 1000, 4095])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.log_time import header_ms
-from lvq_kafka.core.not_before import (
+from lvq_kafka.core.timing.log_time import header_ms
+from lvq_kafka.core.timing.not_before import (
     LONGEST_DELAY,
     NOT_BEFORE_HEADER,
     NotBefore,

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.offset_line import OffsetLine
+from lvq_kafka.core.log.offset_line import OffsetLine
 
 STEPS = st.lists(st.tuples(st.sampled_from(["append", "append", "pop", "remove"]), st.integers(0, 99)), max_size=300)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.paging import LEAST_PAGED, PagedItem, Paging
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, Paging
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import Terms, Ttl
 from lvq_kafka.errors import PageUnreadable
 from tests.page_store import Pages
 

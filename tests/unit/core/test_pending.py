@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.waiting.pending import Item, PendingList
 
 
 class Model:

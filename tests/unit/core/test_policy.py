@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import TopicNeeds, TopicSpec, check_spec, judge, judge_ttl, topic_settings
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_spec, judge, judge_ttl, topic_settings
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.testing.memory_state import DEFAULTS
 

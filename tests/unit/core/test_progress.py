@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.progress import Progress, Shortfall, describe
 
 
 def test_an_empty_partition_is_done_at_once() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.promises import Promises
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.past_assignments import Promises
 
 TAG = b"12345678"
 LAST = CommitMap(10, (2, 3), TAG, sequence=7, delivered=15, counts={10: 1})

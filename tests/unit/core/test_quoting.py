@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lvq_kafka.core.quoting import bounded, brief, listed, quoted, shell_word
+from lvq_kafka.core.text.quoting import bounded, brief, listed, quoted, shell_word
 
 
 @pytest.mark.parametrize(

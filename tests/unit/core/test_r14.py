@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Entry, Groups, LastValueQueue
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.groups import Placement
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.message_groups import Placement
 from lvq_kafka.testing import MemoryCluster
 from tests.contract.r14 import BY_GROUP, PARTITIONS, R14ByGroupContract, R14Contract, records
 

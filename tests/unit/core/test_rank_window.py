@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core.commit_map import CommitMap, pairs_below, span_after
-from lvq_kafka.core.groups import GROUP_HEADER, GroupMode, Groups
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.map_capacity import FAR, MapCapacity
-from lvq_kafka.core.not_before import NotBefore
-from lvq_kafka.core.partition_ledger import PartitionLedger
-from lvq_kafka.core.pending import RankedItem
-from lvq_kafka.core.rank_window import RankWindow
-from lvq_kafka.core.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap, pairs_below, span_after
+from lvq_kafka.core.commit_map.map_capacity import FAR, MapCapacity
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.waiting.pending import RankedItem
+from lvq_kafka.core.waiting.rank_window import RankWindow
 
 RUN = st.integers(1, 1 << 20)
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}

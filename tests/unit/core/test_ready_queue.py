@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.ready_queue import BySlot, InTurns
+from lvq_kafka.core.waiting.ready_queue import BySlot, InTurns
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.records import rows_by_partition, runs
+from lvq_kafka.core.log.records import rows_by_partition, runs
 
 PARTITIONS = st.lists(st.integers(0, 3), max_size=12)
 

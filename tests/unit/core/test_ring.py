@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.limits import Limits
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.ring import Oversized
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ring import Oversized
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 from tests.unit.core.queues import Queue
 
 

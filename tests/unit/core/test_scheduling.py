@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.commits import Answer
-from lvq_kafka.core.consumer_core import ConsumerCore
-from lvq_kafka.core.hand_out import ConsumerLimits
-from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.terms import Terms, Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.commits import Answer
+from lvq_kafka.core.consumer.consumer_core import ConsumerCore
+from lvq_kafka.core.consumer.hand_out import ConsumerLimits
+from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.waiting.lifecycle import State
 
 
 def record(offset: int, key: str | None, value: str | None, *, due: float | None = None, at: float = 0.0) -> Record:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.policy import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.core.standard import OwnKey, StandardScreen
-from lvq_kafka.core.terms import Ttl
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.standard import OwnKey, StandardScreen
+from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError
 
 STANDARD = TopicNeeds(conflate=False)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.log_time import MOST_AHEAD, LogTime
-from lvq_kafka.core.terms import NEVER, TTL_HEADER, Terms, Ttl, ttl_text
+from lvq_kafka.core.timing.log_time import MOST_AHEAD, LogTime
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl, ttl_text
 from lvq_kafka.errors import ConfigError
 
 Header = tuple[str, bytes | None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core import timers as module
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.pending import Item
-from lvq_kafka.core.timers import Timers
+from lvq_kafka.core.ledger import timers as module
+from lvq_kafka.core.ledger.timers import Timers
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.pending import Item
 
 
 def held(offset: int = 0) -> Item:

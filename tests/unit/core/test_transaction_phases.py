@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.transaction_phases import OUTCOMES, ConsumerTransaction, TransactionEvent, TransactionPhase
+from lvq_kafka.core.consumer.consumer_transaction import (
+    OUTCOMES,
+    ConsumerTransaction,
+    TransactionEvent,
+    TransactionPhase,
+)
 from lvq_kafka.errors import StateError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.yielding import PATIENCE, Yielding
+from lvq_kafka.core.consumer.yielding import PATIENCE, Yielding
 
 
 def trying(yielding: Yielding, start: float, end: float, every: float = 1.0, settled: int = 0) -> None:

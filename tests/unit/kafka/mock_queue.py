@@ -27,8 +27,8 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import LockLost, LVQError
 from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster

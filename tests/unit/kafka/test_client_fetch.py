@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.messages import HeaderReader
 from lvq_kafka.kafka.messages import to_fetch as to_fetch_without_headers

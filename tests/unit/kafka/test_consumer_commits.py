@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Answered, Commit
 from lvq_kafka.consuming.consumer_thread import ConsumerThread
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, OFFSET_COMMIT

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import KafkaError
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost
 from tests.unit.kafka.mock_cluster import (
     CONSUMER_GROUP_HEARTBEAT,

@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import (
     CommitMapRefused,
     DataLoss,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
@@ -23,7 +23,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make leases shorter than the sessions in this module, which are 3 s."""
-    monkeypatch.setattr("lvq_kafka.core.lease.LEASE", 2.0)
+    monkeypatch.setattr("lvq_kafka.core.consumer.lease.LEASE", 2.0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.group_monitor import GroupMonitor
-from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.consumed_filter import ConsumedFilter
 from tests.unit.kafka.mock_cluster import MockCluster

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

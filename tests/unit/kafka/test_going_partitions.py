@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Message
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
-from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.catch_up_buffer import CatchUpBuffer
+from lvq_kafka.core.ledger.ledger import Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.messages import MessageBatch, to_fetch

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.lease import LEASE
-from lvq_kafka.core.records import Fetch, Record
+from lvq_kafka.core.consumer.lease import LEASE
+from lvq_kafka.core.log.records import Fetch, Record
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connect import open_consumer

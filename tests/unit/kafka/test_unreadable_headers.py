@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.cluster import LogReader
-from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.records import UNREADABLE, Headers, RecordBatch
+from lvq_kafka.core.log.mismatch import choose_keys
+from lvq_kafka.core.log.records import UNREADABLE, Headers, RecordBatch
 from lvq_kafka.kafka import KafkaCluster
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.unit.kafka.mock_cluster import MockCluster

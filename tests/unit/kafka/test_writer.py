@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from lvq_kafka.cluster import Commit, Receipt
-from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Position
+from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.log.records import Position
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,

@@ -23,7 +23,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.core.yielding.PATIENCE", 0.5)
+    monkeypatch.setattr("lvq_kafka.core.consumer.yielding.PATIENCE", 0.5)
     monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.2)
 
 

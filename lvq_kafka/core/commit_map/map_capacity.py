@@ -1,0 +1,213 @@
+"""The room in a commit map, for consumers that hand out only what has room there.
+
+A transaction cannot commit what its map has no room for, and a queue that goes by rank keeps its acks durable. Other
+acks can wait for room, so they need none beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from lvq_kafka.core.commit_map.commit_map import (
+    ANY_LENGTH,
+    CommitMap,
+    counts_size,
+    pairs_below,
+    pairs_that_fit,
+    size_bound,
+    span_after,
+    span_that_fits,
+)
+
+__all__ = ["FAR", "MOST_COUNTED", "MapCapacity", "Measured", "RankRoom", "text_size"]
+
+# Characters by which a map may grow without another ack: its last run grows as more is read, and the message at the
+# base, for which there is always room, may be counted.
+_SLACK = 32
+_SHORTEST_TEXT = 64  # characters; enough for any base
+_COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
+_PARTS = 4  # of the text; see `RankRoom`
+_STEPS = 64  # in which the window moves on by its own length
+_LONGEST_MESSAGE = 40  # characters of two runs, a gap in a list of counts, and a count
+_HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
+
+MOST_COUNTED = (1 << 14) - 1
+"""The highest delivery count that is written."""
+
+FAR = 1 << 24
+"""Offsets above the base within which a `RankRoom` counts messages one by one."""
+
+
+def text_size(commit_map: CommitMap) -> int:
+    """Return the length of a map's text, in characters."""
+    return len(commit_map.encode(ANY_LENGTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A claim whose real length is known."""
+
+    characters: int
+    """The length of its text, with the longest frame."""
+    longest_run: int
+    end: int
+    """The end of the claim. Later acks lie within its runs, or beyond."""
+
+    @classmethod
+    def of(cls, claim: CommitMap) -> Measured:
+        """Measure a claim."""
+        return cls(claim.longest, max(claim.runs, default=1), claim.end)
+
+
+class Allowance(NamedTuple):
+    """Pairs of runs that have room, whatever their lengths, and offsets after them."""
+
+    pairs: int
+    within: int
+    """The offsets that the pairs are within."""
+    after: int
+    """The number of offsets after the pairs that have room, a bit each, whatever is done there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankRoom:
+    """The room in a commit map for a queue that goes by rank."""
+
+    ahead: int
+    """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
+    allowances: tuple[Allowance, ...]
+    """Any one of these has room beside ``ahead``. The fewest pairs come first."""
+
+    @property
+    def span(self) -> int:
+        """The number of offsets that have room, whatever is done there."""
+        return self.allowances[0].after
+
+    @property
+    def step(self) -> int:
+        """The number of offsets by which the base rises until these are counted from there."""
+        return max(1, self.span // _STEPS)
+
+    @property
+    def window(self) -> int:
+        """The number of offsets above the base that have room at any time."""
+        return self.span - self.step + 1
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, limit: int) -> RankRoom:
+        """Share so many characters out: a quarter is for messages ahead, the rest for the window."""
+        ahead = pairs_that_fit(limit, FAR) // _PARTS
+        bits = [Allowance(part * ahead, FAR, span_after(limit, (part + 1) * ahead, FAR)) for part in range(_PARTS)]
+        span = max(1, bits[0].after)
+        found = {one.pairs: one for one in bits[1:]} | {0: Allowance(0, FAR, span)}
+        for within in (FAR >> times for times in range(FAR.bit_length())):
+            pairs = pairs_below(limit, within, ahead, FAR)
+            if within > span and pairs > max(found):
+                found[pairs] = Allowance(pairs, within, 0)
+        return cls(ahead, tuple(found[pairs] for pairs in sorted(found)))
+
+
+class MapCapacity:
+    """The capacity of a commit map: how long its text may be, and what is sure to fit.
+
+    Args:
+        limit: the most characters of a text, until the broker says otherwise.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._refused = ANY_LENGTH  # characters of the shortest text refused as too large
+        self.limit = limit
+
+    @property
+    def limit(self) -> int:
+        """The maximum length of a text, in characters.
+
+        When it is lowered, maps may stay longer until more messages are settled.
+        """
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._usable = limit - _SLACK
+        self.window = span_that_fits(self._usable)
+        """The number of offsets above the base that fit whatever is done there, without delivery counts."""
+        self._rank_room, self._counted_rank_room = RankRoom.of(self._usable), RankRoom.of(self._usable // 2)
+        self.always = pairs_that_fit(self._usable, (1 << 63) - 1)
+        """The number of pairs of runs that fit over any number of offsets."""
+
+    def rank_room(self, *, counted: bool) -> RankRoom:
+        """Return the room of a queue by rank: the same object until the limit changes.
+
+        Args:
+            counted: whether half of the text is for delivery counts.
+        """
+        return self._counted_rank_room if counted else self._rank_room
+
+    def counts_fit(self, counted: int, span: int, most: int) -> bool:
+        """Return whether half of the text has room for counts of at most ``most``."""
+        return counts_size(counted, span, most) <= self._usable // 2
+
+    def refuse(self, characters: int, *, stored: int) -> None:
+        """Halve the limit, since the broker refused a text of this length.
+
+        But not below the longest text that it has stored.
+        """
+        self._refused = min(self._refused, characters)
+        limit = max(characters // 2, stored if stored < characters else 0, _SHORTEST_TEXT)
+        self.limit = min(limit, self.limit)
+
+    def allow(self, limit: int) -> bool:
+        """Raise the limit to what the broker accepts, but below any text that it refused.
+
+        Returns whether there is more room now.
+        """
+        limit = min(limit, self._refused - 1)
+        more = limit > self.limit
+        if more:
+            self.limit = limit
+        return more
+
+    def fits(self, pairs: int, span: int, counted: int = 0, most: int = 1) -> bool:
+        """Return whether ``pairs`` pairs of runs over ``span`` offsets fit, however long each is.
+
+        ``counted`` delivery counts have to fit as well. The last run may be longer than the span allows.
+
+        Args:
+            most: the highest count.
+        """
+        if counted:
+            return size_bound(pairs, span, counted, most) <= self._usable
+        return span <= self.window or pairs <= pairs_that_fit(self._usable, span)
+
+    def settlements_missing(self, measured: Measured) -> int:
+        """Return how many messages at least have to be settled until a measured claim fits.
+
+        Each takes two runs and a count out of it at most, unless it is the lowest.
+        """
+        return max(0, measured.characters - self._usable) // _LONGEST_MESSAGE
+
+    def fits_after(self, measured: Measured, changes: int, base: int, end: int, *, counted: bool) -> bool:
+        """Return whether a measured claim still fits after this many changes.
+
+        A change is a message that was counted, acked or replaced. An ack adds two runs at most: parts of one that is
+        there, or of what lies beyond the end of the claim. In a bitmap it adds nothing. A count adds an offset and a
+        number, and goes with the ack. A replaced message moves the end of a run. All this holds for numbers and
+        bitmaps. A deflated text may grow more; then acks wait, and nothing is lost (see `PartitionRoom.overflowed`).
+
+        Args:
+            changes: the number of changes since, at most.
+            base: the base by now.
+            end: the end of the messages that were handed out by now.
+        """
+        each = 2 * _bytes(max(measured.longest_run, end - measured.end))
+        if counted:
+            each = max(each, _bytes(end - base) + _COUNT)
+        return measured.characters + -(-4 * (changes * each + _HEAD) // 3) <= self._usable
+
+
+def _bytes(number: int) -> int:
+    return max(1, (number.bit_length() + 6) // 7)

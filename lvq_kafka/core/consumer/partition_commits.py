@@ -1,0 +1,292 @@
+"""The commits of one partition: what the group holds, what is sent, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from lvq_kafka.core.commit_map.commit_map import CommitMap, following
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity, text_size
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.waiting.pending import Item
+
+__all__ = ["Answer", "Count", "PartitionCommits", "Unsaid"]
+
+W = TypeVar("W")
+
+
+class Answer(Enum):
+    """The outcome of a commit in one partition."""
+
+    STORED = "stored"
+    UNKNOWN = "unknown"
+    """It was refused or not answered: it may be stored, now or later."""
+    TOO_LARGE = "too large"
+    """The text exceeds the broker's limit.
+
+    In a commit of several partitions, others may be stored all the same, though the client reports this for all of
+    them.
+    """
+
+
+class Unsaid(NamedTuple):
+    """Parts of a claim that the commit text has no room for."""
+
+    runs: int
+    """The number of runs of messages that are done. They come again after a crash."""
+    counts: int
+    """The number of messages with delivery counts. The counts are forgotten after a crash."""
+
+
+class Count:
+    """Delivery counts on their way to the group."""
+
+    __slots__ = ("after", "done")
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        """The number of the claim that says them."""
+        self.done = False
+        """True once they are stored, or will not be."""
+
+
+class PartitionCommits(Generic[W]):
+    """The commits of one partition, from its assignment to its end.
+
+    Args:
+        part: makes the claims.
+        loaded: the group's last commit.
+        tag: the tag of the current topic.
+        partitions: the topic's partition count that the queue was declared with.
+        ready: where waiters go when their wait is over.
+    """
+
+    __slots__ = (
+        "_again",
+        "_asked",
+        "_counts",
+        "_part",
+        "_partitions",
+        "_ready",
+        "_sequence",
+        "_stored",
+        "_sure",
+        "_tag",
+        "_waiters",
+        "_wanted",
+        "attempts",
+        "doubted",
+        "durable",
+        "text",
+        "unsaid",
+    )
+
+    def __init__(
+        self, part: PartitionLedger, loaded: CommitMap, *, tag: bytes, partitions: int, ready: list[W]
+    ) -> None:
+        self.durable = loaded
+        """The last commit known to be stored."""
+        self.attempts = 0
+        """The number of claims sent.
+
+        Each contains everything settled and counted before an earlier one.
+        """
+        self.doubted = False
+        """True while a commit may arrive late and no check has shown since that none has."""
+        self.unsaid = Unsaid(0, 0)
+        """Parts of the last claim that had no room."""
+        self.text = 0
+        """The length of the last claim sent, in characters."""
+        self._part = part
+        self._tag = tag
+        self._partitions = partitions
+        self._sequence = loaded.sequence  # of the last commit sent
+        self._stored = 0  # the number of the last claim known to be stored
+        self._sure = True  # False while a commit sent before that one may have been written over it
+        # The first claim that may be the last one stored. Until it is, commits are sent even if nothing has changed.
+        self._wanted = 0
+        self._asked = 0  # the last claim requested just to learn whether the group accepts commits
+        self._again = False  # whether to say the claim again though it has not changed
+        self._waiters: list[tuple[int, W]] = []  # each with the offset that has to be done
+        self._counts: list[Count] = []
+        self._ready = ready
+
+    # ---------------------------------------------------------------- what the next commit is for
+
+    @property
+    def due(self) -> bool:
+        """True if the next commit should include this partition."""
+        return self._again or self._part.changed
+
+    @property
+    def urgent(self) -> bool:
+        """True while a waiter needs a commit, or one has to be repeated to be durable again.
+
+        Waiters for room in the text wait for others to settle: no commit helps before something changes.
+        """
+        if self._stored < self._wanted:
+            return True
+        return bool(self._waiters or self._counts) and (self.due or self._stored < self.attempts)
+
+    def repeat(self) -> None:
+        """Have the next commit include this partition even if its claim has not changed."""
+        self._again = True
+
+    def want(self) -> None:
+        """Have commits sent until one is stored that is yet to come."""
+        self._wanted = self.attempts + 1
+        self._again = True
+
+    def renew(self) -> None:
+        """Send a commit even if nothing has changed, to learn whether the group accepts it."""
+        self.want()
+        self._asked = self._wanted
+
+    def distrust(self) -> None:
+        """Write the state again: another commit may have been written over the last one."""
+        self._sure = False
+        self.want()
+
+    # ---------------------------------------------------------------- sending
+
+    def next_claim(self, leaving: Collection[Item], capacity: MapCapacity) -> CommitMap | None:
+        """Return the next claim to send, or None if there is nothing new or no room for it."""
+        self._again = self._part.changed = False
+        whole, claim = self._claims(leaving, capacity)
+        if len(claim.runs) < len(whole.runs) and self._part.forget_places():
+            whole, claim = self._claims(leaving, capacity)
+        self.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
+        if leaving and self.unsaid.runs:
+            self._part.room.overflowed()
+        # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
+        if claim == self.durable and self._stored >= max(self.attempts, self._wanted):
+            self._resolve(self.attempts + 1)
+            return None
+        return claim if claim.covers(self.durable) else self._repeated(capacity)
+
+    def _claims(self, leaving: Collection[Item], capacity: MapCapacity) -> tuple[CommitMap, CommitMap]:
+        """Return the whole claim, and what there is room for."""
+        whole = replace(
+            self._part.claim(leaving),
+            topic_tag=self._tag,
+            partitions=self._partitions,
+            sequence=self.durable.sequence,
+        )
+        # Never take back what is stored (G11); a transaction's own messages come next.
+        return whole, whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
+
+    def _repeated(self, capacity: MapCapacity) -> CommitMap | None:
+        """Return what is stored, to be said again, if that is of use.
+
+        The limit has dropped below what is stored and promised; a shorter map would take that back (G11). More has to
+        be settled first, so nobody should wait for a count to be stored until then.
+        """
+        for count in self._counts:
+            count.done = True
+        self._counts.clear()
+        # The stored commit is still true: it serves callers that only want to know whether the group accepts commits.
+        # It may be too large by now: the group reports that only to its members.
+        again = replace(self.durable, sequence=following(self._sequence))
+        fits = self._stored < self._wanted and text_size(again) <= capacity.limit
+        return again if fits or self.attempts < self._asked else None
+
+    def send(self, claim: CommitMap) -> CommitMap:
+        """Count a claim as sent, and return it with its sequence."""
+        self._sequence = following(self._sequence)
+        self.attempts += 1
+        sent = replace(claim, sequence=self._sequence)
+        self.text = text_size(sent)
+        return sent
+
+    # ---------------------------------------------------------------- answers
+
+    def landed(self, number: int, said: CommitMap, answer: Answer, *, alone: bool, overtaken: bool) -> None:
+        """Process the answer to a claim.
+
+        Args:
+            number: which of the claims it is.
+            said: the claim as it was sent.
+            alone: whether no older commit was in flight when it was sent.
+            overtaken: whether one that was is in flight still.
+        """
+        if number == self._stored:
+            return  # already known
+        if number < self._stored:
+            self.distrust()  # unknown which of the two the group ends up with
+        elif number < self.attempts:
+            return  # a later commit that repeats it is in flight
+        elif answer is Answer.STORED:
+            self.durable, self._stored, self._sure = said, number, alone
+            if alone:
+                self._resolve(number)
+            elif not overtaken:
+                self.want()
+        else:
+            # It may be stored, so even a claim equal to the last stored one has to be sent: counts go up and down.
+            self._wanted = max(self._wanted, number)
+            self._again = True
+
+    def found(self, stored: CommitMap, *, in_flight: bool) -> bool:
+        """Check what the group holds; on a mismatch return False and have it rewritten.
+
+        With a commit in flight, what was found may predate it or may have been written over it.
+        """
+        if not (self.durable.sequence <= stored.sequence <= self._sequence and stored.covers(self.durable)):
+            self._sequence = max(self._sequence, stored.sequence)
+            self.distrust()
+            return False
+        if self.doubted and not in_flight:
+            self.doubted = False
+            self._again = True  # somebody may wait for something that needs no commit
+            self._resolve(self._stored)
+        return True
+
+    # ---------------------------------------------------------------- waiting
+
+    def wait_done(self, offset: int, waiter: W) -> bool:
+        """Return whether the group holds that this message is done.
+
+        If not, the waiter becomes ready once it does.
+        """
+        done = self._is_final and self.durable.done(offset)
+        if not done:
+            self._waiters.append((offset, waiter))
+            self._again = True
+        return done
+
+    def wait_stored(self) -> Count:
+        """Return a handle for the delivery counts as they are.
+
+        They are done once they are stored, or known not to fit.
+        """
+        count = Count(self.attempts + 1)
+        self._counts.append(count)
+        self._again = True
+        return count
+
+    def end(self) -> list[W]:
+        """End with the assignment. Returns the waiters that can no longer be served."""
+        for count in self._counts:
+            count.done = True
+        return [waiter for _, waiter in self._waiters]
+
+    @property
+    def _is_final(self) -> bool:
+        """True if nothing can be written over the last stored commit, as far as anyone knows."""
+        return self._sure and not self.doubted
+
+    def _resolve(self, number: int) -> None:
+        """Resolve the waiters of this claim, if it is stored for good."""
+        if not self._is_final:
+            return
+        waiters, self._waiters = self._waiters, []
+        for waiting in waiters:
+            if self.durable.done(waiting[0]):
+                self._ready.append(waiting[1])
+            else:
+                self._waiters.append(waiting)
+        for count in self._counts:
+            count.done = number >= count.after
+        self._counts = [count for count in self._counts if not count.done]

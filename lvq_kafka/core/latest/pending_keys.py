@@ -1,0 +1,140 @@
+"""The keys that a listener still has to see, each once, and the pace at which it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+__all__ = ["Cause", "ConflatedKeys", "Pace"]
+
+Cause = Literal["left", "expired"]
+"""Why a key has no value any longer, if it was not deleted: its value is not selected, or has expired."""
+
+
+class ConflatedKeys:
+    """Keys that wait for one slow reader, in memory bounded by the number of keys (G3).
+
+    First come the keys of the dump, in order. One that changes before its turn keeps its turn: the reader gets the
+    newest value when it gets there. Then come updates; a key that changes again moves to the tail. In batches, it keeps
+    its turn there, too: so one that changes all the time is in each batch.
+
+    Every operation takes constant time. Nothing is ever removed from the front of a dict, which would walk over all
+    earlier removals. Instead, keys stand in a line that does not change, and the keys changed since are noted beside
+    it.
+
+    Args:
+        dump: its keys, in order. They are neither copied nor looked at before their turn, so many readers can share
+            them.
+        selects: returns whether a key concerns the reader; None if all do.
+        batches: whether updates come in batches, with a pause at each `at_pause`.
+    """
+
+    __slots__ = ("__weakref__", "_batches", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
+
+    def __init__(
+        self,
+        dump: Sequence[bytes] = (),
+        selects: Callable[[bytes], bool] | None = None,
+        *,
+        batches: bool = False,
+    ) -> None:
+        self.in_dump = bool(dump)
+        """True while keys of the dump are waiting."""
+        self._batches = batches
+        self._selects = selects
+        self._causes: dict[bytes, Cause] = {}  # of waiting keys without a value
+        self._line = dump
+        self._turn = 0
+        self._changed: dict[bytes, None] = {}  # since the line was formed, in order of last change
+
+    def __bool__(self) -> bool:
+        return self._turn < len(self._line) or bool(self._changed)
+
+    def changed(self, keys: Iterable[bytes], cause: Cause | None = None) -> None:
+        """Note keys that have a newer value, or none any longer, for this cause."""
+        if self._selects is not None:
+            keys = filter(self._selects, keys)
+        changed, causes = self._changed, self._causes
+        for key in keys:
+            changed.pop(key, None)
+            changed[key] = None
+            if cause is not None:
+                causes[key] = cause
+            elif causes:
+                causes.pop(key, None)
+
+    def precede(self, dump: Sequence[bytes], left: Iterable[bytes] = ()) -> None:
+        """Put these keys first, as a dump; some have left. No key was returned yet."""
+        self._line, self._turn, self.in_dump = dump, 0, bool(dump)
+        for key in left:
+            if key not in self._changed:
+                self._causes[key] = "left"
+
+    @property
+    def at_pause(self) -> bool:
+        """True if keys wait, and the next one begins a batch of updates."""
+        return self._turn == len(self._line) and bool(self._changed)
+
+    def pop_cause(self, key: bytes) -> Cause | None:
+        """Return, once, why a key that `pop` returned has no value; None if it was deleted."""
+        return self._causes.pop(key, None)
+
+    def pop_all(self) -> list[bytes]:
+        """Return all keys that wait, each once; their causes are forgotten."""
+        changed = self._changed
+        keys = [key for key in self._line[self._turn :] if key not in changed]
+        keys += changed
+        self.in_dump, self._line, self._turn, self._changed = False, (), 0, {}
+        self._causes.clear()
+        return keys
+
+    def pop(self) -> bytes | None:
+        """Return the next key, or None if there is none."""
+        changed = self._changed
+        while True:
+            if self._turn == len(self._line):
+                if not changed:
+                    return None
+                self._line, self._turn, self._changed = tuple(changed), 0, {}
+                changed = self._changed
+            key = self._line[self._turn]
+            self._turn += 1
+            if self.in_dump or self._batches:
+                changed.pop(key, None)
+                if self._turn == len(self._line):
+                    self.in_dump, self._line, self._turn = False, (), 0
+                return key
+            if key not in changed:  # otherwise its turn comes later
+                return key
+
+
+_LONGEST = 1e9  # seconds: 30 years, not much less than the longest wait of the operating system
+
+
+class Pace:
+    """At most one batch in each period; the first one at once.
+
+    Args:
+        every: the least time between the beginnings of two batches, in seconds.
+        clock: returns seconds.
+    """
+
+    __slots__ = ("_clock", "_due", "_every")
+
+    def __init__(self, every: float, clock: Callable[[], float]) -> None:
+        self._every = min(every, _LONGEST)
+        self._clock = clock
+        self._due = float("-inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next batch may begin; 0.0 if it may now."""
+        return max(0.0, self._due - self._clock())
+
+    def begin(self) -> bool:
+        """Begin a batch if it may; return whether it may."""
+        now = self._clock()
+        if now < self._due:
+            return False
+        self._due = now + self._every
+        return True

@@ -1,0 +1,262 @@
+"""A store whose records count from the moment they are due, and what waits for that (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from lvq_kafka.core.latest.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.latest.fold import Changes, LatestValues
+from lvq_kafka.core.latest.selected_values import SelectedValues
+from lvq_kafka.core.log.offset_line import OffsetLine
+from lvq_kafka.core.log.records import Record, RecordBatch, new_record, rows_by_partition
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.timing.expiry_queue import ExpiryQueue
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import NEVER
+
+__all__ = ["Scheduled", "ScheduledValues", "SetAside"]
+
+_SOME = 1024  # records that are due at once, a few ms
+
+
+class ScheduledValues:
+    """A store that sets records aside until they are due, and then folds them into another.
+
+    Until then a record takes part in nothing, whether it is selected or not: neither in the contest of partitions
+    (R14), nor in doubts about strays. Once due, it is the newest of its key in its partition, since a record that
+    counts drops those below it.
+
+    Args:
+        values: the store of what counts, empty.
+        definition: the queue, for the keys of its records, as the fold chooses them.
+        judge: the judge of when records are due.
+    """
+
+    def __init__(self, values: LatestValues | SelectedValues, definition: QueueDefinition, judge: NotBefore) -> None:
+        self.table = values.table
+        self.progress = values.progress
+        self.stats = values.stats
+        self._values = values
+        self._definition = definition
+        self._judge = judge
+        self._scheduled = Scheduled()
+        self._now = 0
+
+    @property
+    def left(self) -> Collection[bytes]:
+        """See `ValueStore.left`."""
+        return self._values.left
+
+    @property
+    def doubtful(self) -> bool:
+        """See `ValueStore.doubtful`."""
+        return self._values.doubtful
+
+    @property
+    def split_keys(self) -> list[bytes]:
+        """See `ValueStore.split_keys`."""
+        return self._values.split_keys
+
+    def apply(self, batch: RecordBatch) -> list[bytes]:
+        """Fold in a batch but for what is not due; see `ValueStore.apply`."""
+        unreadable = self._judge.malformed
+        not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
+        changed = self._apply_due(batch, not_due) if not_due or self._scheduled else self._values.apply(batch)
+        self.stats.malformed += self._judge.malformed - unreadable
+        return changed
+
+    def _apply_due(self, batch: RecordBatch, not_due: Collection[tuple[int, int]]) -> list[bytes]:
+        ends: dict[int, int] = {}
+        if not_due and (aside := self._set_aside(batch, not_due)):
+            ends = {batch.partitions[row]: batch.offsets[row] + 1 for row in aside}
+            batch = batch.without(aside)
+        keys = keys_of(batch, self._definition)
+        for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
+            self._count_superseded(dropped, batch.values[row])
+        changed = self._values.apply(batch)
+        self.progress.advance(ends)  # only now: the fold drops what lies below
+        return changed
+
+    def _set_aside(self, batch: RecordBatch, not_due: Iterable[tuple[int, int]]) -> list[int]:
+        """Set aside the records in these rows, but not those read before; return the rows."""
+        keys, positions, aside = keys_of(batch, self._definition), self.progress.positions, []
+        for row, due in not_due:
+            key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
+            if key is not None and offset >= positions.get(partition, 0):
+                fields = (partition, offset, batch.timestamps[row], batch.keys[row], batch.values[row])
+                record = new_record((*fields, batch.headers[row]))
+                self._scheduled.add(due, key, record)
+                self.stats.scheduled += _is_message(record)
+                aside.append(row)
+        return aside
+
+    def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
+        """Fold in some of what is due by now, and remove some of what has expired."""
+        self._now = now
+        if self._scheduled.next_due > now or not (due := self._pop_due(now, first)):
+            return self._values.pass_time(now, first)
+        touched, left = self._values.apply(RecordBatch.of(due), late=True), self._values.left
+        passed = self._values.pass_time(now, first)  # later, as a value may be due after it has expired
+        return Changes(touched, left, () if passed is None else passed.expired)
+
+    def _pop_due(self, now: int, first: bytes | None) -> list[Record]:
+        """Return some of the records that are due, by partition and offset.
+
+        Each is the newest of its key in its partition.
+        """
+        due: list[Record] = []
+        for *dropped, one in self._scheduled.pop_due(now, _SOME, first):
+            if dropped:
+                self._count_superseded(dropped, one.record.value)
+            due.append(one.record)
+            self.stats.scheduled -= _is_message(one.record)
+        due.sort(key=lambda record: (record.partition, record.offset))
+        return due
+
+    def grow(self, partitions: int) -> list[bytes]:
+        """Raise the partition count, and return the keys whose value changed."""
+        return self._values.grow(partitions)
+
+    def forget_returned(self, keys: Iterable[bytes]) -> None:
+        """See `ValueStore.forget_returned`."""
+        self._values.forget_returned(keys)
+
+    def _count_superseded(self, dropped: Iterable[SetAside], value: bytes | None) -> None:
+        """Count what was dropped for a newer value or delete, although it never counted."""
+        count = sum(_is_message(one.record) for one in dropped)
+        self.stats.scheduled -= count
+        self.stats.added += count
+        if value is None or value is UNSELECTED:
+            self.stats.deleted += count
+        else:
+            self.stats.replaced += count
+
+
+def _is_message(record: Record) -> bool:
+    """Return whether a record has a value that is selected."""
+    return record.value is not None and record.value is not UNSELECTED
+
+
+_SPARE = 4096  # entries of the queue that may be obsolete, beside as many as there are records
+
+
+class SetAside(NamedTuple):
+    """A record that does not count yet, and the key that was chosen for it."""
+
+    due: int
+    """The first moment at which it counts, in ms since the epoch."""
+    key: bytes
+    record: Record
+
+
+class Scheduled:
+    """The records of a log that are not due yet, by partition and key.
+
+    Of the records of one key in one partition, that with the highest offset counts among those that are due. So when
+    one counts, all below it are superseded, and never count again. Therefore records only ever leave a key's line from
+    its front, and an entry of the queue is obsolete if its line begins beyond it.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[int, dict[bytes, OffsetLine[SetAside]]] = {}
+        self._queue: ExpiryQueue[SetAside] = ExpiryQueue(self)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of records that are set aside."""
+        return self._count
+
+    @property
+    def next_due(self) -> int:
+        """A time before which nothing is due; `NEVER` if nothing is set aside."""
+        due = self._queue.next
+        return NEVER if due is None else due
+
+    def add(self, due: int, key: bytes, record: Record) -> None:
+        """Set a record aside. Its offset is higher than those of all before it in its partition."""
+        one = SetAside(due, key, record)
+        lines = self._lines.setdefault(record.partition, {})
+        if key in lines:
+            lines[key].append(one)
+        else:
+            lines[key] = OffsetLine(one, _offset)
+        self._count += 1
+        self._queue.add(one, due)
+
+    def supersede(
+        self, batch: RecordBatch, keys: Sequence[bytes | None], positions: Mapping[int, int]
+    ) -> Iterator[tuple[int, list[SetAside]]]:
+        """Drop what is superseded by records that count.
+
+        Yields the row of each that supersedes any, and what was dropped.
+
+        Args:
+            batch: the records. Those read before change nothing.
+            keys: their keys.
+            positions: by partition, the offset below which all was read before.
+        """
+        for partition, rows in rows_by_partition(batch.partitions):
+            lines = self._lines.get(partition)
+            there = range(len(keys)) if rows is None else rows if isinstance(rows, list) else range(len(keys))[rows]
+            if lines and not lines.keys().isdisjoint(keys if rows is None else map(keys.__getitem__, there)):
+                position = positions.get(partition, 0)
+                for row in there:
+                    key, offset = keys[row], batch.offsets[row]
+                    if key is None or key not in lines or offset < position:
+                        continue
+                    if dropped := self._pop_up_to(lines, key, offset):
+                        yield row, dropped
+        self._tidy()
+
+    def pop_due(self, now: int, most: int, first: bytes | None = None) -> list[list[SetAside]]:
+        """Remove some of what is due by now; call again until nothing is.
+
+        Returns, for each partition and key concerned, the record that counts, after those that it supersedes.
+
+        Args:
+            now: the time in ms.
+            most: the number of records that are looked at.
+            first: a key of which nothing that is due shall be left.
+        """
+        found = self._queue.pop_due(now + 1, most)
+        if first is not None and self.next_due <= now:  # there may be more than were looked at
+            for lines in self._lines.values():
+                found += [one for one in lines.get(first, ()) if one.due <= now]
+        newest: dict[tuple[int, bytes], int] = {}
+        for one in found:
+            at = (one.record.partition, one.key)
+            newest[at] = max(newest.get(at, 0), one.record.offset)
+        taken = [self._pop_up_to(self._lines[partition], key, offset) for (partition, key), offset in newest.items()]
+        self._tidy()
+        return taken
+
+    def _pop_up_to(self, lines: dict[bytes, OffsetLine[SetAside]], key: bytes, offset: int) -> list[SetAside]:
+        """Remove and return what a key's line has up to this offset."""
+        line = lines[key]
+        taken = line.pop_below(offset + 1)
+        if not line:
+            del lines[key]
+        self._count -= len(taken)
+        return taken
+
+    def _tidy(self) -> None:
+        """Drop the entries of what was superseded, once they are most of the queue."""
+        if len(self._queue) > 2 * self._count + _SPARE:
+            self._queue = ExpiryQueue(self)
+            for lines in self._lines.values():
+                for line in lines.values():
+                    for one in line:
+                        self._queue.add(one, one.due)
+
+    def due(self, one: SetAside, bucket: int) -> int | None:
+        """See `Schedule.due`."""
+        line = self._lines[one.record.partition].get(one.key)
+        return None if line is None or _offset(line.first) > _offset(one) else one.due
+
+    def moved(self, one: SetAside, bucket: int) -> None:
+        """See `Schedule.moved`."""
+
+
+def _offset(one: SetAside) -> int:
+    return one.record.offset

@@ -1,0 +1,149 @@
+"""The messages of a consumer that will expire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, own_ttl
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event
+from lvq_kafka.core.waiting.pending import Item, PendingList
+
+__all__ = ["Expiring"]
+
+_WAITS = frozenset(TRANSITIONS[Event.EXPIRE])
+_SET_ASIDE = frozenset(TRANSITIONS[Event.RELEASE])
+_FIRST = _NAME = itemgetter(0)
+_SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
+_TOGETHER = 250  # messages
+_ALL = 1 << 62
+
+
+class Expiring:
+    """The messages of a ledger that expire while they wait or are set aside.
+
+    A message that a holder has received is not among them. It is scheduled again if it comes back.
+
+    Most messages are consumed, or replaced, long before they expire. So what is read together is noted together, at the
+    time of the first that expires; only what is still there by then is looked at one by one.
+
+    Args:
+        terms: when a message expires.
+        time: the time by which messages expire.
+    """
+
+    def __init__(self, terms: Terms, time: LogTime) -> None:
+        self.terms = terms
+        self.malformed: tuple[int, int] | None = None
+        """Partition and offset of the first message whose TTL is 0 or could not be read."""
+        self._time = time
+        self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
+        self._sweep_at = _SPARE
+
+    @property
+    def next(self) -> float:
+        """A time before which nothing expires, in ms; infinite if nothing will."""
+        first = self._queue.next
+        return math.inf if first is None else first
+
+    # ---------------------------------------------------------------- scheduling
+
+    def schedule(self, pending: PendingList, since: int) -> list[Item]:
+        """Schedule what was just read: the messages at or above an offset.
+
+        Returns those that have expired already.
+        """
+        items: list[Item] = []
+        item = pending.last
+        while item is not None and item.offset >= since:
+            if item.state in _WAITS:
+                items.append(item)
+            item = item.before
+        return [one for at in range(0, len(items), _TOGETHER) for one in self._schedule(items[at : at + _TOGETHER])]
+
+    def schedule_one(self, item: Item) -> bool:
+        """Schedule a message that counts from now on. Returns whether it has expired already."""
+        return bool(self._schedule([item]))
+
+    def _schedule(self, items: list[Item]) -> list[Item]:
+        expiries = self._judge(items)
+        for item, expires in zip(items, expiries):
+            item.expires = expires
+        first, now, queue = min(expiries), self._time.now, self._queue
+        if first >= now and first >> BUCKET > queue.opened:
+            if first != NEVER:
+                queue.extend(first >> BUCKET, items)
+            return []
+        for item in items:
+            if now <= item.expires != NEVER:
+                self._note(item)
+        return [item for item in items if item.expires < now]
+
+    def schedule_again(self, item: Item, twin: Item) -> None:
+        """Schedule a message that has come back under a new handle."""
+        twin.expires = item.expires
+        if twin.expires != NEVER:
+            self._note(twin)
+
+    def _note(self, item: Item) -> None:
+        self._queue.add(item, item.expires)
+
+    def _judge(self, items: Sequence[Item]) -> list[int]:
+        terms, before = self.terms, self.terms.malformed
+        headers = [item.headers for item in items]
+        expiries = terms.expiries([item.timestamp for item in items], headers, plain=_have_no_ttl(headers))
+        if terms.malformed > before and self.malformed is None:
+            self.malformed = next((item.partition, item.offset) for item in reversed(items) if _is_malformed(item))
+        return expiries
+
+    # ---------------------------------------------------------------- expiring
+
+    def pop_expired(self) -> list[Item]:
+        """Return the messages that have expired."""
+        now = self._time.now
+        return self._queue.pop_due(now, _ALL) if self.next < now else []
+
+    @property
+    def is_overgrown(self) -> bool:
+        """True if most entries may be obsolete. Then call `tidy`."""
+        return len(self._queue) >= self._sweep_at
+
+    def tidy(self, alive: int, items: Iterable[Item]) -> None:
+        """Keep only these entries if most are obsolete.
+
+        Args:
+            alive: the number of messages that are not done.
+            items: all of these.
+        """
+        if len(self._queue) >= 2 * alive + _SPARE:
+            self._queue = ExpiryQueue(self)
+            for item in items:
+                if self.due(item, 0) is not None:
+                    self._note(item)
+        self._sweep_at = 2 * alive + _SPARE
+
+    def due(self, item: Item, bucket: int) -> int | None:
+        """See `Schedule.due`."""
+        return item.expires if _counts(item) and item.expires != NEVER else None
+
+    def moved(self, item: Item, bucket: int) -> None:
+        """See `Schedule.moved`."""
+
+
+def _counts(item: Item) -> bool:
+    return item.state in _WAITS or (item.reserved and item.state in _SET_ASIDE)
+
+
+def _have_no_ttl(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> bool:
+    """Return whether each message has exactly one header, which is not a TTL."""
+    if not all(headers):
+        return False
+    given: Sequence[Sequence[tuple[str, bytes | None]]] = headers  # type: ignore[assignment]
+    return sum(map(len, given)) == len(given) and TTL_HEADER not in map(_NAME, map(_FIRST, given))
+
+
+def _is_malformed(item: Item) -> bool:
+    return any(name == TTL_HEADER and own_ttl(value) is None for name, value in item.headers or ())

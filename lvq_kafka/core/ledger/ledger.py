@@ -1,0 +1,584 @@
+"""The delivery ledger: messages held and in work, and the claim of the next commit.
+
+Feed it every record of the assigned partitions in offset order. It conflates them, so only the newest value of each key
+waits. It hands messages out, takes the holders' decisions, and derives what a commit may claim. It knows no client,
+thread or clock; times are seconds on the caller's clock.
+
+Messages move only along the transitions in `lvq_kafka.core.waiting.lifecycle`; everything else is refused. The state of
+a single partition is in `lvq_kafka.core.ledger.partition_ledger`; this module holds the state that a consumer's
+partitions share. Questions about them are answered by `Ledger.assignment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from itertools import count, repeat
+
+from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.commit_map.map_capacity import MapCapacity
+from lvq_kafka.core.latest.fold import Order
+from lvq_kafka.core.ledger.assignment import Assignment
+from lvq_kafka.core.ledger.grouped_partition import GroupedPartition
+from lvq_kafka.core.ledger.message_times import MessageTimes
+from lvq_kafka.core.ledger.paging import (
+    PagedGroupedPartition,
+    PagedItem,
+    PagedPartition,
+    PagedPendingList,
+    PagedRankedItem,
+    Paging,
+    PlacedPagedPendingList,
+)
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.ledger.ring import Ring, RingPartition
+from lvq_kafka.core.ledger.scheduled_items import placed_items
+from lvq_kafka.core.ledger.timed_partition import TimedPartition
+from lvq_kafka.core.ledger.timers import Timers
+from lvq_kafka.core.log.records import RecordBatch, runs
+from lvq_kafka.core.log.selecting import Selects, only_selected
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.queue.standard import judged_keys, no_keys
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
+from lvq_kafka.core.waiting.grouped_queue import GroupedQueue, by_slot
+from lvq_kafka.core.waiting.ledger_stats import LedgerStats
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.partition_room import PartitionRoom
+from lvq_kafka.core.waiting.pending import Item, PendingList, PlacedPendingList, RankedItem
+from lvq_kafka.core.waiting.rank_window import BeyondByLevel, BeyondByRank, RankWindow
+from lvq_kafka.core.waiting.ranked_queue import precedence, rank_of, ranked_items, ranked_line
+from lvq_kafka.core.waiting.ready_queue import ByPrecedence, BySlot, InTurns, ReadyQueue
+from lvq_kafka.core.waiting.session_pins import SessionPins
+from lvq_kafka.errors import StateError
+
+__all__ = ["Item", "Ledger", "LedgerStats"]
+
+_Outcomes = Mapping[State, State]
+_ON_ACK, _ON_REJECT, _ON_RELEASE = TRANSITIONS[Event.ACK], TRANSITIONS[Event.REJECT], TRANSITIONS[Event.RELEASE]
+_ON_LEAVE, _ON_COMMIT, _ON_BURY = TRANSITIONS[Event.LEAVE], TRANSITIONS[Event.COMMIT], TRANSITIONS[Event.BURY]
+_ON_RETURN, _ON_EXTEND = TRANSITIONS[Event.RETURN], TRANSITIONS[Event.EXTEND]
+_ON_DUE, _ON_TIME_OUT, _ON_EXPIRE = TRANSITIONS[Event.DUE], TRANSITIONS[Event.TIME_OUT], TRANSITIONS[Event.EXPIRE]
+
+
+class Ledger:
+    """The messages of a consumer's assigned partitions, and every operation on them.
+
+    An operation that is not allowed raises and changes nothing. A handle that is not valid for an operation raises
+    `AlreadySettled`, or `LockLost` if the partition was revoked since the hand-out or the holder's time ran out.
+
+    Args:
+        order: where a new value of a waiting key goes (R4): to the tail, or into the place of the value it replaces.
+        hand_out: the policy that picks the next of the ready messages; by default the one that has waited longest
+            (`InTurns`).
+        limit: the maximum length of a commit map, in characters.
+        count_deliveries: whether delivery counts are committed.
+        bounded: whether to hand out only what the commit map has room for, always; see `bounded`.
+        terms: when messages expire; None if they never do.
+        not_before: when messages are due; None if all are at once.
+        keep_expired: whether what has expired is done only when `bury_expired` says so.
+        selects: the queue's selector; None if all messages of the topic are in the queue.
+        conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
+        groups: how messages are grouped; None if they are not.
+        ring: the limits beyond which waiting messages are evicted; None if they never are (R12).
+        ranking: the ranks of messages, by which they are handed out (R20); None for the order of arrival.
+        paging: pages values out beyond the limits; None to keep all in memory (R12).
+    """
+
+    def __init__(
+        self,
+        *,
+        order: Order = "tail",
+        hand_out: ReadyQueue[Item] | None = None,
+        limit: int = LONGEST_TEXT,
+        count_deliveries: bool = False,
+        bounded: bool = False,
+        terms: Terms | None = None,
+        not_before: NotBefore | None = None,
+        keep_expired: bool = False,
+        selects: Selects | None = None,
+        conflate: bool = True,
+        groups: Groups | None = None,
+        ring: Limits | None = None,
+        ranking: Ranking | None = None,
+        paging: Paging | None = None,
+    ) -> None:
+        self.ranking = ranking
+        """The ranks of messages; None if they come in the order of arrival."""
+        ranked = () if ranking is None else (precedence, rank_of)
+        self.groups = None if groups is None else GroupedQueue(groups, *ranked)
+        """The ready queue, if messages are grouped; else None."""
+        self.stats = LedgerStats()
+        self.in_work = 0
+        """The number of messages held."""
+        self.capacity = MapCapacity(limit)
+        """The room in a commit map."""
+        self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
+        """The effects of time; None in a queue without options of time."""
+        self.ring = None if ring is None else Ring(ring, self.stats, ranked=ranking is not None)
+        """Evictions; None in a queue that is no ring."""
+        self._partitions: dict[int, PartitionLedger] = {}
+        self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
+        self._rings: dict[int, RingPartition] = {}  # of all of them, in a ring
+        self.assignment = Assignment(self._partitions, self._timed)
+        """Queries on the partitions."""
+        self._in_place = order == "in-place"
+        self._terms = terms if self._in_place else None
+        self._selects = selects
+        self._conflate = conflate
+        self.paging = paging
+        """The values on disk; None in a queue that keeps all in memory."""
+        plain, by_rank = (Item, RankedItem) if paging is None else (PagedItem, PagedRankedItem)
+        self._new_item = plain if ranking is None else ranked_items(ranking, by_rank)
+        self._slots: Iterator[int] = count()
+        self._as_they_come = not_before is None
+        if not_before is not None:
+            self._new_item = placed_items(self._new_item, not_before)
+            self._slots = repeat(-1)  # the items know better
+        self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
+        kind = PartitionLedger if paging is None else PagedPartition
+        self._new_partition: Callable[..., PartitionLedger] = partial(kind, line=self._line)
+        if self.groups is not None:
+            self._line = self.groups
+            grouped = GroupedPartition if paging is None else PagedGroupedPartition
+            self._new_partition = partial(grouped, line=self.groups)
+        self._bounded_hand_out = BoundedHandOut(
+            self._partitions,
+            self._line,
+            self.capacity,
+            self.stats,
+            ranked=ranking is not None,
+            grouped=groups is not None,
+        )
+        self.bounded = bounded
+        self._count_deliveries = count_deliveries
+        self._generations = count(1)
+        self._timers = Timers()
+
+    @property
+    def bounded(self) -> bool:
+        """Limit hand-out to the room in the commit map.
+
+        If True, a message is handed out only while acks of everything in work would still fit, in any order, or if it
+        is the lowest of its partition, whose ack shortens the map.
+
+        Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
+        block others. Acks beyond the room take effect here and are committed once lower messages are settled. A queue
+        that goes by rank prefers messages that have room; see `BoundedHandOut`.
+        """
+        return self._bounded_hand_out.strict
+
+    @bounded.setter
+    def bounded(self, bounded: bool) -> None:
+        self._bounded_hand_out.strict = bounded
+        looks_for_room = bounded or self.ranking is not None
+        self._is_plain = not looks_for_room and self.groups is None  # whether the next ready message is simply the next
+        if self.groups is None:
+            self._pop = self._bounded_hand_out.next
+        elif looks_for_room:
+            self._pop = partial(self._bounded_hand_out.next_of_groups, self.groups)
+        else:
+            self._pop = self.groups.pop
+
+    # ---------------------------------------------------------------- partitions
+
+    def assign(self, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
+        """Start a partition from the group's committed state.
+
+        Nothing is handed out until the partition has been read up to ``target``, its end when it was assigned, and to
+        the end of the commit map: a value may be superseded by one further on that the group has already consumed
+        (G12). In a standard queue nothing is superseded, so nothing waits for that, unless it is a ring: then the
+        lowest messages may have no room.
+
+        Args:
+            start: the offset to read from, if the log starts above the commit.
+
+        Returns:
+            The number of this assignment, which its handles carry.
+
+        Raises:
+            StateError: the partition is already assigned.
+        """
+        if partition in self._partitions:
+            raise StateError(f"Partition {partition} is already assigned.")
+        generation = next(self._generations)
+        start = loaded.base if start is None else max(start, loaded.base)
+        waits = self._conflate or self.ring is not None
+        counted = None
+        if self.ring is not None:
+            timed = self.times is not None
+            counted = self.ring.new_pending(loaded, start, timed=timed, in_place=self._in_place)
+        part = self._partitions[partition] = self._new_partition(
+            partition,
+            self._new_pending(loaded, start) if counted is None else counted,
+            max(target, loaded.end) if waits else start,
+            generation=generation,
+            room=partial(self._new_room, partition),
+            new_item=self._new_item,
+            slots=self._slots,
+            stats=self.stats,
+            in_place=self._in_place,
+            terms=copy(self._terms),  # which counts what cannot be read
+            selects=self._selects if self._conflate else None,  # which `add` has judged, by the keys
+            count_deliveries=self._count_deliveries,
+        )
+        if self.times is not None:
+            self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
+        if self.ring is not None and counted is not None:
+            self._rings[partition] = RingPartition(part, counted, self.ring)
+        return generation
+
+    def _new_pending(self, loaded: CommitMap, start: int) -> PendingList:
+        if self.paging is not None:
+            paged = PlacedPagedPendingList if self._in_place else PagedPendingList
+            return paged(loaded, start, self.paging)
+        return PlacedPendingList(loaded, start) if self._in_place else PendingList(loaded, start)
+
+    @property
+    def window(self) -> int | None:
+        """The offsets within which ranks are exact; None in the order of arrival."""
+        return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
+
+    def _new_line(self) -> InTurns[Item]:
+        if self.ranking is not None:
+            return InTurns(ranked_line(self.ranking, as_they_come=self._as_they_come), rank_of)
+        return InTurns(BySlot() if self._as_they_come else ByPrecedence(by_slot))
+
+    def _new_room(self, number: int, part: PartitionLedger) -> PartitionRoom:
+        counted = self._count_deliveries
+        window = None
+        if self.ranking is not None:
+            beyond = BeyondByLevel() if self.ranking.has_levels else BeyondByRank()
+            waiting = self._bounded_hand_out.beyond
+            window = RankWindow(number, part.pending, self._line, self.capacity, beyond, waiting, counted=counted)
+        return PartitionRoom(part, self.capacity, self._new_line(), window, counted=counted)
+
+    def withhold(self, partitions: Collection[int]) -> None:
+        """Stop handing out from these partitions, because they are about to be revoked.
+
+        Holders can still settle. Messages that are set aside were not handed out, and never will be.
+
+        Raises:
+            StateError: one of the partitions is not assigned.
+        """
+        for part in self.assignment.known(partitions):
+            for item in part.withhold():
+                if item.state in _ON_RELEASE:
+                    self._give_back(item, _ON_RELEASE, None)
+
+    def end_locks(self, partitions: Collection[int]) -> list[Item]:
+        """End all locks on these partitions, so that their claims are final.
+
+        Returns:
+            The messages that were in work; their handles are lost.
+
+        Raises:
+            StateError: one of the partitions is not assigned.
+        """
+        self.withhold(partitions)
+        lost = [item for part in self.assignment.known(partitions) for item in part.end_locks()]
+        self.in_work -= len(lost)
+        self.stats.lost += len(lost)
+        return lost
+
+    def revoke(self, partitions: Collection[int]) -> list[Item]:
+        """Forget these partitions.
+
+        Returns:
+            The messages that were in work; their handles are lost.
+
+        Raises:
+            StateError: one of the partitions is not assigned.
+        """
+        lost = self.end_locks(partitions)
+        for partition in dict.fromkeys(partitions):
+            self._partitions.pop(partition).revoke()
+            self._bounded_hand_out.forget(partition)
+            if partition in self._timed:
+                self._timed.pop(partition).revoke()
+            self._rings.pop(partition, None)
+        if self.groups is not None and not self._partitions:
+            self.groups.unpin_all()
+        return lost
+
+    # ---------------------------------------------------------------- reading
+
+    def offer(
+        self,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        """Add one record; see `add`."""
+        self.add(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))
+
+    def add(self, batch: RecordBatch, keys: Sequence[bytes | None] | None = None) -> None:
+        """Add the next records.
+
+        Each supersedes earlier values of its key and waits; a null value only deletes.
+
+        Args:
+            keys: the keys to use, if they are not the record keys (R16).
+
+        Raises:
+            StateError: a partition is not assigned, or an offset was read before. Earlier records of the batch are
+                kept.
+        """
+        if keys is None:
+            keys = batch.keys
+        for ring in self._rings.values():
+            ring.prepare()
+        if self._conflate:
+            self._add(batch, keys)
+        else:
+            self._add_alone(batch, keys)
+        for ring in self._rings.values():
+            ring.update()
+
+    def _add_alone(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Add records of which none replaces another."""
+        if self._selects is not None:
+            batch = only_selected(batch, judged_keys(keys), self._selects)
+        for partition, rows in runs(batch.partitions):
+            run, names = (batch, keys) if rows is None else (batch.rows(rows.start, rows.stop), keys[rows])
+            self._add(run, no_keys(run))
+            self._partitions[partition].name(run, names)  # before the partition's next run
+
+    def _add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        parts = self._timed or self._partitions
+        for partition, rows in runs(batch.partitions):
+            if partition not in parts:
+                raise StateError(f"Partition {partition} is not assigned.")
+            if rows is None:
+                parts[partition].add(batch, keys)
+            else:
+                parts[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
+
+    def advance(self, positions: Mapping[int, int]) -> None:
+        """Advance read positions, including past markers and holes. A position never moves back.
+
+        Raises:
+            StateError: a partition is not assigned.
+        """
+        self.assignment.known(positions.keys())
+        parts = self._timed or self._partitions
+        for partition, position in positions.items():
+            parts[partition].advance(position)
+        for ring in self._rings.values():
+            ring.update()
+
+    # ---------------------------------------------------------------- working
+
+    def acquire(self, locked_until: float | None = None, session: SessionPins | None = None) -> Item | None:
+        """Hand out the next ready message, or return None.
+
+        It is the caller's alone until settled (G9).
+
+        Args:
+            locked_until: when the caller's time runs out and `wake` ends the lock.
+            session: see `reserve`.
+        """
+        item = self.reserve(session)
+        if item is not None:
+            self.hand_over(item, locked_until)
+        return item
+
+    def reserve(self, session: SessionPins | None = None) -> Item | None:
+        """Set the next message aside for a later `hand_over`, or return None.
+
+        It is in work from now on and already counted as delivered, so that a commit can store the count first. If
+        nobody receives it, for whatever reason, it was not delivered and the count is taken back.
+
+        Args:
+            session: whose message it will be, where messages are grouped; by default, all callers are one session.
+        """
+        item = self._line.pop() if self._is_plain else self._pop(session)
+        if item is not None:
+            self._partitions[item.partition].hold(item)
+            self.in_work += 1
+        return item
+
+    def hand_over(self, item: Item, locked_until: float | None = None) -> None:
+        """Deliver a message that was set aside. See `acquire` for ``locked_until``."""
+        if item.state not in _ON_EXTEND:
+            item.refuse()
+        item.reserved = False
+        if locked_until is not None:
+            self._timers.set(item, locked_until)
+        self.stats.delivered += 1
+        if item.redelivered:
+            self.stats.redelivered += 1
+
+    def serves(self, session: SessionPins | None) -> bool:
+        """Return whether something may be there for a session, where messages are grouped."""
+        return self.groups is None or self.groups.serves(session) or bool(self._bounded_hand_out.beyond)
+
+    def ack(self, item: Item) -> None:
+        """Ack a message. It is done; a newer value of its key is not affected (R6)."""
+        after = _ON_ACK.get(item.state) or item.refuse()  # as `_remove`, with one call less for every message
+        self._partitions[item.partition].remove(item, after)
+        self.in_work -= 1
+        self.stats.acked += 1
+
+    def reject(self, item: Item) -> None:
+        """Reject a message that cannot be processed. It is done, as after `ack`."""
+        self._remove(item, _ON_REJECT)
+        self.stats.rejected += 1
+
+    def release(self, item: Item, due: float | None = None) -> None:
+        """Return a message to the queue.
+
+        It is available again in its old place, or dropped if it was superseded (R6, R7).
+
+        Args:
+            due: when it becomes available again (by `wake`); at once by default.
+        """
+        self._come_back(self._give_back(item, _ON_RELEASE, due))
+        self.stats.released += not item.reserved
+
+    def leave(self, item: Item) -> None:
+        """Mark a message as finished by its holder, pending `commit`, `bury` or `give_back`."""
+        after = _ON_LEAVE.get(item.state) or item.refuse()
+        self._partitions[item.partition].leave(item, after)
+
+    def commit(self, item: Item) -> None:
+        """Remove a message that was left in a transaction, after the transaction committed."""
+        self._remove(item, _ON_COMMIT)
+        self.stats.acked += 1
+
+    def bury(self, item: Item) -> None:
+        """Remove a message that was left, after its dead letter was stored."""
+        self._remove(item, _ON_BURY)
+        self.stats.rejected += 1
+
+    def give_back(self, item: Item, due: float | None = None) -> None:
+        """Return a message that was left: it is available again, or dropped if superseded."""
+        self._come_back(self._give_back(item, _ON_RETURN, due))
+
+    def extend(self, item: Item, locked_until: float) -> None:
+        """Set a new deadline for the holder, later or earlier than before."""
+        item.state = _ON_EXTEND.get(item.state) or item.refuse()
+        self._timers.set(item, locked_until)
+
+    def wake(self, now: float) -> None:
+        """Run due timers: make delayed messages available, and take back those with expired locks."""
+        for item in self._timers.pop_due(now):
+            if item.state in _ON_DUE:
+                item.state = _ON_DUE[item.state]
+                self._partitions[item.partition].offer(item)
+            else:
+                self._come_back(self._give_back(item, _ON_TIME_OUT, None))
+                self.stats.timed_out += not item.reserved
+
+    def pass_time(self, clock: float) -> bool:
+        """Let scheduled messages count that are due, and drop the waiting ones that have expired.
+
+        Call it before messages are handed out. Messages that are set aside are no longer handed over once they expire.
+        Those that holders have stay with them, and are dropped here if they come back. Returns whether there were any.
+
+        Args:
+            clock: the time of this machine, in seconds since the epoch; see `LogTime.advance`.
+        """
+        times = self.times
+        if times is None:
+            return False
+        times.time.advance(clock)
+        due = [] if times.scheduling is None else times.scheduling.pop_due()
+        for ring in self._rings.values() if due else ():
+            ring.prepare()
+        for item in due:
+            self._timed[item.partition].come_due(item)
+        expired = [] if times.expiring is None else times.expiring.pop_expired()
+        for item in expired:
+            one: Item | None = item
+            if item.reserved and item.state in _ON_RELEASE:
+                one = self._give_back(item, _ON_RELEASE, None)
+            if one is not None and one.state in _ON_EXPIRE:
+                self._timed[one.partition].expire(one)
+                if self._rings:
+                    self._rings[one.partition].leave_out(one)
+        for partition, ring in self._rings.items() if due else ():
+            ring.enter(item for item in due if item.partition == partition)
+        if times.expiring is not None and times.expiring.is_overgrown:
+            parts = self._partitions.values()
+            alive = sum(part.pending.count for part in parts)
+            times.expiring.tidy(alive, (item for part in parts for item in part.pending))
+        times.set_alarm()
+        return bool(due or expired)
+
+    def withdraw(self, item: Item) -> None:
+        """Take a scheduled message out of the queue, for the operator, pending `bury_withdrawn`."""
+        self._timed[item.partition].withdraw(item)
+
+    def bury_withdrawn(self, item: Item) -> None:
+        """Remove a message that was withdrawn, after that was committed."""
+        item.state = _ON_COMMIT[item.state]
+        self._partitions[item.partition].bury(item)
+
+    @property
+    def has_expired(self) -> bool:
+        """True if `pop_expired` may return something."""
+        return self.times is not None and len(self.times.kept) > 0
+
+    def pop_expired(self, most: int) -> list[Item]:
+        """Return at most ``most`` messages that have expired, each once, by partition and offset.
+
+        The caller stores them elsewhere, and calls `bury_expired`.
+        """
+        found: list[Item] = []
+        while self.times is not None and self.times.kept and len(found) < most:
+            item = self.times.kept.pop()
+            if self.keeps_expired(item):
+                found.append(item)
+        return found
+
+    def keeps_expired(self, item: Item) -> bool:
+        """Return whether an expired message must still be stored elsewhere.
+
+        That is for its next owner once its partition has gone.
+        """
+        part = self._timed.get(item.partition)
+        return part is not None and part.keeps(item)
+
+    def bury_expired(self, item: Item) -> None:
+        """Remove an expired message that was stored elsewhere, unless its partition has gone."""
+        if self.keeps_expired(item):
+            self._timed[item.partition].bury_expired(item)
+
+    @property
+    def alarmed(self) -> bool:
+        """True while `wake` may have something to do eventually. Cheap, and safe to ask any time."""
+        return len(self._timers) > 0
+
+    @property
+    def next_wake(self) -> float | None:
+        """The time when `wake` next has something to do."""
+        return self._timers.next
+
+    def _come_back(self, item: Item | None) -> None:
+        """Have the ring, if there is one, consider a message that waits again."""
+        if item is not None and self._rings:
+            self._rings[item.partition].come_back(item)
+
+    def _remove(self, item: Item, outcomes: _Outcomes) -> None:
+        after = outcomes.get(item.state) or item.refuse()
+        self._partitions[item.partition].remove(item, after)
+        self.in_work -= 1
+
+    def _give_back(self, item: Item, outcomes: _Outcomes, due: float | None) -> Item | None:
+        """Return a message to the queue. Returns its new handle if it waits again."""
+        after = outcomes.get(item.state) or item.refuse()
+        twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
+        if twin is not None and due is not None:
+            self._timers.set(twin, due)
+        if twin is not None and self.times is not None:
+            self.times.comes_back(item, twin)
+        self.in_work -= 1
+        return twin

@@ -1,0 +1,68 @@
+"""The time of a consumer, which decides what is due and what expires (R10, R11)."""
+
+from __future__ import annotations
+
+import math
+
+from lvq_kafka.core.ledger.expiring_items import Expiring
+from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
+from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
+from lvq_kafka.core.waiting.pending import Item
+
+__all__ = ["MessageTimes"]
+
+
+class MessageTimes:
+    """The messages of a ledger for which time matters. See `Ledger` for the options."""
+
+    def __init__(self, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> None:
+        self.time = LogTime()
+        """The time by which messages are due and expire."""
+        self.expiring = None if terms is None else Expiring(terms, self.time)
+        """The messages that will expire; None if none does."""
+        self.scheduling = None if not_before is None else ScheduledItems(not_before, self.time)
+        """The messages that are not due; None if all count at once."""
+        self.keeps_expired = keeps_expired
+        self.kept: PrecedenceHeap[Item] = PrecedenceHeap()
+        """Messages that have expired, and must be stored elsewhere, by partition and offset."""
+        self.alarm = 0.0
+        """Nothing happens before this machine's clock says so, in seconds since the epoch, or more is read."""
+        self.next_due = math.inf
+        """No message is due before that, likewise."""
+
+    @classmethod
+    def of(cls, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> MessageTimes | None:
+        """Return the times of a queue; None if it has no option of time."""
+        if terms is None and not_before is None:
+            return None
+        return cls(terms, not_before, keeps_expired=keeps_expired)
+
+    @property
+    def scheduled(self) -> int:
+        """The number of scheduled messages."""
+        return 0 if self.scheduling is None else len(self.scheduling)
+
+    @property
+    def malformed(self) -> int:
+        """The number of messages whose TTL is 0, or whose TTL or due time could not be read."""
+        expiring = 0 if self.expiring is None else self.expiring.terms.malformed
+        return expiring + (0 if self.scheduling is None else self.scheduling.not_before.malformed)
+
+    def saw(self, timestamps: list[int]) -> None:
+        """Note the append times of what was read."""
+        self.time.saw(max(timestamps))
+        self.alarm = 0.0
+
+    def comes_back(self, item: Item, twin: Item) -> None:
+        """Note that a message has come back under a new handle."""
+        if self.expiring is not None:
+            self.expiring.schedule_again(item, twin)
+            self.alarm = 0.0
+
+    def set_alarm(self) -> None:
+        """Set the alarm for the next moment at which something is due or expires."""
+        self.next_due = math.inf if self.scheduling is None else self.scheduling.next / 1000
+        self.alarm = min(self.next_due, math.inf if self.expiring is None else self.expiring.next / 1000)

@@ -1,0 +1,567 @@
+"""One partition's part of the ledger: what waits, what is in work, and what is done.
+
+It carries out decisions of the ledger: which message is next, and whether a settlement is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.commit_map.map_capacity import MOST_COUNTED
+from lvq_kafka.core.ledger.catch_up_buffer import CatchUpBuffer
+from lvq_kafka.core.ledger.scheduled_items import counts_since
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.log.selecting import Selects, only_selected
+from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.waiting.ledger_stats import LedgerStats
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.partition_room import PartitionRoom
+from lvq_kafka.core.waiting.pending import Deletion, Item, PendingList, PlacedPendingList
+from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
+from lvq_kafka.errors import StateError
+
+__all__ = ["PartitionLedger"]
+
+_ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
+    TRANSITIONS[Event.ACQUIRE],
+    TRANSITIONS[Event.SUPERSEDE],
+    TRANSITIONS[Event.EVICT],
+    TRANSITIONS[Event.REVOKE],
+)
+_AVAILABLE = State.AVAILABLE
+_NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
+_NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
+
+
+class PartitionLedger:
+    """An assigned partition.
+
+    `lvq_kafka.core.ledger.timed_partition` has the effects of time.
+
+    Args:
+        generation: the number of this assignment.
+        pending: its messages, none so far.
+        target: the offset to read up to before anything is handed out.
+        line: the ready queue, shared by all partitions.
+        room: makes what judges whether the commit map has room for a message.
+        new_item: makes a message of the arguments of `Item`.
+        slots: yields the next place in the queue.
+        selects: the queue's selector, if it has one.
+        in_place: whether a newer value keeps the place of the waiting one that it replaces (R4).
+        terms: when messages expire, if it matters to their places.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_count_deliveries",
+        "_counts",
+        "_delivered",
+        "_generation",
+        "_line",
+        "_number",
+        "_place_givers",
+        "_selects",
+        "_slots",
+        "_stats",
+        "_terms",
+        "_withheld",
+        "attempted",
+        "changed",
+        "changes",
+        "held",
+        "is_in_place",
+        "most_deliveries",
+        "new_item",
+        "open",
+        "pending",
+        "reach",
+        "room",
+        "target",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        pending: PendingList,
+        target: int,
+        *,
+        generation: int,
+        line: ReadyQueue[Item],
+        room: Callable[[PartitionLedger], PartitionRoom],
+        new_item: Callable[..., Item],
+        slots: Iterator[int],
+        stats: LedgerStats,
+        in_place: bool,
+        terms: Terms | None,
+        selects: Selects | None,
+        count_deliveries: bool,
+    ) -> None:
+        self._number = number
+        self._generation = generation
+        self._slots = slots
+        self._stats = stats
+        self.is_in_place = in_place
+        """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
+        self._terms = terms
+        self._selects = selects
+        self._count_deliveries = count_deliveries
+        loaded = pending.loaded
+        self.pending = pending
+        """All messages that a commit must not pass.
+
+        Stale ones are not among them: they are done, whatever their holders do.
+        """
+        self.new_item = new_item
+        self._buffer = CatchUpBuffer()
+        self.target = target
+        self.open = pending.position >= target
+        """True once it has been read up to the target, unless it is withheld."""
+        self._withheld = False
+        self.waiting: dict[bytes | int, Item] = {}
+        """By lane, the message that is available, now or after a delay."""
+        self._place_givers: dict[bytes | int, Item] = {}  # in place, waiting messages of which only the place counts
+        self.held: dict[bytes | int, Item] = {}
+        """By lane, the message in work."""
+        self._counts = loaded.counts
+        # One past the highest offset ever handed out.
+        self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
+        self.reach = max(self._delivered, loaded.end)
+        """An offset beyond all that was handed out, by anyone."""
+        self.attempted: dict[int, Item] = {}
+        """By offset, messages handed out before; only if counts are durable."""
+        self.most_deliveries = max(loaded.counts.values(), default=1)
+        """The highest delivery count of a message, or a higher number."""
+        self.changes = 0
+        """The number of messages that were taken, replaced or dropped since the assignment."""
+        self.changed = True
+        """True if the claim may differ from the last one that was said."""
+        self.room = room(self)
+        """It judges whether the commit map has room for a message."""
+        self._line: Entrance[Any] = line if self.room.window is None else self.room.window
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def position(self) -> int:
+        """The next offset to read."""
+        return self._buffer.position if self._buffer else self.pending.position
+
+    @property
+    def base(self) -> int:
+        """The offset of the lowest message that is not done, else the next one to read."""
+        return self.pending.base
+
+    @property
+    def hands_out(self) -> bool:
+        """True if messages wait, and the target is reached. One may be taken any time."""
+        return self.open and bool(self.waiting)
+
+    @property
+    def unsettled(self) -> tuple[int, Item | None]:
+        """The number of unfinished messages tried before, and the lowest unfinished one."""
+        return sum(1 for item in self.pending if item.deliveries), self.pending.lowest
+
+    @property
+    def available(self) -> int:
+        """The number of waiting messages."""
+        return len(self.waiting) + self._buffer.keys_beside(self.waiting)
+
+    @property
+    def alive(self) -> int:
+        """The number of messages that are not done: waiting, scheduled, or held and the newest."""
+        return self.pending.count + self._buffer.keys_beside(self.waiting)
+
+    def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Add the next records, under these keys.
+
+        Raises:
+            StateError: an offset was read before. Earlier records of the batch are kept.
+        """
+        self.changed = True
+        if self._may_fall_behind(batch, keys):
+            replaced = self._buffer.add(batch, keys)  # type: ignore[arg-type]  # no key is null
+            self._stats.read += replaced
+            self._stats.replaced += replaced
+        else:
+            self._drain_buffer()
+            self._add_records(batch, keys)
+
+    def name(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Give the messages of a batch, which was added without keys, these as a property."""
+        first, _ = batch.ends
+        named = dict(zip(batch.offsets, keys))
+        item = self.pending.last
+        while item is not None and item.offset >= first:
+            item.key = named[item.offset]
+            item = item.before
+
+    def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
+        """Return whether these records can be buffered for later, and whether that pays off."""
+        if self.open or self._withheld or self.is_in_place:  # with "in-place", a key's first value sets its place
+            return False
+        first, _ = batch.ends
+        return first >= self.position >= self.pending.loaded.end and self._buffer.suit(batch, keys, self.waiting)
+
+    def _drain_buffer(self) -> None:
+        if self._buffer:
+            position = self._buffer.position
+            for batch, keys in self._buffer.drain():
+                self._add_records(batch, keys)
+            self.pending.position = position
+
+    def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
+            batch = self.selected(batch, keys)
+        pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
+        number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
+        renewable = 1 if new_item is Item and self._terms is None else 0  # deliveries; others have to be looked at
+        delivered, position, next_done = self._delivered, pending.position, pending.next_done
+        loaded, loaded_end = pending.loaded, pending.loaded.end
+        read = replaced = deleted = 0
+        try:
+            for offset, key, value, timestamp, header in zip(
+                batch.offsets, keys, batch.values, batch.timestamps, batch.headers
+            ):
+                if offset < position:
+                    raise _read_before(number, offset, position)
+                position = offset + 1
+                if offset >= next_done:
+                    next_done = pending.pass_over(offset)
+                lane = offset if key is None else key
+                ready = is_open
+                if lane in held:
+                    self.supersede_held(held[lane])
+                    ready = False
+                old = waiting.get(lane)
+                if value is None or (offset < loaded_end and loaded.done(offset)):
+                    if old is not None and in_place and value is not None:
+                        # Where the newer value was acked, its place is done, too. So this one was replaced, and by one
+                        # that is still to come.
+                        self._place_givers[lane] = old
+                    elif old is not None:
+                        self.discard(old)
+                        deleted += value is None
+                        replaced += value is not None
+                    continue
+                read += 1
+                if in_place and self._place_givers:
+                    self._place_givers.pop(lane, None)
+                if old is None or old.deliveries >= renewable:
+                    item = new_item(number, offset, timestamp, key, value, header, next(slots))
+                    if old is not None:
+                        if in_place:
+                            self.inherit(item, old)
+                        self.discard(old)
+                        replaced += 1
+                    pending.append(item)
+                    waiting[lane] = item
+                else:
+                    # Nobody has a handle to it, so reuse it for the newer message: half the work of a new item.
+                    item = old
+                    pending.renew(item, offset)
+                    item.timestamp, item.value, item.headers, item.redelivered = timestamp, value, header, False
+                    replaced += 1
+                    if in_place:
+                        ready = False  # it keeps its place
+                    else:
+                        if ready:
+                            self.withdraw(item)
+                        item.slot = next(slots)
+                if offset < delivered:
+                    self._recall(item)
+                if ready:
+                    line.add(item)
+        finally:
+            pending.position = position
+            self._stats.read += read
+            self._stats.replaced += replaced
+            self._stats.deleted += deleted
+            self.changes += replaced + deleted
+
+    def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
+        """Return the records as the queue has them; see `only_selected`."""
+        return batch if self._selects is None else only_selected(batch, keys, self._selects)
+
+    def is_done(self, offset: int) -> bool:
+        """Return whether the group's last commit calls a record done."""
+        loaded = self.pending.loaded
+        return offset < loaded.end and loaded.done(offset)
+
+    def append(self, item: Item) -> None:
+        """Add the next record as a message that does not count yet.
+
+        It neither waits nor supersedes anything.
+
+        Raises:
+            StateError: its offset was read before.
+        """
+        self._drain_buffer()
+        pending, offset = self.pending, item.offset
+        if offset < pending.position:
+            raise _read_before(self._number, offset, pending.position)
+        self.changed = True
+        pending.position = offset + 1
+        if offset >= pending.next_done:
+            pending.pass_over(offset)
+        pending.append(item)
+        if isinstance(item, Deletion):
+            return
+        self._stats.read += 1
+        if offset < self._delivered:
+            self._recall(item)
+
+    def _recall(self, item: Item) -> None:
+        """Restore the committed delivery count of a message."""
+        item.redelivered = True
+        item.deliveries = self._counts.get(item.offset, 0)
+        if item.deliveries and self._count_deliveries:
+            self.attempted[item.offset] = item
+
+    def enter(self, item: Item) -> None:
+        """Have a message wait that counts from now on."""
+        self.waiting[item.lane] = item
+        if item.lane not in self.held:
+            self.offer(item)
+
+    def inherit(self, item: Item, old: Item) -> None:
+        """Give a message the place of the waiting one that it is about to replace (R4).
+
+        But not if its own is the better one, since the other was scheduled and never counted; nor if the other had
+        expired before, so that its key was gone.
+        """
+        if item.slot < old.slot:
+            return
+        if self._terms is not None and counts_since(item) > self._terms.expiry(old.timestamp, old.headers):
+            return
+        assert isinstance(self.pending, PlacedPendingList)
+        item.slot = old.slot
+        self.pending.pass_place(old, item)
+
+    def forget_places(self) -> bool:
+        """Claim the records as done that give waiting keys their places.
+
+        Returns whether there were any.
+        """
+        pending = self.pending
+        if not pending.places:
+            return False
+        assert isinstance(pending, PlacedPendingList)
+        self._stats.displaced += len(pending.places)
+        pending.forget_places()
+        self.room.measure_again()
+        return True
+
+    def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
+        """Drop a waiting message that is superseded, or has expired."""
+        item.state = outcomes[item.state]
+        del self.waiting[item.lane]
+        self.pending.remove(item, acked=False)
+        self.attempted.pop(item.offset, None)
+        self.withdraw(item)
+
+    def supersede_held(self, item: Item) -> None:
+        """Supersede a message in work."""
+        if item.state in _NEWEST_IN_WORK:
+            # Mark it as acked: a later ack must find it done in the commit map, however long a lower message is held.
+            # Also, a transaction's commit that counts it as acked may be in flight.
+            self.pending.remove(item, acked=True)
+            self.attempted.pop(item.offset, None)
+        item.state = _ON_SUPERSEDE[item.state]
+
+    def dropped_early(self) -> None:
+        """Note that a waiting message was dropped that nothing has superseded."""
+        self.changed = True
+        self.changes += 1
+        self._buffer.recount()
+
+    def evict(self, item: Item) -> None:
+        """Drop a waiting message that is beyond the ring, as done."""
+        item.state = _ON_EVICT[item.state]
+        del self.waiting[item.lane]
+        self.withdraw(item)
+        self.bury(item)
+
+    def bury(self, item: Item) -> None:
+        """Remove a message that is done although nobody holds it."""
+        self.changed = True
+        self.pending.remove(item, acked=True)
+        self.changes += 1
+        self.reach = max(self.reach, item.offset + 1)
+        self.attempted.pop(item.offset, None)
+
+    def advance(self, position: int) -> None:
+        """Advance the read position. It never moves back."""
+        if position > self.position:
+            self.changed = True
+            if self._buffer:
+                self._buffer.position = position
+            else:
+                self.pending.position = position
+                if position > self.pending.next_done:
+                    self.pending.pass_over(position - 1)
+        if not self.open and not self._withheld and self.position >= self.target:
+            self._drain_buffer()
+            for lane, item in self._place_givers.items():  # nothing came after all: a text without room left runs out
+                if self.waiting.get(lane) is item:
+                    self.discard(item)
+                    self._stats.replaced += 1
+            self._place_givers.clear()
+            self.open = True
+            for item in sorted(self.waiting.values(), key=attrgetter("slot")):
+                self.offer(item)
+
+    # ---------------------------------------------------------------- handing out
+
+    def offer(self, item: Item) -> None:
+        """Queue a waiting message whose lane is free, if it and the partition are ready."""
+        if self.open and item.state is _AVAILABLE:
+            self._line.add(item)
+
+    def withdraw(self, item: Item) -> None:
+        """Take a message out of those that may be handed out."""
+        self._line.remove(item)
+        self.room.remove(item)
+
+    @property
+    def without_room(self) -> int:
+        """The number of messages that wait for room in the map."""
+        return len(self.room)
+
+    @property
+    def stands_still(self) -> bool:
+        """True if messages wait for room, and somebody has got none for that reason."""
+        return self.room.stands_still and self.without_room > 0
+
+    @property
+    def is_overtaken(self) -> bool:
+        """True if messages wait for room, and one of worse rank was handed out."""
+        return self.room.window is not None and self.room.window.overtaken and self.without_room > 0
+
+    def hold(self, item: Item) -> None:
+        """Move a waiting message into work: it is set aside for a holder."""
+        self.changed = True
+        lane = item.lane
+        del self.waiting[lane]
+        self.held[lane] = item
+        self.changes += 1
+        item.state = _ON_ACQUIRE[item.state]
+        item.generation = self._generation
+        item.reserved = True
+        if item.deliveries:
+            item.redelivered = True
+        item.deliveries += 1
+        if item.deliveries > self.most_deliveries:
+            self.most_deliveries = item.deliveries
+        offset = item.offset
+        if offset >= self._delivered:
+            self._delivered = offset + 1
+            if offset >= self.reach:
+                self.reach = offset + 1
+        if self._count_deliveries:
+            self.attempted[item.offset] = item
+
+    # ---------------------------------------------------------------- settling
+
+    def leave(self, item: Item, after: State) -> None:
+        """Keep a message in work whose holder is done with it.
+
+        If it was only set aside, nobody will receive it, so that delivery is not counted.
+        """
+        item.state = after
+        if item.reserved:
+            self.changed = True
+
+    def remove(self, item: Item, after: State) -> None:
+        """Finish a message in work, leaving its handle in state ``after``."""
+        self.changed = True
+        if item.state in _NEWEST_IN_WORK:
+            self.pending.remove(item, acked=True)
+            if self._count_deliveries:
+                del self.attempted[item.offset]
+        item.state = after
+        lane = item.lane
+        del self.held[lane]
+        if lane in self.waiting:
+            self.offer(self.waiting[lane])
+
+    def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
+        """Take a message back from its holder, leaving its handle in state ``after``.
+
+        Returns:
+            A new handle if the message waits again, else None.
+        """
+        twin = None
+        if item.reserved:  # it was counted as delivered, and was not
+            self.changed = True
+        if item.state in _NEWEST_IN_WORK:
+            twin = item.again()
+            self.pending.replace(item, twin)
+            if not twin.deliveries:
+                self.attempted.pop(item.offset, None)
+            elif self._count_deliveries:
+                self.attempted[item.offset] = twin
+            self.waiting[item.lane] = twin
+            if delayed:
+                twin.state = State.DELAYED
+        item.state = after
+        lane = item.lane
+        del self.held[lane]
+        if lane in self.waiting:
+            self.offer(self.waiting[lane])
+        return twin
+
+    # ---------------------------------------------------------------- revoking
+
+    def withhold(self) -> list[Item]:
+        """Stop handing out, because the partition is about to be revoked.
+
+        Holders can still settle. Returns the messages that are set aside: nobody will receive them.
+        """
+        self._withheld = True
+        if self.open:
+            self.open = False
+            for item in self.waiting.values():
+                self.withdraw(item)
+        return [item for item in self.held.values() if item.reserved]
+
+    def end_locks(self) -> list[Item]:
+        """End all locks, and return the messages that were in work. Done offsets stay claimed."""
+        lost = list(self.held.values())
+        for item in lost:
+            item.state = _ON_REVOKE[item.state]
+        self.held.clear()
+        return lost
+
+    def revoke(self) -> list[Item]:
+        """Drop all messages after a revocation. Returns the messages that were in work."""
+        lost = self.end_locks()
+        for item in self.waiting.values():
+            item.state = _ON_REVOKE[item.state]
+        self.pending.clear()
+        return lost
+
+    # ---------------------------------------------------------------- committing
+
+    def claim(self, leaving: Collection[Item]) -> CommitMap:
+        """Return what the group may commit now. The messages in ``leaving`` count as acked."""
+        mine = {item for item in leaving if item.partition == self._number and item.state is State.LEAVING}
+        base, runs = self.pending.claim(mine)
+        counts: dict[int, int] = {}
+        if self._count_deliveries:
+            unread = max(base, self.pending.position)
+            counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
+            for offset, item in self.attempted.items():
+                # A message that is set aside is counted before it is delivered. One that is leaving or lost will not be
+                # delivered.
+                times = item.delivered if item.state in _NOBODY_GETS else item.deliveries
+                if times and item not in mine:
+                    counts[offset] = min(times, MOST_COUNTED)
+        return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)
+
+
+def _read_before(partition: int, offset: int, position: int) -> StateError:
+    return StateError(f"Offset {offset} of partition {partition} was read before: the next one is {position}.")

@@ -1,0 +1,353 @@
+"""Rings: the lowest waiting messages beyond a partition's share are evicted (R12).
+
+An evicted message is done for its queue, as if it had been acked, and the next commit says so. It could not be left to
+the next owner to evict it again: the message may lie above one in work, and the queue may be shorter by then.
+
+It takes no more room in the commit map than the acks of what is in work: all that waited below an evicted message was
+evicted before it, so between two messages in work there is one run. Where messages have ranks, or some are scheduled,
+there may be more.
+
+Messages are evicted by offset, and where they have ranks the worst rank first, then by offset. Within a rank, messages
+are handed out by place, which is another order for what was scheduled: it takes its place when it is due. It is evicted
+as what it is, one of the oldest records; and what is evicted then lies at the low end of the log, where it takes no
+room in a commit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
+from lvq_kafka.core.queue.ranking import Rank
+from lvq_kafka.core.waiting.ledger_stats import LedgerStats
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.pending import (
+    CountedPendingList,
+    Item,
+    PlacedCountedPendingList,
+    PlacedRingPendingList,
+    RingPendingList,
+)
+from lvq_kafka.core.waiting.ranked_queue import rank_of
+
+__all__ = ["WAITS", "ByOffset", "ByRank", "EvictionOrder", "Oversized", "Ring", "RingPartition"]
+
+_AVAILABLE = State.AVAILABLE
+
+
+class Oversized(NamedTuple):
+    """A message that is larger than all that its partition may hold."""
+
+    partition: int
+    offset: int
+    size: int
+    """In bytes."""
+    share: int
+    """The bytes that the partition may hold."""
+
+
+class Ring:
+    """The common part of the rings of a ledger's partitions.
+
+    Args:
+        limits: those of the whole queue.
+        ranked: whether messages have ranks.
+    """
+
+    def __init__(self, limits: Limits, stats: LedgerStats, *, ranked: bool) -> None:
+        self.limits = limits
+        self.stats = stats
+        self.crossings = 0
+        """The number of times that a partition began to evict, with room in between."""
+        self.oversized: Oversized | None = None
+        """The first message that was evicted because it alone is too large."""
+        self._ranked = ranked
+
+    def found_oversized(self, item: Item, size: int, share: int) -> None:
+        """Note a message that alone is too large."""
+        if self.oversized is None:
+            self.oversized = Oversized(item.partition, item.offset, size, share)
+
+    def new_order(self) -> EvictionOrder:
+        """Return an order of evictions for one partition, empty."""
+        return ByRank() if self._ranked else ByOffset()
+
+    def new_pending(self, loaded: CommitMap, start: int, *, timed: bool, in_place: bool) -> RingPendingList:
+        """Return a pending list that knows the depth of a partition.
+
+        Args:
+            timed: whether messages may be scheduled, or expire.
+            in_place: whether it remembers places.
+        """
+        if timed or self.limits.bytes is not None:
+            return PlacedCountedPendingList(loaded, start) if in_place else CountedPendingList(loaded, start)
+        return PlacedRingPendingList(loaded, start) if in_place else RingPendingList(loaded, start)
+
+
+class RingPartition:
+    """The ring of an assigned partition.
+
+    Nothing is evicted before the partition has been read to its end: newer values and deletes further on decide what it
+    holds. Messages are put into the order of evictions only when there is something to evict.
+
+    Args:
+        pending: the partition's messages.
+    """
+
+    def __init__(self, part: PartitionLedger, pending: RingPendingList, ring: Ring) -> None:
+        self._part = part
+        self._pending = pending
+        self._ring = ring
+        share = ring.limits.share(max(1, pending.loaded.partitions))
+        self._messages = math.inf if share.messages is None else share.messages
+        self._bytes = math.inf if share.bytes is None else share.bytes
+        self._weighs = share.bytes is not None
+        self._counts = isinstance(pending, CountedPendingList)
+        self._counted = 0  # the offset up to which all that was read has been counted
+        self._newest = -1  # the offset of the message that came last
+        self._order = ring.new_order()
+        self._ordered = 0  # the offset below which all that waits is in that order
+        self._before = 0, 0  # the depth before the last change, in messages and bytes
+        self._evicts = False
+
+    def prepare(self) -> None:
+        """Note the depth before more is read or comes due; none until the end was reached."""
+        if self._part.open:
+            self._before = self._pending.messages, self._pending.bytes
+
+    def update(self) -> None:
+        """Count what was read since `prepare`, and evict what is beyond the share."""
+        if self._part.open and self._counted < self._part.position:
+            if self._counts:
+                self._include(self._since(self._counted))
+            item = self._pending.last
+            while item is not None and item.offset >= self._counted and item.state is not _AVAILABLE:
+                item = item.before
+            if item is not None and item.offset >= self._counted:
+                self._newest = item.offset
+            self._counted = self._part.position
+            self._evict_growth()
+
+    def enter(self, items: Iterable[Item]) -> None:
+        """Count messages that have come due, and evict what is beyond the share."""
+        if self._part.open:
+            for item in self._include(items):
+                self._newest = item.offset
+                self._add(item)
+            self._evict_growth()
+
+    def come_back(self, item: Item) -> None:
+        """Consider a message that a holder has returned, under its new handle."""
+        if self._part.open:
+            self._add(item)
+            self._evict_surplus(self._messages, self._bytes)
+
+    def leave_out(self, item: Item) -> None:
+        """Leave out a message that has expired, though it stays until it is stored elsewhere."""
+        self._pending.exclude(item)
+
+    # ---------------------------------------------------------------- counting
+
+    def _since(self, offset: int) -> list[Item]:
+        """Return what is pending from an offset on, in the order of the log."""
+        found: list[Item] = []
+        item = self._pending.last
+        while item is not None and item.offset >= offset:
+            found.append(item)
+            item = item.before
+        found.reverse()
+        return found
+
+    def _include(self, items: Iterable[Item]) -> list[Item]:
+        """Count messages from now on, and return them.
+
+        A message that alone is too large is evicted at once.
+        """
+        waiting = [item for item in items if item.state is _AVAILABLE]  # others are scheduled, or have expired
+        sizes = [0] * len(waiting)
+        if self._weighs:
+            sizes = [size_of(item.key, item.value, item.headers) for item in waiting]
+            if max(sizes, default=0) > self._bytes:
+                for item, size in zip(waiting, sizes):
+                    if size > self._bytes:
+                        self._ring.found_oversized(item, size, int(self._bytes))
+                        self._evict(item)
+                waiting = [item for item, size in zip(waiting, sizes) if size <= self._bytes]
+                sizes = [size for size in sizes if size <= self._bytes]
+        self._pending.include(waiting, sizes)
+        return waiting
+
+    def _add(self, item: Item) -> None:
+        if item.offset < self._ordered:  # else it will be found there
+            self._order.add(item)
+
+    # ---------------------------------------------------------------- evicting
+
+    def _evict_growth(self) -> None:
+        """Evict what is beyond the share, unless the queue is no longer than it was at `prepare`.
+
+        It may have been beyond its share because of what is in work, and an update must not cost another key its value.
+        """
+        messages, size = self._before
+        self._evict_surplus(
+            self._messages if self._pending.messages > messages else math.inf,
+            self._bytes if self._pending.bytes > size else math.inf,
+        )
+
+    def _evict_surplus(self, most_messages: float, most_bytes: float) -> None:
+        pending, order = self._pending, self._order
+        spared: Item | None = None
+        if pending.messages > most_messages or pending.bytes > most_bytes:
+            order.extend([item for item in self._since(self._ordered) if item.state in WAITS])
+            self._ordered = self._counted
+        while pending.messages > most_messages or pending.bytes > most_bytes:
+            item = order.pop()
+            if item is None:
+                break
+            if item.offset == self._newest:
+                spared = item  # there is room for what came last, whatever else must go
+                continue
+            self._evict(item)
+            if not self._evicts:
+                self._evicts = True
+                self._ring.crossings += 1
+        if spared is not None:
+            order.add(spared)
+        if self._evicts and pending.messages <= RESUME * self._messages and pending.bytes <= RESUME * self._bytes:
+            self._evicts = False
+        order.tidy(pending.messages)
+
+    def _evict(self, item: Item) -> None:
+        self._part.evict(item)
+        self._ring.stats.evicted += 1
+
+
+WAITS = frozenset(TRANSITIONS[Event.EVICT])
+"""The states of a message that waits, and may be evicted."""
+
+_SPARE = 1024  # entries that may be obsolete, beside as many as there are messages
+_OFFSET = attrgetter("offset")
+
+
+class EvictionOrder(Protocol):
+    """The messages that wait, the next to be evicted first.
+
+    Entries of messages that no longer wait are obsolete. They are passed over, and dropped by `tidy`.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """Add messages that lie beyond all others, in the order of the log."""
+
+    def add(self, item: Item) -> None:
+        """Add a message that waits from now on, at any offset."""
+
+    def pop(self) -> Item | None:
+        """Remove and return the next message that waits, or return None if none does."""
+
+    def tidy(self, messages: int) -> None:
+        """Drop obsolete entries if there are many more entries than messages."""
+
+
+class ByOffset:
+    """The lowest offset first."""
+
+    def __init__(self) -> None:
+        self._line: deque[tuple[int, Item]] = deque()  # in the order of the log
+        self._returned: list[tuple[int, int, Item]] = []  # a heap of offset, a tie breaker, message
+        self._ticks = count()
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._returned)
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """See `EvictionOrder.extend`."""
+        self._line.extend(zip(map(_OFFSET, items), items))
+
+    def add(self, item: Item) -> None:
+        """See `EvictionOrder.add`."""
+        heappush(self._returned, (item.offset, next(self._ticks), item))
+
+    def pop(self) -> Item | None:
+        """See `EvictionOrder.pop`."""
+        line, returned = self._line, self._returned
+        while line or returned:
+            if line and not (returned and returned[0][0] < line[0][0]):
+                offset, item = line.popleft()
+            else:
+                offset, _, item = heappop(returned)
+            if _is_current(offset, item):
+                return item
+        return None
+
+    def tidy(self, messages: int) -> None:
+        """See `EvictionOrder.tidy`."""
+        if len(self) > 2 * messages + _SPARE:
+            self._line = deque(entry for entry in self._line if _is_current(*entry))
+            self._returned = [entry for entry in self._returned if _is_current(entry[0], entry[-1])]
+            heapify(self._returned)
+
+
+class ByRank:
+    """The worst rank first, and of one rank the lowest offset."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Any, int, int, Item]] = []  # a heap of rank, offset, a tie breaker, message
+        self._ticks = count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """See `EvictionOrder.extend`."""
+        for item in items:
+            self.add(item)
+
+    def add(self, item: Item) -> None:
+        """See `EvictionOrder.add`."""
+        heappush(self._waiting, (_worst_first(rank_of(item)), item.offset, next(self._ticks), item))
+
+    def pop(self) -> Item | None:
+        """See `EvictionOrder.pop`."""
+        while self._waiting:
+            _, offset, _, item = heappop(self._waiting)
+            if _is_current(offset, item):
+                return item
+        return None
+
+    def tidy(self, messages: int) -> None:
+        """See `EvictionOrder.tidy`."""
+        if len(self) > 2 * messages + _SPARE:
+            self._waiting = [entry for entry in self._waiting if _is_current(entry[1], entry[-1])]
+            heapify(self._waiting)
+
+
+def _is_current(offset: int, item: Item) -> bool:
+    """Return whether the message of an entry still waits.
+
+    Its object may be that of a newer message by now.
+    """
+    return item.offset == offset and item.state in WAITS
+
+
+def _worst_first(rank: Rank) -> Any:
+    return -rank if isinstance(rank, int) else _Reversed(rank)
+
+
+class _Reversed(bytes):
+    """Bytes of which the greater come first."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: bytes) -> bool:
+        return bytes.__gt__(self, other)

@@ -1,0 +1,248 @@
+"""Terms of a message: until when its value counts (R10).
+
+A queue may let messages expire. Nobody writes a delete for one that has: it could kill a newer value on its way. Each
+reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER` and the queue's `Ttl`.
+These never change, so all of them agree, and what has expired cannot return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lvq_kafka.core.text.quoting import abridged, quoted
+from lvq_kafka.core.text.validation import as_float, known_fields
+from lvq_kafka.core.timing.log_time import header_ms
+from lvq_kafka.errors import ConfigError
+
+__all__ = [
+    "LONGEST_TTL",
+    "NEVER",
+    "TTL_HEADER",
+    "Terms",
+    "Ttl",
+    "check_ttl",
+    "check_ttl_header",
+    "own_ttl",
+    "ttl_text",
+]
+
+TTL_HEADER = "lvq-ttl"
+"""Carries a message's own TTL: milliseconds as decimal digits, at least 1."""
+
+NEVER = (1 << 63) - 1
+"""The expiry of a message that never expires: later than any time in a log, in ms."""
+
+LONGEST_TTL = 3_155_760_000.0
+"""The longest TTL that a queue or a producer may ask for: a hundred years, in seconds."""
+
+_MOST_KNOWN = 4096  # different TTLs; more are read each time
+_LIMITS = ("default", "minimum", "maximum")
+_LIVES_ON = "Leave it out for a message that lives on; to remove a value now, delete its key."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ttl:
+    """The lifetimes of a queue's messages, in seconds (R10).
+
+    The first of these that applies decides, and each excludes the next ones: ``never``; the message's own TTL, raised
+    to ``minimum`` and lowered to ``maximum``; ``default``; ``maximum``. A message to which none applies lives as long
+    as it is the newest of its key. So a minimum gives no TTL to a message without one. ``Ttl()`` lets producers choose.
+
+    Args:
+        default: for messages without a TTL of their own.
+        minimum: the least TTL of a message that has its own.
+        maximum: the greatest TTL of any message, with or without its own.
+        never: nothing expires, whatever TTL a message carries.
+
+    Raises:
+        ConfigError: a value is not a positive number of seconds, or two contradict each other.
+    """
+
+    default: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    never: bool = False
+
+    __repr__ = abridged
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.never, bool):
+            raise ConfigError("`never` is neither True nor False.", options={"never": self.never})
+        given = {name: value for name in _LIMITS if (value := getattr(self, name)) is not None}
+        for name, value in given.items():
+            check_ttl(name, value)
+            object.__setattr__(self, name, _ms(value) / 1000)  # as it is stored, so that both are equal
+        if self.never and given:
+            name, value = next(iter(given.items()))
+            raise ConfigError(
+                f"`never` and `{name}` contradict each other: nothing expires, or something does.",
+                options={"never": True, name: value},
+                hint="Leave one of them out.",
+            )
+        for lower, upper in (("minimum", "maximum"), ("minimum", "default"), ("default", "maximum")):
+            if lower in given and upper in given and given[lower] > given[upper]:
+                raise ConfigError(
+                    f"`{lower}` exceeds `{upper}`.",
+                    options={lower: given[lower], upper: given[upper]},
+                    hint="A minimum is at most the default, and the default at most the maximum.",
+                )
+
+    @property
+    def described(self) -> str:
+        """The lifetimes in words, such as "60 s by default, 3,600 s at most"."""
+        if self.never:
+            return "nothing expires"
+        limits = ((self.default, "by default"), (self.minimum, "at least"), (self.maximum, "at most"))
+        return ", ".join(f"{value:,g} s {what}" for value, what in limits if value is not None) or "as messages say"
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the part of a definition's JSON: what is set, in ms."""
+        if self.never:
+            return {"never": True}
+        return {f"{name}_ms": _ms(value) for name in _LIMITS if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_wire(cls, part: object) -> Ttl:
+        """Parse what `to_wire` returns.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        fields = known_fields("ttl", part, [*(f"{name}_ms" for name in _LIMITS), "never"])
+        limits: dict[str, Any] = {}
+        for name in _LIMITS:
+            if (value := fields.get(f"{name}_ms")) is not None:
+                if type(value) is not int:
+                    raise ConfigError(f"{name}_ms={quoted(value)} is not a whole number.", options=["ttl"])
+                limits[name] = as_float(value) / 1000
+        return cls(**limits, never=fields.get("never", False))
+
+
+def check_ttl(
+    option: str, value: object, hint: str = "Leave it out for no limit.", *, milliseconds: bool = False
+) -> None:
+    """Check for the time that a message may live.
+
+    It is in seconds, unless the option counts in ``milliseconds``.
+
+    Raises:
+        ConfigError: it is not between a millisecond and `LONGEST_TTL`.
+    """
+    scale, unit, least = (1000, "milliseconds", 1.0) if milliseconds else (1, "seconds", 0.001)
+    if not least <= as_float(value) <= LONGEST_TTL * scale:
+        raise ConfigError(
+            f"`{option}` is not a number of {unit} from {least:g} to {LONGEST_TTL * scale:,.0f}.",
+            options={option: value},
+            hint=hint,
+        )
+
+
+def ttl_text(ttl: float) -> bytes:
+    """Return a message's own TTL, in seconds, as the value of its header.
+
+    Raises:
+        ConfigError: it is not a TTL.
+    """
+    check_ttl("ttl", ttl, _LIVES_ON)
+    return b"%d" % _ms(ttl)
+
+
+def check_ttl_header(own: int) -> None:
+    """Check for the milliseconds that a message may live, by its header.
+
+    Raises:
+        ConfigError: they are not between 1 and those of `LONGEST_TTL`.
+    """
+    if not 1 <= own <= _ms(LONGEST_TTL):
+        raise ConfigError(
+            f"The header {TTL_HEADER}={own} is not a number of milliseconds from 1 to {_ms(LONGEST_TTL):,}.",
+            options=[TTL_HEADER],
+            hint=_LIVES_ON,
+        )
+
+
+def own_ttl(value: bytes | None) -> int | None:
+    """Return a message's own TTL, in milliseconds, from its header; None if that says none.
+
+    0 says none: JMS writes it for a message that never expires, and such a TTL would be none to anybody.
+    """
+    return header_ms(value) or None
+
+
+class Terms:
+    """Judges when messages of one queue expire, for one reader.
+
+    Anyone can write any header. A TTL that is 0 or cannot be read counts as none, and is counted.
+    """
+
+    def __init__(self, ttl: Ttl) -> None:
+        self.malformed = 0
+        """The number of messages whose TTL is 0 or could not be read."""
+        self.example: bytes | None = None
+        """The first value of those."""
+        self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
+        self._maximum = NEVER if ttl.maximum is None else _ms(ttl.maximum)
+        usual = ttl.maximum if ttl.default is None else ttl.default
+        self._usual = NEVER if usual is None else _ms(usual)
+        self._known: dict[bytes | None, int] = {}  # TTLs in ms, by the value of the header: there are few of them
+
+    @classmethod
+    def of(cls, ttl: Ttl | None) -> Terms | None:
+        """Return the terms of a queue with this option; None if its messages never expire."""
+        return None if ttl is None or ttl.never else cls(ttl)
+
+    def expiry(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
+        """Return the last moment at which a message counts, in ms since the epoch; or `NEVER`."""
+        ttl = self._usual
+        for name, value in headers or ():
+            if name == TTL_HEADER:  # the last one counts
+                ttl = self._known.get(value) or self._learn(value)
+        return min(timestamp + ttl, NEVER) if ttl < NEVER else NEVER
+
+    def expiries(
+        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
+    ) -> list[int]:
+        """Return the `expiry` of each of these messages.
+
+        Args:
+            plain: none of them has a header but, at most, the queue's key header.
+        """
+        found = self._unbounded(timestamps, headers, plain=plain)
+        # Where producers set the times, any number of 64 bits is one.
+        return found if max(found, default=0) <= NEVER else [min(expiry, NEVER) for expiry in found]
+
+    def _unbounded(
+        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
+    ) -> list[int]:
+        """Return what `expiries` does, but not within 64 bits."""
+        if not plain and any(headers):
+            # Producers send the TTL last; of such a message, no call takes the time of the rest.
+            known = self._known.get
+            return [
+                timestamp + ttl
+                if cells and cells[-1][0] == TTL_HEADER and (ttl := known(cells[-1][1]))
+                else self.expiry(timestamp, cells)
+                for timestamp, cells in zip(timestamps, headers)
+            ]
+        if self._usual == NEVER:
+            return [NEVER] * len(timestamps)
+        usual = self._usual
+        return [timestamp + usual for timestamp in timestamps]
+
+    def _learn(self, value: bytes | None) -> int:
+        """Return the TTL, in ms, of a message whose header has this value."""
+        own = own_ttl(value)
+        if own is None:
+            self.malformed += 1
+            self.example = self.example or value
+            return self._usual
+        ttl = min(max(own, self._minimum), self._maximum)
+        if len(self._known) < _MOST_KNOWN:
+            self._known[value] = ttl
+        return ttl
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

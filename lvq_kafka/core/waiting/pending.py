@@ -1,0 +1,542 @@
+"""The messages of one partition that are not done, and what a commit may therefore claim.
+
+A commit says of every offset below its end whether it is done. Done are acked messages and everything that cannot come
+again: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does. The messages
+that are not done form a list in offset order, and some of them are marked as having an ack between them and the next.
+That is all the state there is: every operation takes constant time, and acks take no room, however many there are above
+a message that is held for long.
+
+Queues in place also remember places (R4), and rings count what they hold (R12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar, NoReturn
+
+from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.queue.ranking import Rank
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.errors import AlreadySettled, LockLost
+
+__all__ = [
+    "CountedPendingList",
+    "Deletion",
+    "Item",
+    "KeyPlace",
+    "PendingList",
+    "PlacedCountedPendingList",
+    "PlacedPendingList",
+    "PlacedRingPendingList",
+    "RankedItem",
+    "RingPendingList",
+]
+
+_AVAILABLE = State.AVAILABLE
+_OFFSET = attrgetter("offset")
+
+_NEVER = 1 << 63  # beyond all offsets
+
+
+class Item:
+    """A message in the ledger, and its holder's handle. A handle allows one settlement."""
+
+    __slots__ = (
+        "after",
+        "before",
+        "deliveries",
+        "due",
+        "expires",
+        "generation",
+        "group",
+        "headers",
+        "key",
+        "lane",
+        "offset",
+        "partition",
+        "redelivered",
+        "reserved",
+        "slot",
+        "state",
+        "timestamp",
+        "value",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+        slot: int,
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.lane: bytes | int = offset if key is None else key
+        """The unit of conflation and exclusive work: the key, or the offset if nothing replaces the message.
+
+        Nothing does if it has no key (R1), or its queue is a standard one (R35).
+        """
+        self.slot = slot
+        """Its place in the queue, comparable over all partitions of a ledger."""
+        self.deliveries = 0
+        """The number of deliveries, including the current one, as far as known."""
+        self.redelivered = False
+        """True if it was, or may have been, handed out before the current delivery."""
+        self.reserved = False
+        """True while it is set aside. The delivery counts only once somebody receives it."""
+        self.due: float | None = None
+        """The end of the holder's time or, for a delayed message, of the delay."""
+        self.state = _AVAILABLE
+        self.generation: int
+        """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
+        self.expires: int
+        """The last moment at which it counts, in ms since the epoch. Only in a queue with a TTL."""
+        self.group: Any
+        """The group in which it waits or is in work, as `lvq_kafka.core.waiting.grouped_queue` has it; None if in none.
+
+        Only in a queue with groups, once it was ready.
+        """
+        self.before: Item | None
+        self.after: Item | None
+
+    @property
+    def stands_alone(self) -> bool:
+        """True if no other message can replace it."""
+        return isinstance(self.lane, int)
+
+    @property
+    def delivered(self) -> int:
+        """The number of times it reached a holder, as far as known."""
+        return self.deliveries - self.reserved
+
+    def again(self) -> Item:
+        """Return a new handle to the same message."""
+        twin = type(self)(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
+        twin.lane = self.lane
+        twin.deliveries = self.delivered
+        twin.redelivered = self.redelivered or not self.reserved
+        return twin
+
+    def refuse(self) -> NoReturn:
+        """Raise the error that says why this handle is refused.
+
+        Raises:
+            AlreadySettled: the handle has been used.
+            LockLost: the partition was revoked, or the time to settle ran out.
+        """
+        where = f"The message at offset {self.offset} of partition {self.partition}"
+        if self.state is State.LOST:
+            raise LockLost(
+                f"{where} is no longer held: its partition was revoked, or its lock timed out.",
+                hint="The partition's current owner gets the message, unless its acknowledgement was committed.",
+            )
+        raise AlreadySettled(f"{where} cannot be settled: this handle is {self.state}.")
+
+    def __repr__(self) -> str:
+        return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
+
+
+class RankedItem(Item):
+    """A message in a queue that goes by rank (R20)."""
+
+    __slots__ = ("beyond", "rank")
+
+    beyond: bool
+    """Whether it waits beyond the window of its partition; see `lvq_kafka.core.waiting.rank_window`."""
+    rank: Rank
+    """That of its headers; messages of the lowest rank come first."""
+
+    def again(self) -> Item:
+        """See `Item.again`."""
+        twin = super().again()
+        assert isinstance(twin, RankedItem)
+        twin.rank, twin.beyond = self.rank, False
+        return twin
+
+
+class Deletion(Item):
+    """A delete that is scheduled. It has no value, and nobody ever holds it."""
+
+    __slots__ = ()
+
+
+class KeyPlace(Item):
+    """The record of a replaced value that gives its key a place (R4).
+
+    It is pending as long as the newest value is, so that all who read from the base find it again.
+    """
+
+    __slots__ = ("message",)
+
+    message: Item
+    """The newest value."""
+
+    def __init__(self, of: Item) -> None:
+        super().__init__(of.partition, of.offset, of.timestamp, of.key, b"", None, of.slot)
+        self.state = State.SUPERSEDED
+
+
+class PendingList:
+    """The messages of one partition that are not done, by offset.
+
+    Args:
+        loaded: the group's last commit. Until its end has been read, it decides which records are done.
+        start: the offset to read from: ``loaded.base``, or higher if the log starts above it.
+    """
+
+    __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "places", "position")
+
+    most_splits: ClassVar[int] = 1
+    """The most pairs of runs that an ack adds to a claim."""
+
+    def __init__(self, loaded: CommitMap, start: int) -> None:
+        self.loaded = loaded
+        self.position = start
+        """The next offset to read."""
+        self.first: Item | None = None
+        self.last: Item | None = None
+        self.count = 0
+        self.acked_behind: set[Item] = set()
+        """Messages that are followed by an ack before the next one."""
+        self.places: dict[Item, KeyPlace] = {}
+        """By message, the place that it took over; see `PlacedPendingList`."""
+        self._done_starts = iter([first for first, _ in loaded.done_from(start)])
+        self.next_done = next(self._done_starts, _NEVER)
+        """The start of the next run that the loaded map calls done.
+
+        Call `pass_over` for it before adding anything beyond.
+        """
+
+    @property
+    def base(self) -> int:
+        """The lowest offset that is not done."""
+        return self.position if self.first is None else self.first.offset
+
+    @property
+    def lowest(self) -> Item | None:
+        """The message whose settlement raises the base."""
+        return self.first
+
+    @property
+    def splits(self) -> int:
+        """The number of pairs of runs in a claim, once the loaded map is read to its end."""
+        return len(self.acked_behind)
+
+    # ---------------------------------------------------------------- keeping the list
+
+    def append(self, item: Item) -> None:
+        """Append the newest message of a key, at an offset beyond all others."""
+        last = self.last
+        item.before, item.after = last, None
+        if last is None:
+            self.first = item
+        else:
+            last.after = item
+        self.last = item
+        self.count += 1
+
+    def pass_over(self, offset: int) -> int:
+        """Note that reading has reached or passed a run that the loaded map calls done.
+
+        Its records may have been compacted away. Returns the new ``next_done``.
+        """
+        if self.last is not None:
+            self.acked_behind.add(self.last)
+        while self.next_done <= offset:
+            self.next_done = next(self._done_starts, _NEVER)
+        return self.next_done
+
+    def remove(self, item: Item, *, acked: bool) -> None:
+        """Remove a message that was acked, or superseded and therefore done anyway."""
+        before, after = item.before, item.after
+        if after is None:
+            self.last = before
+        else:
+            after.before = before
+        if item in self.acked_behind:
+            self.acked_behind.remove(item)
+            acked = True
+        if before is None:
+            self.first = after
+        else:
+            before.after = after
+            if acked:
+                self.acked_behind.add(before)
+        item.before = item.after = None
+        self.count -= 1
+
+    def renew(self, item: Item, offset: int) -> None:
+        """Turn a message into the next one of its key, at an offset beyond all others.
+
+        The old one counts as superseded.
+        """
+        before, after, last = item.before, item.after, self.last
+        marked = item in self.acked_behind
+        if marked:
+            self.acked_behind.remove(item)
+        if after is not None and last is not None:  # otherwise it is the last one, and stays last
+            after.before = before
+            if before is None:
+                self.first = after
+            else:
+                before.after = after
+            last.after = item
+            item.before, item.after = last, None
+            self.last = item
+        if marked and before is not None:
+            self.acked_behind.add(before)
+        item.offset = offset
+
+    def replace(self, item: Item, twin: Item) -> None:
+        """Replace the handle of a message by another one."""
+        twin.before, twin.after = item.before, item.after
+        if twin.before is None:
+            self.first = twin
+        else:
+            twin.before.after = twin
+        if twin.after is None:
+            self.last = twin
+        else:
+            twin.after.before = twin
+        if item in self.acked_behind:
+            self.acked_behind.remove(item)
+            self.acked_behind.add(twin)
+        item.before = item.after = None
+
+    def clear(self) -> None:
+        """Drop all messages without leaving reference cycles."""
+        item = self.first
+        while item is not None:
+            following = item.after
+            item.before = item.after = None
+            item = following
+        self.first = self.last = None
+        self.count = 0
+        self.acked_behind.clear()
+
+    def __iter__(self) -> Iterator[Item]:
+        item = self.first
+        while item is not None:
+            yield item
+            item = item.after
+
+    # ---------------------------------------------------------------- claiming
+
+    def claim(self, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
+        """Return the base and the runs of a truthful commit.
+
+        The messages in ``leaving`` count as acked.
+        """
+        behind = self.acked_behind
+        if leaving:
+            last_to_stay = (item.before for item in leaving if item.before not in leaving)
+            behind = behind | {item for item in last_to_stay if item is not None}
+        done: list[tuple[int, int]] = []
+        for item in sorted(behind, key=_OFFSET):
+            if done and item.offset < done[-1][1]:
+                continue  # all in between is leaving, and walking it again is slow
+            after = _skip(item.after, leaving)
+            done.append((item.offset + 1, self.position if after is None else after.offset))
+        if self.position < self.loaded.end:  # the part that has not been read yet still holds
+            done += self.loaded.done_from(self.position)
+        first = _skip(self.first, leaving)
+        return _runs(self.position if first is None else first.offset, done)
+
+
+class PlacedPendingList(PendingList):
+    """A pending list that remembers the places of messages which have replaced others (R4)."""
+
+    __slots__ = ()
+
+    most_splits = 2  # where the message is, and where its place is
+
+    def pass_place(self, old: Item, item: Item) -> None:
+        """Give the place of a message in the list to the one that is about to replace it."""
+        self._give(item, self.places.pop(old) if old in self.places else self._mark(old))
+
+    def _give(self, item: Item, place: KeyPlace) -> None:
+        self.places[item] = place
+        place.message = item
+
+    def _mark(self, item: Item) -> KeyPlace:
+        """Put a place where a message is, before it."""
+        place, before = KeyPlace(item), item.before
+        place.before, place.after = before, item
+        item.before = place
+        if before is None:
+            self.first = place
+        else:
+            before.after = place
+        return place
+
+    def forget_places(self) -> None:
+        """Forget all places: from now on, a key is where its newest value is."""
+        places = list(self.places.values())
+        self.places.clear()
+        for place in places:
+            self._remove_place(place, acked=False)
+
+    def _remove_place(self, place: KeyPlace, *, acked: bool) -> None:
+        PendingList.remove(self, place, acked=acked)  # for it is no message
+        self.count += 1
+
+    def remove(self, item: Item, *, acked: bool) -> None:
+        """See `PendingList.remove`. Its place goes with it."""
+        place = self.places.pop(item, None)
+        super().remove(item, acked=acked)
+        if place is not None:
+            self._remove_place(place, acked=acked)  # as the claim of a transaction has it
+
+    def renew(self, item: Item, offset: int) -> None:
+        """See `PendingList.renew`. It keeps its place."""
+        if item not in self.places:
+            self._give(item, self._mark(item))
+        super().renew(item, offset)
+
+    def replace(self, item: Item, twin: Item) -> None:
+        """See `PendingList.replace`."""
+        super().replace(item, twin)
+        if item in self.places:
+            self._give(twin, self.places.pop(item))
+
+    def clear(self) -> None:
+        """See `PendingList.clear`."""
+        super().clear()
+        self.places.clear()
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item for item in super().__iter__() if not isinstance(item, KeyPlace))
+
+    @property
+    def lowest(self) -> Item | None:
+        """See `PendingList.lowest`."""
+        first = self.first
+        return first.message if isinstance(first, KeyPlace) else first
+
+    def claim(self, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
+        """See `PendingList.claim`."""
+        places = {self.places[item] for item in leaving if item in self.places}
+        return super().claim({*leaving, *places} if places else leaving)
+
+
+def _skip(item: Item | None, leaving: Collection[Item]) -> Item | None:
+    while item is not None and item in leaving:
+        item = item.after
+    return item
+
+
+def _runs(base: int, done: Iterable[tuple[int, int]]) -> tuple[int, tuple[int, ...]]:
+    """Convert ascending done ranges to a base and alternating lengths, pending and done."""
+    runs: list[int] = []
+    at = base
+    for start, end in done:
+        if start > at:
+            runs += (start - at, end - start)
+        elif runs:
+            runs[-1] += end - at
+        else:
+            base = end
+        at = end
+    return base, tuple(runs)
+
+
+class RingPendingList(PendingList):
+    """A pending list that knows its depth: how much of it waits or is in work.
+
+    This one is for queues with a limit of messages, and without options of time: all that is pending counts.
+    """
+
+    __slots__ = ()
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that wait or are in work."""
+        return self.count
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of these; 0 where there is no limit of bytes."""
+        return 0
+
+    def include(self, items: Sequence[Item], sizes: Sequence[int]) -> None:
+        """Count messages, of these sizes in bytes, from now on."""
+
+    def exclude(self, item: Item) -> None:
+        """Count a message no longer, if it counts."""
+
+
+class CountedPendingList(RingPendingList):
+    """A pending list that counts some of what is pending, and adds up sizes.
+
+    A message counts from `include` on, until it is done, replaced, or excluded. Scheduled messages are not included,
+    and what has expired is excluded while it waits to be stored elsewhere.
+    """
+
+    __slots__ = ("_bytes", "_sizes")
+
+    def __init__(self, loaded: CommitMap, start: int) -> None:
+        super().__init__(loaded, start)
+        self._sizes: dict[Item, int] = {}
+        self._bytes = 0
+
+    @property
+    def messages(self) -> int:
+        """See `RingPendingList.messages`."""
+        return len(self._sizes)
+
+    @property
+    def bytes(self) -> int:
+        """See `RingPendingList.bytes`."""
+        return self._bytes
+
+    def include(self, items: Sequence[Item], sizes: Sequence[int]) -> None:
+        """See `RingPendingList.include`."""
+        self._sizes.update(zip(items, sizes))
+        self._bytes += sum(sizes)
+
+    def exclude(self, item: Item) -> None:
+        """See `RingPendingList.exclude`."""
+        self._bytes -= self._sizes.pop(item, 0)
+
+    def remove(self, item: Item, *, acked: bool) -> None:
+        """See `PendingList.remove`."""
+        self.exclude(item)
+        super().remove(item, acked=acked)
+
+    def renew(self, item: Item, offset: int) -> None:
+        """See `PendingList.renew`. The newer message has to be included, too."""
+        self.exclude(item)
+        super().renew(item, offset)
+
+    def replace(self, item: Item, twin: Item) -> None:
+        """See `PendingList.replace`."""
+        if item in self._sizes:
+            self._sizes[twin] = self._sizes.pop(item)
+        super().replace(item, twin)
+
+    def clear(self) -> None:
+        """See `PendingList.clear`."""
+        super().clear()
+        self._sizes.clear()
+        self._bytes = 0
+
+
+class PlacedRingPendingList(PlacedPendingList, RingPendingList):
+    """A `RingPendingList` of a queue in place."""
+
+    __slots__ = ()
+
+
+class PlacedCountedPendingList(PlacedPendingList, CountedPendingList):
+    """A `CountedPendingList` of a queue in place."""
+
+    __slots__ = ()
