@@ -128,8 +128,10 @@ class BoundedHandOut:
             item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None and self._ranked and not self._strict:
             item = self._pop_without_room(groups, session)
-        if item is None and groups.gated_for(session) and self._give_up_places(self._partitions):
-            item = groups.pop_with_room(session, self._admits, self._lowest)
+        gated = groups.gated_for(session) if item is None else []
+        for partitions in (gated, self._partitions) if gated else ():  # others may have what the gated ones wait for
+            if item is None and self._give_up_places(partitions):
+                item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None:
             lowest = filter(None, map(self._lowest, self._partitions))
             item = groups.pop_stuck(session, lowest, self._is_in_work)
