@@ -22,7 +22,7 @@ from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.option_names import SYSTEM_OPTIONS, fields_with_options
+from lvq_kafka.core.queue.queue_options import SYSTEM_OPTIONS, fields_with_options
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief

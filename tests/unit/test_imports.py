@@ -6,6 +6,7 @@ import ast
 import importlib
 import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,6 +175,19 @@ def test_every_room_of_core_has_its_level() -> None:
 
 def test_every_part_has_its_layer() -> None:
     assert sorted(LEVELS) == sorted({part_of(name_of(path)) for path in SOURCES})
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_module_gives_a_value_to_each_of_its_constants_once(path: Path) -> None:
+    """The second one would count for all of the module, also for what stands above it."""
+    given = Counter(
+        target.id
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    )
+    assert [name for name, times in given.items() if times > 1] == []
 
 
 @pytest.mark.parametrize(

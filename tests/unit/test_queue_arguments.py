@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Groups, LastValueQueue, Limits, QueueDefinition, Ttl
-from lvq_kafka.core.queue.option_names import SYSTEM_OPTIONS
+from lvq_kafka.core.queue.queue_options import SYSTEM_OPTIONS
 from lvq_kafka.errors import ConfigError, TopicNotFound
 from lvq_kafka.testing import MemoryCluster
 

@@ -21,6 +21,9 @@ Not for good: somebody may drop the queue meanwhile and declare it again, or res
 """
 
 
+_GENERATIONS = 256  # ended ones whose last commit is kept
+
+
 class Promise(NamedTuple):
     """The last commit of an assignment that the group was known to hold."""
 
@@ -75,9 +78,6 @@ def _with_deliveries(last: CommitMap, stored: CommitMap) -> CommitMap:
     return replace(last, delivered=max(marks, default=None), counts=counts)
 
 
-_REMEMBERED = 256  # ended generations whose last commit is kept
-
-
 class Generations:
     """The generations of assigned partitions, as numbered by the ledger."""
 
@@ -92,7 +92,7 @@ class Generations:
     def end(self, partition: int, last: CommitMap) -> None:
         """Record that an assignment ended, and what the group is known to hold."""
         self._last[self._present.pop(partition)] = last
-        while len(self._last) > _REMEMBERED:
+        while len(self._last) > _GENERATIONS:
             self._last.popitem(last=False)
 
     def is_current(self, partition: int, generation: int) -> bool:

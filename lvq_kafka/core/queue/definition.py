@@ -13,7 +13,7 @@ from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
 from lvq_kafka.core.queue.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups, Placement
-from lvq_kafka.core.queue.option_names import CHOICES, KeylessPolicy, fields_of, given_options
+from lvq_kafka.core.queue.queue_options import CHOICES, KeylessPolicy, fields_of, given_options
 from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,
     PRIORITY_HEADER,
