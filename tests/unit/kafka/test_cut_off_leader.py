@@ -12,6 +12,7 @@ from lvq_kafka.kafka import KafkaCluster
 from tests.fake_broker import FakeLeaders
 
 OLD, NEW, BYSTANDER = 1, 2, 3
+PATIENCE = 100.0  # seconds: the client chooses by chance whom it asks, and again after a second
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def test_g1_the_end_of_a_log_comes_from_the_leader_that_others_know() -> None:
         for servers in (address, leaders.bootstrap_servers):
             with closing(KafkaCluster(servers)) as cluster:
                 for stable in (False, True):
-                    assert cluster.logs.end_offsets("t", partitions=1, stable=stable) == {0: 83}
+                    assert cluster.logs.end_offsets("t", partitions=1, stable=stable, timeout=PATIENCE) == {0: 83}
         assert set(leaders.asked) == {NEW}
 
 
@@ -39,7 +40,7 @@ def test_g1_the_ends_of_partitions_that_all_brokers_lead_come_from_what_others_k
         elected({0: OLD, 1: NEW, 2: BYSTANDER}, {0: BYSTANDER, 1: NEW, 2: BYSTANDER}) as leaders,
         closing(KafkaCluster(leaders.bootstrap_servers)) as cluster,
     ):
-        assert cluster.logs.end_offsets("t", partitions=3) == {0: 47, 1: 83, 2: 47}
+        assert cluster.logs.end_offsets("t", partitions=3, timeout=PATIENCE) == {0: 47, 1: 83, 2: 47}
 
 
 def test_a_leader_that_all_others_know_is_asked_once() -> None:
@@ -48,13 +49,13 @@ def test_a_leader_that_all_others_know_is_asked_once() -> None:
         closing(KafkaCluster(leaders.bootstrap_servers)) as cluster,
     ):
         for _ in range(3):
-            assert cluster.logs.end_offsets("t", partitions=2) == {0: 10, 1: 83}
+            assert cluster.logs.end_offsets("t", partitions=2, timeout=PATIENCE) == {0: 10, 1: 83}
         assert sorted(leaders.asked) == [OLD] * 3 + [NEW] * 3
 
 
 def test_a_broker_that_has_no_others_is_believed() -> None:
     with elected({0: OLD}, {0: OLD}, nodes=1) as leaders, closing(KafkaCluster(leaders.bootstrap_servers)) as cluster:
-        assert cluster.logs.end_offsets("t", partitions=1) == {0: 10}
+        assert cluster.logs.end_offsets("t", partitions=1, timeout=PATIENCE) == {0: 10}
 
 
 def test_g5_a_leader_of_whom_no_other_broker_speaks_is_not_believed() -> None:
