@@ -16,7 +16,7 @@ from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.terms import TTL_HEADER
-from lvq_kafka.errors import ConfigError, QueueMismatch
+from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import register, snapshot
 from lvq_spark.store import Version, read_version, refresh, upsert, versions
@@ -105,7 +105,7 @@ def test_a_version_says_how_long_its_values_live_and_none_is_built_on_another_tt
     assert "ttl None, not" in second.reasons[0]
     assert decode(encode(second), "here") == second
     damaged = encode(second).replace(b'"minimum_ms": 1000', b'"minimum_ms": null')
-    with pytest.raises(ConfigError, match="damaged"):
+    with pytest.raises(DataLoss, match="damaged"):
         decode(damaged, "here")
     before = second.pinned - timedelta(milliseconds=1)
     with pytest.raises(ConfigError, match="Version 2 was pinned at") as error:
