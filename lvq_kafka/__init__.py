@@ -8,7 +8,7 @@ Everything that its methods take or return can be imported from here; errors are
 
 from lvq_kafka._version import __version__
 from lvq_kafka.cluster import Cluster, Receipt
-from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
+from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.acquiring import AsyncDeliveries
 from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
@@ -18,13 +18,12 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.facts import Depth, Position, Shortfall
 from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.fold import ReaderStats
-from lvq_kafka.core.log.progress import Shortfall
-from lvq_kafka.core.log.records import Position
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.timing.terms import Ttl
@@ -33,6 +32,7 @@ from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
 from lvq_kafka.group.damage import Damage
 from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.serializers import serializers
 from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats

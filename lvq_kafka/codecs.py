@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.text.json_text import check_nesting, read_json
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "serializers"]
+__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -112,23 +112,6 @@ class Codec(Generic[V]):
 
     def __repr__(self) -> str:
         return f"<Codec {self.name}>"
-
-
-def serializers(
-    serializer: Callable[..., Any] | None = None, deserializer: Callable[..., Any] | None = None
-) -> Codec[Any]:
-    """Return a codec for confluent-kafka's serializers, including Schema Registry's.
-
-    They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
-    A deserializer decides what it accepts: Avro's (confluent-kafka 2.16) ignores bytes after a value.
-    A program that only reads or only writes may omit the other one.
-
-    Raises:
-        ConfigError: both are missing.
-    """
-    from lvq_kafka.kafka.serializers import SerializerCodec
-
-    return SerializerCodec(serializer, deserializer)
 
 
 def check_undecodable(policy: object) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Generic
 
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.progress import Shortfall
-from lvq_kafka.core.log.records import Headers, Position, Record, header_value
+from lvq_kafka.core.log.records import Headers, Record, header_value
 from lvq_kafka.core.text.quoting import abridged
 
 __all__ = ["Deleted", "EndOfDump", "Entry", "Event", "Replacement"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logging import Logger
 
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.log_time import LogTime
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
-from lvq_kafka.core.log.progress import Progress, Shortfall
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import TransportError
 

@@ -13,7 +13,7 @@ from lvq_kafka.forking import Bound
 
 if TYPE_CHECKING:
     from lvq_kafka.cluster import Receipt
-    from lvq_kafka.core.log.records import Position
+    from lvq_kafka.core.facts import Position
 
 __all__ = ["AwaitableReceipt", "check_callback", "undecided"]
 

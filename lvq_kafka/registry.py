@@ -10,15 +10,16 @@ from itertools import chain
 from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.cluster.rights import lacking
+from lvq_kafka.core.facts import Right, Shortfall
 from lvq_kafka.core.latest.columns import ColumnTable
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.rights import Right, lacking
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import (

@@ -13,10 +13,11 @@ from lvq_kafka.admitting.lines import Lines
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.producer.admission import Send
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import RESUME, Depth, Limits, size_of
+from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.standard import OwnKey
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting

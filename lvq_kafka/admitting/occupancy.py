@@ -9,12 +9,13 @@ from weakref import ref
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.latest.pending_keys import ConflatedKeys
 from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.producer.admission import Admission, Send
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.standard import StandardScreen
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER

@@ -12,7 +12,7 @@ from typing import IO
 
 from lvq_kafka.cli.json_lines import Format, Line, parse_line
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DecodeError
 
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]

@@ -45,9 +45,9 @@ from typing import Any, Literal, Protocol
 
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
-from lvq_kafka.core.log.progress import Shortfall
-from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.json_text import MOST_NESTED, read_json
 from lvq_kafka.entries import Deleted, EndOfDump, Event, Replacement
 from lvq_kafka.errors import DecodeError, EncodeError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.cli.json_lines import to_line
-from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.quoting import printable
 
 if TYPE_CHECKING:
@@ -21,9 +19,8 @@ if TYPE_CHECKING:
 
     from lvq_kafka.cli.table import ValueTable
 
-__all__ = ["Output", "count", "printable_key", "printable_text", "printable_value"]
+__all__ = ["Output", "count"]
 
-_WIDEST = 1_000  # characters in a cell; measuring more costs a second per megabyte
 _DELAY = 1.0  # seconds of waiting before anything is shown
 
 
@@ -114,29 +111,6 @@ class Output:
 
         with Live(get_renderable=render, console=Console(stderr=True), transient=True, refresh_per_second=8):
             yield
-
-
-def printable_key(key: str) -> str:
-    """Return a key for a person to read.
-
-    The unique key given to a message without one is meaningless to people.
-    """
-    return "(no key)" if key.startswith(f"{UNKEYED_HEADER}:") else printable_text(key)
-
-
-def printable_text(text: str) -> str:
-    """Return text for a table cell, cut to what could fit on any terminal."""
-    return printable(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…")
-
-
-def printable_value(value: Any) -> str:
-    """Return a value for a table cell, cut likewise."""
-    if isinstance(value, bytes):
-        try:
-            return printable_text(value.decode("utf-8"))
-        except UnicodeDecodeError:
-            return f"0x{value[:24].hex()}{'…' if len(value) > 24 else ''} ({len(value)} bytes)"
-    return printable_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def count(number: int, noun: str) -> str:

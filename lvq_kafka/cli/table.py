@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lvq_kafka.cli.json_lines import how_gone
-from lvq_kafka.cli.output import printable_key, printable_text, printable_value
+from lvq_kafka.cli.printable import printable_key, printable_text, printable_value
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from lvq_kafka.cluster.clients import Commit
-from lvq_kafka.core.rights import Operation
+from lvq_kafka.core.facts import Operation
 
 __all__ = ["ConsumerGroups", "LogEnd", "Logs", "TopicDescription", "Topics"]
 

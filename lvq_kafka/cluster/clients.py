@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lvq_kafka.core.log.records import Fetch, Position
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import TransportError
 
 __all__ = ["Answered", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Receipt"]

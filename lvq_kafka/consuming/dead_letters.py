@@ -9,8 +9,9 @@ from functools import partial
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.ledger.ledger import Ledger
-from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.queue.definition import check_letter_topic
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.quoting import printable, quoted

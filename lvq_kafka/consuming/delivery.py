@@ -10,8 +10,9 @@ from typing import Any, Generic, Protocol, Self
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.dead_letters import reason_text
 from lvq_kafka.consuming.settlement import Durability, Settlement
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.records import Headers, Position, header_value
+from lvq_kafka.core.log.records import Headers, header_value
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.core.timing.terms import NEVER

@@ -22,14 +22,7 @@ from lvq_kafka.core.consumer.consumer_transaction import Step, Undecided
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.core.waiting.pending import Item
-from lvq_kafka.errors import (
-    AlreadySettled,
-    LockLost,
-    LVQError,
-    OutcomeUnknown,
-    StateError,
-    TransportError,
-)
+from lvq_kafka.errors import AlreadySettled, LockLost, LVQError, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import Bound
 from lvq_kafka.producer import Producer
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import Closed, ConfigError
 from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue

@@ -8,7 +8,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from lvq_kafka.core.rights import Resource, Right, lacking
+from lvq_kafka.cluster.rights import lacking
+from lvq_kafka.core.facts import Resource, Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.settings import changes
 from lvq_kafka.kafka.threads import in_thread

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from lvq_kafka.cluster import Commit, ConsumerGroups
-from lvq_kafka.core.rights import Right, consuming
+from lvq_kafka.cluster.rights import consuming
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig

@@ -9,7 +9,8 @@ from contextlib import suppress
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from lvq_kafka.cluster import TopicDescription, Topics
-from lvq_kafka.core.rights import Operation, lacking
+from lvq_kafka.cluster.rights import lacking
+from lvq_kafka.core.facts import Operation
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.kafka_brokers import KafkaBrokers

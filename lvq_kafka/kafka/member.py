@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import LVQError, TopicNotFound, TransportError
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.error_mapping import kafka_error

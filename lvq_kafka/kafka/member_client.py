@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from lvq_kafka.core.rights import consuming
+from lvq_kafka.cluster.rights import consuming
 from lvq_kafka.errors import Closed, LVQError
 from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import milliseconds

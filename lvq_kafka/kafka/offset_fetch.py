@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
 from lvq_kafka.forking import LeftBehind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig

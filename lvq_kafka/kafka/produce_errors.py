@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Message
 
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.rights import Right
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.kafka.connect import Health

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from lvq_kafka.cluster import LogReader
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.records import Fetch, RecordBatch
-from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue

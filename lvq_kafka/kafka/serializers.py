@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka.serialization import MessageField, SerializationContext
-
 from lvq_kafka.codecs import Codec
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["SerializerCodec"]
+__all__ = ["serializers"]
 
 
 class SerializerCodec(Codec[Any]):
@@ -34,7 +32,7 @@ class SerializerCodec(Codec[Any]):
     def _write(self, value: Any, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
         if self._serializer is None:
             raise EncodeError("This codec has no serializer.", hint="Use serializers(serializer, deserializer).")
-        data: bytes = self._serializer(value, SerializationContext(topic, MessageField.VALUE, headers))  # type: ignore[arg-type]
+        data: bytes = self._serializer(value, _context(topic, headers))
         return data
 
     def _read(self, data: bytes, topic: str, headers: Sequence[tuple[str, bytes | None]]) -> Any:
@@ -42,4 +40,26 @@ class SerializerCodec(Codec[Any]):
             raise DecodeError(
                 "This codec has no deserializer.", position=None, raw=data, hint="Use serializers(None, deserializer)."
             )
-        return self._deserializer(data, SerializationContext(topic, MessageField.VALUE, list(headers)))
+        return self._deserializer(data, _context(topic, list(headers)))
+
+
+def _context(topic: str, headers: list[tuple[str, bytes | None]]) -> Any:
+    # `import lvq_kafka` imports this module, and does not load the client.
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext(topic, MessageField.VALUE, headers)  # type: ignore[arg-type]
+
+
+def serializers(
+    serializer: Callable[..., Any] | None = None, deserializer: Callable[..., Any] | None = None
+) -> Codec[Any]:
+    """Return a codec for confluent-kafka's serializers, including Schema Registry's.
+
+    They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
+    A deserializer decides what it accepts: Avro's (confluent-kafka 2.16) ignores bytes after a value.
+    A program that only reads or only writes may omit the other one.
+
+    Raises:
+        ConfigError: both are missing.
+    """
+    return SerializerCodec(serializer, deserializer)

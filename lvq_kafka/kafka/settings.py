@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import ConfigError, TopicNotFound, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.properties import named_in

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from confluent_kafka import TopicCollection
 
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.core.rights import Operation, Right
+from lvq_kafka.core.facts import Operation, Right
 from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.topic_memory import TopicMemory

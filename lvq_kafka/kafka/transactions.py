@@ -11,7 +11,7 @@ from enum import Enum
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.cluster import Commit, GroupMember
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import AuthenticationFailed, LVQError, StateError, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.deliveries import Deliveries

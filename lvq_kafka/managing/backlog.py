@@ -12,9 +12,10 @@ from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.mismatch import choose_keys
-from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.log.selecting import only_selected
 from lvq_kafka.core.queue.definition import QueueDefinition

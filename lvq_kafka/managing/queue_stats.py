@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.consumer.obstacles import standing_by
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.group.damage import examine

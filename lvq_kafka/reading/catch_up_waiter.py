@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.catch_up import AsFarAsAllowed
-from lvq_kafka.core.log.progress import Shortfall, describe
+from lvq_kafka.core.log.progress import describe
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import CatchUpTimeout, LVQError
 from lvq_kafka.reading.follower_state import FollowerState

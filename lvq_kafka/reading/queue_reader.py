@@ -9,11 +9,11 @@ from typing import Generic, Self
 from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.catch_up import ReaderStatus, State
 from lvq_kafka.core.latest.conditions import KeySelection
 from lvq_kafka.core.latest.fold import ReaderStats
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.progress import Shortfall
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import StandardScreen
 from lvq_kafka.core.text.validation import durations, waiting

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.conditions import keys_of
-from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION, delete_retention

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypedDict
 
 from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.latest.conditions import ByHeaders, Condition, HeaderCondition, KeySelection
 from lvq_kafka.core.log.keys import HeaderValue, Key, chosen_keys, encode_header, encode_key
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.quoting import bounded, quoted
 from lvq_kafka.core.text.validation import function, mapping, unfinished
 from lvq_kafka.entries import Entry, to_entry

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import function, instance, unfinished

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.selectors import sql_logic
 from lvq_kafka.selectors.like_patterns import LONGEST_PATTERN, LikePattern

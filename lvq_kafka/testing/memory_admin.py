@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from lvq_kafka.cluster import Commit, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
-from lvq_kafka.core.rights import Operation
+from lvq_kafka.core.facts import Operation
 from lvq_kafka.errors import ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.overriding import override
 from lvq_kafka.testing.memory_partition import PartitionLog, Topic

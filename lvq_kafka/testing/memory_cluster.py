@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.overriding import override

@@ -10,8 +10,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from itertools import count
 
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import home_partition, key_text
-from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
 from lvq_kafka.testing.memory_group import Group

@@ -10,8 +10,9 @@ from threading import get_ident
 from typing import cast
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter, Receipt
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.records import Headers, Position
+from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError

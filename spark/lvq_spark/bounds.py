@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from lvq_kafka.cluster import Cluster, LogEnd, TopicDescription
-from lvq_kafka.core.log.progress import Shortfall, describe
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import describe
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, Unauthorized
 
 __all__ = ["AsOfPolicy", "Bounds", "TopicSettings"]

@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys
-from lvq_kafka.core.log.progress import Shortfall, describe
+from lvq_kafka.core.log.progress import describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import QueueOrder

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from lvq_kafka import errors
-from lvq_kafka.core.log.records import Position
-from lvq_kafka.core.rights import Right
+from lvq_kafka.core.facts import Position, Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from lvq_kafka.cluster import Cluster, Commit, GroupMember, LogReader
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import TransportError
 from tests.waiting import eventually
 

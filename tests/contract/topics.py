@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from lvq_kafka.cluster import Cluster, Commit, ConsumerGroups, LogEnd, Logs, Topics
-from lvq_kafka.core.rights import Operation
+from lvq_kafka.core.facts import Operation
 from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
 from tests.waiting import eventually

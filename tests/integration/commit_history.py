@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.kafka.kafka_groups import commit_of
 from lvq_kafka.kafka.member import KafkaMember
 from tests.waiting import eventually

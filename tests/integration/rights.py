@@ -8,7 +8,7 @@ from typing import get_args
 
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from lvq_kafka.core.rights import Operation, Resource, Right
+from lvq_kafka.core.facts import Operation, Resource, Right
 from lvq_kafka.errors import LVQError, Unauthorized
 from tests.integration.secure import SecureBroker
 from tests.pages import page

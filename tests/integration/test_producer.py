@@ -11,7 +11,8 @@ from queue import SimpleQueue
 import pytest
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import DeliveryFailed, MessageTooLarge, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Message, Producer

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Entry, LastValueQueue, Producer, Ttl
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import QueueNotDeclared, TopicNotFound, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.rights import ROLES, grant, names, needs_each

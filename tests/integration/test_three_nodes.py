@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec, View
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log import absence
-from lvq_kafka.core.log.records import Position
 from lvq_kafka.core.queue.topic_settings import topic_settings
 from lvq_kafka.errors import DataLoss, DeliveryFailed, LockLost, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig

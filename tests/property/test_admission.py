@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.producer.admission import Admission, Send
-from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.queue.limits import Limits
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 PARTITIONS = 2

@@ -19,7 +19,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser

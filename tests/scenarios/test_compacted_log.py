@@ -11,8 +11,8 @@ from itertools import count
 import pytest
 
 from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.core.log.records import Position
 from lvq_kafka.testing import MemoryCluster
 from tests.contract.harness import read_all
 from tests.scenarios.harness import PATIENCE, Declare, Queue

@@ -19,8 +19,8 @@ from lvq_kafka.testing import MemoryCluster
 from lvq_spark.offset_options import Offsets, Times
 from lvq_spark.scan.home_partition import Partitioner
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.source.batch import _scan, _still_there, rows
 from lvq_spark.source.option_names import OPTIONS
+from lvq_spark.source.partition_rows import _scan, _still_there, rows
 from lvq_spark.source.planning import plan, ranges
 from lvq_spark.source.source_options import SourceOptions
 from tests.unit.kafka.mock_cluster import MockCluster

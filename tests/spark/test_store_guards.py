@@ -21,7 +21,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PythonException
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
     AuthenticationFailed,

@@ -23,8 +23,8 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.store import Version, read_version, refresh, versions
 from lvq_spark.store.layout import layers
 from lvq_spark.store.manifest import HOW_READ
+from lvq_spark.store.open_storage import open_storage
 from lvq_spark.store.refreshing import _has_cut
-from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
 from tests.spark.test_store_versions import VERSION
 from tests.waiting import eventually

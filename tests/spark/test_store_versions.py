@@ -19,8 +19,10 @@ import pytest
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.store.hadoop import HadoopStorage
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
-from lvq_spark.store.storage import LocalStorage, Storage, open_storage
-from lvq_spark.store.versions import Store, versions
+from lvq_spark.store.open_storage import open_storage
+from lvq_spark.store.read_version import versions
+from lvq_spark.store.storage import LocalStorage, Storage
+from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -336,7 +336,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
 
 
 def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> None:
-    from lvq_kafka.core.log.progress import Shortfall
+    from lvq_kafka.core.facts import Shortfall
     from lvq_spark.source.hidden import LASTS, Hidden
 
     hidden = Hidden()

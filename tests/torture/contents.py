@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 from lvq_kafka.consuming.dead_letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
-from lvq_kafka.core.log.records import Position, Record, header_value
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Record, header_value
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.kafka import KafkaCluster
 from tests.torture.dead_letters import DeadLetter

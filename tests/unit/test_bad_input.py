@@ -38,10 +38,8 @@ from lvq_kafka import (
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
-from lvq_kafka.core.log.progress import Shortfall
+from lvq_kafka.core.facts import Depth, Right, Shortfall
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.core.queue.limits import Depth
-from lvq_kafka.core.rights import Right
 from lvq_kafka.embedded import EmbeddedBroker, Listener, failure_reports, java
 from lvq_kafka.errors import (
     ConfigError,

@@ -19,9 +19,10 @@ from confluent_kafka.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
+from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
+from lvq_kafka.kafka.serializers import serializers
 
 HERE = Position("prices", 2, 41)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from tests.integration.commit_history import Noted, why_taken_back
 
 AT = Position("prices", 0, 4)

@@ -8,6 +8,7 @@ import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def under(module: str, *packages: str) -> bool:
 
 
 LAYERS = (
-    ("core", "errors"),  # these two know each other
+    ("core", "errors"),  # in the order of `CORE`
     (
         *("_version", "aio", "clocks", "cluster", "expiry_warnings", "extras", "forking", "keywords", "overriding"),
         *("own_terms", "rank_warnings"),
@@ -64,16 +65,24 @@ LAYERS = (
 """Layers from the lowest up. Each part imports lower ones only, and none of its own layer."""
 
 CORE = (
-    ("commit_map", "rights", "text"),
-    ("log", "timing"),
+    ("text",),
+    ("facts",),
+    ("errors",),
+    ("commit_map", "log", "timing"),
     ("queue",),
     ("latest", "producer", "waiting"),
     ("ledger",),
     ("consumer",),
 )
-"""The rooms of core from the lowest level up. Each imports lower ones only, and none of its own level."""
+"""The rooms of core, and errors, from the lowest level up. Each imports lower ones only, and none of its own level."""
 
-ROOMS = {f"lvq_kafka.core.{room}": level for level, rooms in enumerate(CORE) for room in rooms}
+ROOMS = {
+    "lvq_kafka.errors" if room == "errors" else f"lvq_kafka.core.{room}": level
+    for level, rooms in enumerate(CORE)
+    for room in rooms
+}
+
+LEVEL_OF_ERRORS = ROOMS["lvq_kafka.errors"]
 
 LEVELS = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 
@@ -137,7 +146,7 @@ def upwards(module: str, imported: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    return ".".join(module.split(".")[:3])
+    return "lvq_kafka.errors" if module == "lvq_kafka.errors" else ".".join(module.split(".")[:3])
 
 
 def climbs(module: str, imported: str) -> bool:
@@ -158,7 +167,12 @@ def impure(module: str, imported: str) -> bool:
     return part_of(module) == "core" and not under(imported, "lvq_kafka.core", "lvq_kafka.errors", *PURE)
 
 
-RULES = (upwards, climbs, maintains, knows_an_adapter, impure)
+def passes_over_errors(module: str, imported: str) -> bool:
+    """Return whether a module above `errors` imports from what lies below it instead."""
+    return imported == "lvq_kafka.core.text.base_errors" and ROOMS.get(room_of(module), len(CORE)) > LEVEL_OF_ERRORS
+
+
+RULES = (upwards, climbs, maintains, knows_an_adapter, impure, passes_over_errors)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
@@ -168,8 +182,18 @@ def test_imports_go_down(path: Path) -> None:
     assert not broken, f"{module}: {broken}"
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even for the sake of a type, or in a call."""
+    inside = {module: imports(path) & MODULES - {module} for module, path in zip(map(name_of, SOURCES), SOURCES)}
+    try:
+        TopologicalSorter(inside).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 def test_every_room_of_core_has_its_level() -> None:
-    inside = {room_of(module) for module in MODULES if module.startswith("lvq_kafka.core.")}
+    inside = {room_of(module) for module in MODULES if under(module, "lvq_kafka.core", "lvq_kafka.errors")}
+    inside.remove("lvq_kafka.core")
     assert sorted(ROOMS) == sorted(inside)
 
 
@@ -212,6 +236,7 @@ def test_a_module_gives_a_value_to_each_of_its_constants_once(path: Path) -> Non
         (climbs, "lvq_kafka.core.waiting.pending", "lvq_kafka.core.latest.fold"),  # the same level
         (impure, "lvq_kafka.core.ledger.ledger", "threading"),
         (impure, "lvq_kafka.core", "lvq_kafka.cluster"),
+        (passes_over_errors, "lvq_kafka.core.log.keys", "lvq_kafka.core.text.base_errors"),
     ],
 )
 def test_each_of_these_rules_can_be_broken(rule: Callable[[str, str], bool], module: str, imported: str) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.cluster import Cluster, Commit, LogEnd
-from lvq_kafka.core.log.records import Fetch, Position, Record
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Fetch, Record
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from lvq_kafka.cluster import LogWriter
 from lvq_kafka.codecs import JSON, TEXT, Codec
-from lvq_kafka.core.log.records import Position, Record
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,

@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import pytest
 
-from lvq_kafka.core.log.progress import Progress, Shortfall
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable, TransportError, Unauthorized
 from lvq_kafka.reading_to_end import read_to_end

@@ -11,8 +11,8 @@ import pytest
 
 from lvq_kafka import LastValueQueue, QueueDefinition, queues
 from lvq_kafka.cluster import LogReader, LogWriter
+from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,

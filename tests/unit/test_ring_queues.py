@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import Limits, Message, TopicSpec
-from lvq_kafka.core.queue.limits import Depth
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.errors import ConfigError, TopicNotFound
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained, put

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, exiting, unclosed_producers
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing import MemoryCluster

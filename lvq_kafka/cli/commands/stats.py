@@ -19,8 +19,8 @@ from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, STANDBY_REMEDY, standby_report
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.keys import encode_key
-from lvq_kafka.core.log.progress import Shortfall
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
 from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.text.quoting import brief, listed, printable

@@ -17,11 +17,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.fold import Changes, LatestValues
 from lvq_kafka.core.latest.replay import ReadStage, Replay
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import PRESENT, Absence
-from lvq_kafka.core.log.progress import Shortfall
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
 from lvq_kafka.core.timing.log_time import LogTime

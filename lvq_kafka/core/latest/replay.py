@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import Absence
-from lvq_kafka.core.log.progress import Shortfall
 
 __all__ = ["ReadStage", "Replay"]
 

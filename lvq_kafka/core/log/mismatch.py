@@ -7,7 +7,8 @@ from itertools import repeat
 from operator import eq, itemgetter
 from typing import Literal
 
-from lvq_kafka.core.log.records import UNREADABLE, Position, RecordBatch, header_value
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import UNREADABLE, RecordBatch, header_value
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import KeyMismatch
 

@@ -3,36 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-__all__ = ["Progress", "Shortfall", "describe"]
+from lvq_kafka.core.facts import Shortfall
 
-
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A partition that has not reached its target.
-
-    ``stable`` is its last stable offset, if known: every transaction below it is decided. A reader that has reached it,
-    but not the target, is held up only by an open transaction.
-    """
-
-    partition: int
-    position: int
-    target: int
-    stable: int | None = None
-
-    @property
-    def blocked(self) -> bool:
-        """True while an open transaction holds up this partition."""
-        return self.stable == self.position < self.target  # a higher position: the last stable offset has moved since
-
-    def __str__(self) -> str:
-        if self.blocked:
-            return (
-                f"partition {self.partition} is at offset {self.position} of {self.target}: a transaction open since "
-                f"offset {self.stable} hides later records"
-            )
-        return f"partition {self.partition} is at offset {self.position} of {self.target}"
+__all__ = ["Progress", "describe"]
 
 
 class Progress:

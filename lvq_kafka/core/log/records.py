@@ -9,15 +9,12 @@ from itertools import compress, count
 from operator import ne
 from typing import Any, NamedTuple
 
-from lvq_kafka.errors import ConfigError
-
 __all__ = [
     "UNREADABLE",
     "UNREADABLE_HEADER",
     "UNSELECTED_HEADERS",
     "Fetch",
     "Headers",
-    "Position",
     "Record",
     "RecordBatch",
     "header_value",
@@ -47,39 +44,6 @@ UNSELECTED_HEADERS: Headers = (("", b""),)
 
 The log keeps such a record for as long as a value.
 """
-
-
-class Position(NamedTuple):
-    """The place of a record.
-
-    Offsets of different partitions are not comparable; there is no global number. ``str(position)`` is
-    ``topic/partition/offset``, a token that another process can `parse` and wait for.
-
-    The offset is -1 in a producer's receipt if the broker has the record but did not say where: the answer to a first
-    try was lost, and the retry was recognized as a duplicate.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
-
-    @classmethod
-    def parse(cls, token: str) -> Position:
-        """Parse a token written by ``str(position)``.
-
-        Raises:
-            ConfigError: the text is not such a token.
-        """
-        topic, _, rest = str(token).strip().partition("/")
-        partition, _, offset = rest.partition("/")
-        if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == "-1")):
-            raise ConfigError(
-                f"{token!r} is not a position.", hint="Write it topic/partition/offset, for example prices/0/41."
-            )
-        return cls(topic, int(partition), int(offset))
 
 
 class Record(NamedTuple):

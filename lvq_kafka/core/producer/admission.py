@@ -12,7 +12,8 @@ from heapq import heappop, heappush
 from itertools import compress
 from math import inf
 
-from lvq_kafka.core.queue.limits import Depth, Limits
+from lvq_kafka.core.facts import Depth
+from lvq_kafka.core.queue.limits import Limits
 
 __all__ = ["Admission", "Send"]
 

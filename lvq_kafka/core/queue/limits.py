@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.text.quoting import abridged, quoted
 from lvq_kafka.core.text.validation import as_float, at_least_one, choice, known_fields
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["RESUME", "Depth", "Limits", "OverflowPolicy", "size_of"]
+__all__ = ["RESUME", "Limits", "OverflowPolicy", "size_of"]
 
 OverflowPolicy = Literal["none", "ring", "reject", "block", "disk"]
 
@@ -29,19 +30,6 @@ def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str,
     for name, content in headers or ():
         size += len(name.encode()) + len(content or b"")
     return size
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """The content of a queue, or of a part of it, after conflation."""
-
-    messages: int = 0
-    """Messages that wait or are in work: the newest of each key."""
-    bytes: int = 0
-    """The sum of their sizes, each as `size_of` returns it."""
-
-    def __add__(self, other: Depth) -> Depth:
-        return Depth(self.messages + other.messages, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

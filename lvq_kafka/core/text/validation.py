@@ -18,8 +18,8 @@ from numbers import Integral, Real
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
+from lvq_kafka.core.text.base_errors import ConfigError
 from lvq_kafka.core.text.quoting import listed, quoted
-from lvq_kafka.errors import ConfigError
 
 __all__ = [
     "HIGHEST",

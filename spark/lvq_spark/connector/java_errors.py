@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from lvq_kafka.core.rights import Right, lacking
+from lvq_kafka.cluster.rights import lacking
+from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Literal, NoReturn
 
 from lvq_kafka.cluster import Cluster, LogEnd
-from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading_to_end import read_to_end

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow.compute as pc
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.log.records import Position, RecordBatch
+from lvq_kafka.core.facts import Position
+from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import only_selected
 from lvq_kafka.core.queue.ranking import Ranking
 from lvq_kafka.core.text.quoting import quoted

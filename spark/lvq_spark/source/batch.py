@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,25 +11,22 @@ import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.home_partition import JAVA
-from lvq_spark.scan.task_metrics import logger
 from lvq_spark.schema import TYPES, check_columns, ddl
 from lvq_spark.serialization import carried
 from lvq_spark.source.catalog import created_with, keeping, kept
 from lvq_spark.source.option_map import merged
 from lvq_spark.source.option_names import EXTRA
+from lvq_spark.source.partition_rows import rows
 from lvq_spark.source.planning import plan, ranges
 from lvq_spark.source.source_options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lvq_spark.scan.scanning import Scan
 
-__all__ = ["LvqDataSource", "LvqReader", "check_schema", "lvq_source", "rows"]
+__all__ = ["LvqDataSource", "LvqReader", "check_schema", "lvq_source"]
 
 _OPTIONAL = ("headers", *EXTRA)
 
@@ -218,78 +214,6 @@ class LvqReader(DataSourceReader):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return carried(LvqReader, self._options, self._columns)
-
-
-def rows(
-    options: SourceOptions,
-    partition: InputPartition | None,
-    columns: tuple[str, ...],
-    *,
-    deletes: bool,
-    changes: bool = False,
-) -> Iterator[pa.RecordBatch]:
-    """Read the rows of one task.
-
-    If there is no partition at all, Spark passes one of None. The other arguments are those of `Scan`.
-    """
-    if partition is None or partition.value is None:  # before Spark 4.2 the partition itself is None
-        return
-    spec, number = partition.value
-    left = spec if options.fail_on_data_loss else _still_there(options, spec, number)
-    given = False
-    while True:
-        try:
-            for batch in _scan(options, left, columns, deletes=deletes, changes=changes).read(number):
-                given = True
-                yield batch
-            return
-        except DataLoss:
-            if given or options.fail_on_data_loss:
-                raise
-            # Skip whatever was lost since the last check, too; each time there is less left to lose.
-            spec, left = left, _still_there(options, left, number)
-            if left == spec:
-                raise
-
-
-def _scan(
-    options: SourceOptions, spec: SnapshotSpec, columns: tuple[str, ...], *, deletes: bool, changes: bool
-) -> Scan:
-    from lvq_spark.scan.scanning import Scan
-
-    return Scan(
-        spec,
-        options.config,
-        columns,
-        consistency=options.consistency,
-        deletes=deletes,
-        changes=changes,
-        keyless=options.keyless,
-        strays=options.strays if options.conflate else "pass",
-        partitioner=options.partitioner or JAVA,
-        conflate=options.conflate,
-        keys=options.keys,
-        memory=options.memory,
-        rows=options.rows,
-        bytes=options.bytes,
-        patience=options.patience,
-    )
-
-
-def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
-    """Return the cut without the offsets that the log has lost since it was pinned.
-
-    They may be missing at its start or at its end.
-    """
-    with closing(KafkaCluster(options.config)) as cluster:
-        lowest = cluster.logs.start_offsets(spec.topic)[partition]
-        stable = cluster.logs.end_offsets(spec.topic, stable=True)[partition]
-    end = min(spec.end[partition], stable)
-    start = min(max(spec.start[partition], lowest), end)
-    for first, after in ((spec.start[partition], start), (end, spec.end[partition])):
-        if first < after:
-            logger.warning("%s/%d: the log has lost offsets %d to %d.", spec.topic, partition, first, after)
-    return replace(spec, start={**spec.start, partition: start}, end={**spec.end, partition: end}, epochs={})
 
 
 def check_schema(schema: StructType) -> tuple[str, ...]:

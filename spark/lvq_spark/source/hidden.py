@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lvq_kafka.core.log.progress import Shortfall
+from lvq_kafka.core.facts import Shortfall
 
 __all__ = ["LASTS", "Hidden"]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from lvq_kafka.core.log.progress import Shortfall, describe
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import describe
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
@@ -20,8 +21,8 @@ from lvq_spark.pinning import SnapshotSpec, lifetimes
 from lvq_spark.scan.task_metrics import logger
 from lvq_spark.scheduling import scheduled_in_stream
 from lvq_spark.serialization import carried
-from lvq_spark.source.batch import rows
 from lvq_spark.source.hidden import Hidden
+from lvq_spark.source.partition_rows import rows
 from lvq_spark.source.planning import assigned, open_queue, ranges
 from lvq_spark.source.source_options import SourceOptions
 from lvq_spark.source.stream_offsets import StreamOffset, limited

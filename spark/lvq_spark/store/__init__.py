@@ -8,9 +8,9 @@ from lvq_spark.store.guards import OnStale
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.merged_table import read_merged
 from lvq_spark.store.merging import merge, merge_each
+from lvq_spark.store.read_version import read_version, versions
 from lvq_spark.store.refreshing import refresh
 from lvq_spark.store.upserting import upsert
-from lvq_spark.store.versions import read_version, versions
 
 __all__ = [
     "DataFile",

@@ -10,13 +10,7 @@ from typing import Any, Literal, get_args
 
 from lvq_kafka.cluster import LogEnd
 from lvq_kafka.core.text.validation import at_least_one, choice, delays
-from lvq_kafka.errors import (
-    DataLoss,
-    LVQError,
-    QueueMismatch,
-    TopicMismatch,
-    TopicRecreated,
-)
+from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import TopicSettings
 from lvq_spark.pinning import lifetimes

@@ -20,7 +20,8 @@ from lvq_spark.store.guards import AGAIN, LogState, OnStale, check_policies, che
 from lvq_spark.store.incremental import ATTEMPTS, Cut, IncrementalUpdate
 from lvq_spark.store.layout.builder import Builder
 from lvq_spark.store.manifest import HOW_READ, Version, cut_id
-from lvq_spark.store.storage import open_storage, storage_errors
+from lvq_spark.store.open_storage import open_storage
+from lvq_spark.store.storage import storage_errors
 from lvq_spark.store.versions import Store
 
 __all__ = ["Refresher", "refresh"]

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer

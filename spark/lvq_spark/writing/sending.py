@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.timing.terms import Ttl

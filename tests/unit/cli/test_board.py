@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lvq_kafka.cli.board import Board
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 
 NOW = 1000.0  # monotonic seconds

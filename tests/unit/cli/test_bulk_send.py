@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka.cli.bulk_send import Ahead, lines_of, sent_in_order
 from lvq_kafka.cli.json_lines import Line
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DecodeError, DeliveryFailed
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cli.json_lines import Format, event_line, parse_line, parse_value, to_line, value_line
-from lvq_kafka.core.log.progress import Shortfall
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Replacement
 from lvq_kafka.errors import DecodeError, EncodeError
 

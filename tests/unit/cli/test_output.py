@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from lvq_kafka.cli.output import Output, count, printable_value
+from lvq_kafka.cli.output import Output, count
+from lvq_kafka.cli.printable import printable_value
 from lvq_kafka.core.text.quoting import printable
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from lvq_kafka.cli.table import ValueTable, clock
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 
 

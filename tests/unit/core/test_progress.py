@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lvq_kafka.core.log.progress import Progress, Shortfall, describe
+from lvq_kafka.core.facts import Shortfall
+from lvq_kafka.core.log.progress import Progress, describe
 
 
 def test_an_empty_partition_is_done_at_once() -> None:

@@ -113,7 +113,8 @@ def test_debug_lines_come_where_they_were_asked_for(caplog: pytest.LogCaptureFix
 
 def test_nothing_is_written_to_stderr_where_logging_is_not_set_up() -> None:
     script = f"""
-from lvq_kafka.errors import BrokerUnavailable, ConfigError
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 cluster = KafkaCluster("{NOWHERE}")
 reader = cluster.reader("nothing", {{0: 0}})

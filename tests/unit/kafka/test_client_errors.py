@@ -7,7 +7,7 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from lvq_kafka.core.rights import Resource, Right
+from lvq_kafka.core.facts import Resource, Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

@@ -12,13 +12,7 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.errors import (
-    BrokerUnavailable,
-    ConfigError,
-    DeliveryFailed,
-    DeliveryUnknown,
-    OutcomeUnknown,
-)
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, DeliveryUnknown, OutcomeUnknown
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
 from tests.contract.harness import read_all

@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 
 from lvq_kafka.cluster import Receipt
-from lvq_kafka.core.log.records import Position
+from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.client import PropertyValue

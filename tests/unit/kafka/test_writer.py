@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from lvq_kafka.cluster import Commit, Receipt
+from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.core.log.records import Position
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -29,7 +29,7 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.kafka.receipt import KafkaReceipt
+from lvq_kafka.kafka.deliveries import KafkaReceipt
 from lvq_kafka.kafka.writer import KafkaWriter
 from tests.unit.kafka.mock_cluster import END_TXN, PRODUCE, MockCluster
 from tests.waiting import eventually
