@@ -9,9 +9,9 @@ Everything that its methods take or return can be imported from here; errors are
 from lvq_kafka._version import __version__
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
-from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.acquiring import AsyncDeliveries
-from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_options import ConsumerOptions
 from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
@@ -28,18 +28,19 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.lifecycle import State as DeliveryState
-from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.declared.damage import Damage
 from lvq_kafka.errors import LVQError
-from lvq_kafka.group.damage import Damage
 from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.connecting import connect
 from lvq_kafka.kafka.serializers import serializers
 from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
-from lvq_kafka.producer import Message, Producer, ProducerOptions
+from lvq_kafka.producing.producer import Message, Producer, ProducerOptions
 from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.snapshot import Snapshot
 from lvq_kafka.reading.view import View

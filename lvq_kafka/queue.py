@@ -10,12 +10,10 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 
 from lvq_kafka.admitting.gates import gate_of
-from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
-from lvq_kafka.connecting import connect_within
-from lvq_kafka.consuming.consumer import Consumer, ConsumerOptions
-from lvq_kafka.consuming.selecting_options import SELECTING, refuse_selecting
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import DefaultFilters
@@ -28,25 +26,27 @@ from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.validation import choice, instance, limit
 from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.declared.group_checks import OnForeignCommits, Start
+from lvq_kafka.declared.queue_topic import OnMismatch
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
-from lvq_kafka.forking import Bound
-from lvq_kafka.group.group_checks import OnForeignCommits, Start
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.keywords import refuse_unknown
+from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.managing import declaring, management
 from lvq_kafka.managing.declaring import Declaration
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.queue_stats import QueueStats, measure
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
-from lvq_kafka.producer import Producer, ProducerOptions
+from lvq_kafka.producing.producer import Producer, ProducerOptions
+from lvq_kafka.producing.standard_producer import StandardProducer
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
-from lvq_kafka.registry import Registry
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.forking import Bound
+from lvq_kafka.runtime.keywords import refuse_unknown
 from lvq_kafka.selectors.of_queues import check_selectors
-from lvq_kafka.standard_producer import StandardProducer
-from lvq_kafka.topics import OnMismatch
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 

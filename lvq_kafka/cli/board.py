@@ -20,8 +20,8 @@ from lvq_kafka.cli.printable import printable_key, printable_text, printable_val
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.core.latest.catch_up import State
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event
 
 __all__ = ["Board"]
 

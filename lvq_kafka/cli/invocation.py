@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
-from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.text.quoting import listed, shell_word
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
+from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lvq_kafka.cluster import Cluster
-    from lvq_kafka.entries import Event
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.reading.browser import Browser
+    from lvq_kafka.reading.entries import Event
     from lvq_kafka.reading.queue_reader import QueueReader
     from lvq_kafka.reading.selection import SelectionOptions
     from lvq_kafka.reading.view import View

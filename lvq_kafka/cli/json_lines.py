@@ -49,8 +49,8 @@ from lvq_kafka.core.facts import Position, Shortfall
 from lvq_kafka.core.log.keys import encode_header, encode_key
 from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.json_text import MOST_NESTED, read_json
-from lvq_kafka.entries import Deleted, EndOfDump, Event, Replacement
 from lvq_kafka.errors import DecodeError, EncodeError
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Event, Replacement
 
 __all__ = [
     "CODECS",

@@ -15,7 +15,7 @@ from rich.text import Text
 from lvq_kafka.cli.json_lines import how_gone
 from lvq_kafka.cli.printable import printable_key, printable_text, printable_value
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
-from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, Self, TypeVar
 
-from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Settler
@@ -22,7 +21,8 @@ from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.text.validation import HIGHEST, at_least_one, waiting
 from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
-from lvq_kafka.forking import Bound
+from lvq_kafka.runtime.aio import Share
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Acquiring", "AsyncDeliveries"]
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypedDict, get_args
+from typing import Any, Generic, Self, get_args
 from weakref import finalize
 
-from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring, AsyncDeliveries
@@ -42,63 +41,14 @@ from lvq_kafka.core.text.validation import (
     text,
     waiting,
 )
-from lvq_kafka.forking import Bound
-from lvq_kafka.group.group_checks import OnForeignCommits
-from lvq_kafka.producer import Producer
+from lvq_kafka.declared.group_checks import OnForeignCommits
+from lvq_kafka.producing.producer import Producer
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.forking import Bound
 
-__all__ = ["Consumer", "ConsumerOptions", "ConsumerStats"]
+__all__ = ["Consumer", "ConsumerStats"]
 
 _CLOSING = 10.0  # seconds
-
-
-class ConsumerOptions(TypedDict, total=False):
-    """The options of a consumer.
-
-    Attributes:
-        undecodable: what to do with a value that the codec cannot decode: raise when it is accessed, reject and skip
-            the message, or return the raw bytes.
-        max_in_work: the number of messages that may be held at a time, across all threads. Beyond that, `acquire`
-            waits.
-        prefetch: the number of messages an iteration takes at a time. A prefetched message that is superseded before
-            its turn is skipped, so each one is the newest of its key when it is yielded, regardless of the number.
-            Values above 1 withhold messages from other threads of this consumer, and save time with ``durable_counts``,
-            where each batch costs a commit. Prefetched messages that never get their turn do not count as delivered.
-        lock_timeout: seconds to settle a delivery in. After that the message is released and the handle becomes
-            invalid. None means as long as the membership lasts. `Delivery.extend` asks for more time. A prefetched
-            message is returned after waiting this long for its turn; once it is handed out, the full time starts.
-        max_deliveries: how often a message may be delivered. The next attempt rejects it instead. Without
-            ``durable_counts`` each consumer counts on its own. Only messages that were actually handed out count.
-        dead_letters: the topic that rejected messages go to. Dead letters have the headers of
-            `lvq_kafka.consuming.dead_letters`. None drops the messages. A dead letter is stored before its message
-            counts as done. If it cannot be stored, the message becomes available again a second later.
-        durable_counts: commit each message's delivery count before handing it out, so that a message that kills its
-            handler is counted, too. Each acquire costs a commit: use `acquire_many`, ``prefetch`` or several
-            workers. If the process dies, prefetched messages, and messages counted for a caller that never came for
-            them, count as delivered, too: keep ``prefetch`` at 1 if messages can kill their handlers.
-        commit_interval: seconds over which acks are batched into one commit. If someone is waiting, the commit is sent
-            at once.
-        revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
-        on_foreign_commits: what to do when another client has committed with the queue's group: ``"refuse"`` raises;
-            ``"ignore"`` uses the offsets alone, so messages may be redelivered.
-        auto_reclaim: every so many seconds, delete from the topic what all its queues have consumed, for good. This is
-            `LastValueQueue.reclaim`, in a thread of its own, and needs the right Delete on the topic. If it fails,
-            ``stats.trouble`` says why, and the log once. None keeps everything.
-        page_directory: the directory for values beyond the limits of a queue whose policy is disk. They are in
-            temporary files, which nobody else can open (R12). None stands for the directory of `tempfile.gettempdir`.
-    """
-
-    undecodable: Undecodable
-    max_in_work: int
-    prefetch: int
-    lock_timeout: float | None
-    max_deliveries: int | None
-    dead_letters: str | None
-    durable_counts: bool
-    commit_interval: float
-    revoke_grace: float
-    on_foreign_commits: OnForeignCommits
-    auto_reclaim: float | None
-    page_directory: str | os.PathLike[str] | None
 
 
 class Consumer(Bound, Generic[V]):
@@ -138,7 +88,7 @@ class Consumer(Bound, Generic[V]):
 
     Args:
         cluster: the cluster that holds the queue.
-        definition: the queue. Its group must have been declared (`lvq_kafka.group.group_checks.declare_group`).
+        definition: the queue. Its group must have been declared (`lvq_kafka.declared.group_checks.declare_group`).
         codec: decodes the values.
         reclaim: removes from the topic what its queues have consumed; for ``auto_reclaim``.
         options: see `ConsumerOptions`.

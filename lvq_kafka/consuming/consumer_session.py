@@ -11,8 +11,8 @@ from lvq_kafka.consuming.acquiring import Acquiring, AsyncDeliveries
 from lvq_kafka.consuming.delivery import Delivery, Settler
 from lvq_kafka.consuming.sessions import OpenSession
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.forking import Bound
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Session"]
 

@@ -12,26 +12,24 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Event, Thread, current_thread
 
-from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
-from lvq_kafka.consuming.paging_warnings import PagingWarnings
-from lvq_kafka.consuming.ring_warnings import RingWarnings
+from lvq_kafka.consuming.limit_warnings import PagingWarnings, RingWarnings
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
-from lvq_kafka.exiting import ended, finish_at_exit
-from lvq_kafka.expiry_warnings import ExpiryWarnings
-from lvq_kafka.rank_warnings import RankWarnings
+from lvq_kafka.runtime.aio import in_background
+from lvq_kafka.runtime.exiting import ended, finish_at_exit
+from lvq_kafka.runtime.header_warnings import ExpiryWarnings, RankWarnings
+from lvq_kafka.runtime.unclosed import Unclosed
 
 __all__ = ["ConsumerThread", "Join"]
 

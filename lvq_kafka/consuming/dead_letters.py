@@ -17,6 +17,7 @@ from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.quoting import printable, quoted
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.waiting.pending import Item
+from lvq_kafka.declared.queue_topic import describe_letter_topic
 from lvq_kafka.errors import (
     AlreadySettled,
     ConfigError,
@@ -26,7 +27,6 @@ from lvq_kafka.errors import (
     MessageTooLarge,
     TransportError,
 )
-from lvq_kafka.topics import describe_letter_topic
 
 __all__ = [
     "DLQ_COUNT",

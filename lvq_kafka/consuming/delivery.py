@@ -19,7 +19,7 @@ from lvq_kafka.core.timing.terms import NEVER
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
-from lvq_kafka.forking import Bound
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Delivery", "Settler", "items_of"]
 

@@ -17,8 +17,8 @@ from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.core.waiting.pending import Item
+from lvq_kafka.declared.queue_topic import describe_letter_topic
 from lvq_kafka.errors import MessageTooLarge, TransportError
-from lvq_kafka.topics import describe_letter_topic
 
 __all__ = ["EXPIRED", "ExpiryLetters"]
 

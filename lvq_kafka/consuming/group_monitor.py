@@ -13,11 +13,11 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
+from lvq_kafka.declared.damage import examine
+from lvq_kafka.declared.group_checks import OnForeignCommits, check_group, known_ends
+from lvq_kafka.declared.queue_topic import ask_delete_retention
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
-from lvq_kafka.group.damage import examine
-from lvq_kafka.group.group_checks import OnForeignCommits, check_group, known_ends
-from lvq_kafka.retrying import patiently
-from lvq_kafka.topics import ask_delete_retention
+from lvq_kafka.runtime.retrying import patiently
 
 __all__ = ["GroupMonitor", "Observation", "StartingPoint"]
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from lvq_kafka.consuming.group_monitor import Observation
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.consumer.obstacles import STANDBY_REMEDY, standby_report, standing_by
 from lvq_kafka.core.text.quoting import listed
+from lvq_kafka.runtime.unclosed import Unclosed
 
 __all__ = ["IdleWarnings"]
 

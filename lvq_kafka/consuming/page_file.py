@@ -165,7 +165,7 @@ class PageFile:
             self._close()
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. The files are still open in the parent."""
+        """See `lvq_kafka.runtime.forking`. The files are still open in the parent."""
         self.lock = Lock()
         self._close()
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from lvq_kafka.core.text.validation import function, waiting
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown
-from lvq_kafka.forking import Bound, left_behind, notify_of_forks
+from lvq_kafka.runtime.forking import Bound, left_behind, notify_of_forks
 
 __all__ = ["Decision", "Durability", "Durable", "JointSettlement", "Settlement", "resolve"]
 
@@ -64,7 +64,7 @@ class Decision(Future[None]):
             self.set_exception(failure)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
+        """See `lvq_kafka.runtime.forking`."""
         self.make(left_behind("The settlement"))
 
 

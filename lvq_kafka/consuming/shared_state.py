@@ -11,13 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, RLock, Thread, current_thread
 
-from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.page_file import PageFile
-from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
 from lvq_kafka.consuming.settlement import Durable, resolve
-from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
+from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter, WaitQueue
 from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.consumer.commits import Flight
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
@@ -49,7 +47,8 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.forking import left_behind, notify_of_forks
+from lvq_kafka.runtime.clocks import uptime
+from lvq_kafka.runtime.forking import left_behind, notify_of_forks
 from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["SharedState"]
@@ -139,7 +138,7 @@ class SharedState:
             resolve(outcome.failed, self._never_committed)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
+        """See `lvq_kafka.runtime.forking`."""
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._waiters.forget()

@@ -23,8 +23,8 @@ from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, LockLost, LVQError, OutcomeUnknown, StateError, TransportError
-from lvq_kafka.forking import Bound
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Transaction"]
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from threading import Event
+from threading import Condition, Event, Thread
 from typing import Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.thread_group import ThreadGroup
 from lvq_kafka.core.text.validation import at_least_one, delays, function, unfinished
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
-__all__ = ["Handler", "Source", "Workers"]
+__all__ = ["Handler", "Source", "ThreadGroup", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
 _MOST_WORKERS = 10_000  # threads; more are a mistake, which would take the machine down
+
+# Seconds. If a signal arrives just as a thread goes to sleep, Python sees it only when that thread wakes up.
+_NAP = 0.2
 
 _ASYNC = "In asyncio: async for delivery in consumer. Otherwise return, do not yield."
 
@@ -88,3 +90,58 @@ class Workers(Generic[V]):
                         delivery.release(delay=self._retry_delay)
             if what := unfinished(outcome):  # it has not handled anything yet
                 raise StateError(f"The handler returned {what} for {delivery}.", hint=_ASYNC)
+
+
+class ThreadGroup:
+    """Runs a function in several threads.
+
+    Args:
+        name: the prefix of the threads' names.
+        size: the number of threads.
+        work: the function. It returns when there is no more to do, or soon after ``stop`` is set.
+    """
+
+    def __init__(self, name: str, size: int, work: Callable[[], object]) -> None:
+        self.stop = Event()
+        """Set when a thread has failed, or when the thread that waits for them was interrupted."""
+        self._work = work
+        self._threads = [Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(size)]
+        self._changed = Condition()
+        self._at_work = 0
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Start the threads and wait until all have ended.
+
+        On an interrupt, each thread finishes what it is doing.
+
+        Raises:
+            BaseException: a thread raised it, or it interrupted this one.
+        """
+        try:
+            for thread in self._threads:
+                thread.start()
+            for thread in self._threads:
+                while thread.is_alive():
+                    thread.join(_NAP)
+        finally:
+            self.stop.set()
+            # Do not join: Python considers a thread ended once a join of it was interrupted.
+            with self._changed:
+                self._changed.wait_for(lambda: not self._at_work)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        with self._changed:
+            self._at_work += 1
+        try:
+            if not self.stop.is_set():
+                self._work()
+        except BaseException as error:  # noqa: BLE001  # raised again by run()
+            self._failure = self._failure or error
+            self.stop.set()
+        finally:
+            with self._changed:
+                self._at_work -= 1
+                self._changed.notify_all()

@@ -4,7 +4,7 @@
 replays the daily closes of five US stocks, and checks what it shows. It exits with status 1 if any check fails.
 """
 
-from lvq_kafka.extras import needing
+from lvq_kafka.runtime.extras import needing
 
 with needing("demo", "The tour"):
     import rich  # noqa: F401  # reports a missing package before the modules import it

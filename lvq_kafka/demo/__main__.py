@@ -15,7 +15,6 @@ from rich.table import Table
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, connect
 from lvq_kafka.cli.signals import ended_by, heed_signals
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.price_board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
@@ -23,6 +22,7 @@ from lvq_kafka.demo.spark_session import LateSession
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
 from lvq_kafka.errors import QueueError
+from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.reading.view import View
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from lvq_kafka import Deleted, EndOfDump, LastValueQueue, Producer, View
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick
-from lvq_kafka.entries import Event
+from lvq_kafka.reading.entries import Event
 
 __all__ = ["LateBrowser", "play"]
 

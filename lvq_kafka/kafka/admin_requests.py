@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import Closed, ConfigError
-from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["AdminRequests"]
 

@@ -21,17 +21,17 @@ from typing import ClassVar, cast
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lvq_kafka.cluster import Receipt
+from lvq_kafka.cluster.receipts import AwaitableReceipt, check_callback, undecided
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
 from lvq_kafka.kafka.ages import Ages, Moment
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.produce_errors import ProduceErrors
-from lvq_kafka.receipts import AwaitableReceipt, check_callback, undecided
 
 __all__ = ["Deliveries", "KafkaReceipt"]
 
-logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producing.producer")
 
 _IDLE = 0.5  # seconds between polls with nothing in flight: for the client's log, errors and token refreshes
 _POLL = 0.05  # seconds a poll waits for a report; the first one ends it

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
-from lvq_kafka.forking import Bound
 from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.kafka_brokers import KafkaBrokers
@@ -15,7 +14,8 @@ from lvq_kafka.kafka.kafka_logs import KafkaLogs
 from lvq_kafka.kafka.kafka_topics import KafkaTopics
 from lvq_kafka.kafka.reader import KafkaReader
 from lvq_kafka.kafka.topic_metadata import TopicMetadata
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import Bound
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaCluster"]
 

@@ -19,7 +19,7 @@ from lvq_kafka.kafka.kafka_brokers import KafkaBrokers
 from lvq_kafka.kafka.kafka_logs import KafkaLogs
 from lvq_kafka.kafka.offset_fetch import COMMITS, OffsetFetcher, home_of
 from lvq_kafka.kafka.topic_metadata import TopicMetadata
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 

@@ -14,7 +14,7 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.topic_metadata import TopicMetadata, on_topic
 from lvq_kafka.kafka.truncation import check_uncut, overwritten
 from lvq_kafka.kafka.witnesses import Witnesses
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaLogs"]
 

@@ -17,7 +17,7 @@ from lvq_kafka.kafka.kafka_brokers import KafkaBrokers
 from lvq_kafka.kafka.kafka_logs import KafkaLogs
 from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
 from lvq_kafka.kafka.topic_metadata import PAUSE, TopicMetadata, on_topic
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaTopics"]
 

@@ -16,7 +16,7 @@ from lvq_kafka.kafka.kafka_groups import commit_of, offsets_of
 from lvq_kafka.kafka.member_client import MemberClient
 from lvq_kafka.kafka.member_partitions import MemberPartitions
 from lvq_kafka.kafka.reader import MessagePump
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaMember"]
 

@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from lvq_kafka.cluster.rights import consuming
 from lvq_kafka.errors import Closed, LVQError
-from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import milliseconds
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["MemberClient"]
 

@@ -14,7 +14,7 @@ from lvq_kafka.kafka.kafka_groups import commit_of
 from lvq_kafka.kafka.member_client import MemberClient
 from lvq_kafka.kafka.offset_fetch import why_pending
 from lvq_kafka.kafka.reader import MessagePump
-from lvq_kafka.retrying import patiently
+from lvq_kafka.runtime.retrying import patiently
 
 __all__ = ["MemberPartitions"]
 

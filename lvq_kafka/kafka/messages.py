@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.log.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
 

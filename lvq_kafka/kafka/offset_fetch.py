@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
-from lvq_kafka.forking import LeftBehind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
 from lvq_kafka.kafka.reader import READ_RULES
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import LeftBehind, notify_of_forks
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["COMMITS", "OffsetFetcher", "home_of", "why_pending"]
 

@@ -12,12 +12,12 @@ from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
-from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.messages import HeaderReader, to_fetch
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
 

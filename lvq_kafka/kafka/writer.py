@@ -19,7 +19,6 @@ from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
-from lvq_kafka.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
@@ -28,7 +27,8 @@ from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.size_limits import MESSAGE, message_limit
 from lvq_kafka.kafka.transactions import Transactions
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
+from lvq_kafka.runtime.overriding import override
 
 __all__ = ["KafkaWriter"]
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.ledger.ledger import Item, Ledger
@@ -24,10 +25,9 @@ from lvq_kafka.core.queue.standard import judged_keys
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
 from lvq_kafka.core.waiting.pending import Deletion
+from lvq_kafka.declared.damage import Findings, examine
+from lvq_kafka.declared.group_checks import OnForeignCommits, known_ends, trusted
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
-from lvq_kafka.group.damage import Findings, examine
-from lvq_kafka.group.group_checks import OnForeignCommits, known_ends, trusted
-from lvq_kafka.reading_to_end import read_to_end
 from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue", "weight"]

@@ -16,17 +16,23 @@ from lvq_kafka.core.queue.topic_settings import (
     check_spec,
     judge_definition,
 )
+from lvq_kafka.declared.group_checks import Start, at_work, declare_group, means_at_work
+from lvq_kafka.declared.queue_topic import (
+    OnMismatch,
+    check_may_create,
+    check_topic,
+    describe_letter_topic,
+    ensure_topic,
+)
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
-from lvq_kafka.group.group_checks import Start, at_work, declare_group, means_at_work
-from lvq_kafka.registry import Registry
-from lvq_kafka.retrying import patiently
-from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, describe_letter_topic, ensure_topic
+from lvq_kafka.runtime.retrying import patiently
 
 __all__ = ["Declaration", "declare", "drop"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
-logger = logging.getLogger("lvq_kafka.topics")
+logger = logging.getLogger("lvq_kafka.declared.queue_topic")
 
 
 @dataclass(frozen=True, slots=True)

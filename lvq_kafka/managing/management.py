@@ -21,9 +21,9 @@ from lvq_kafka.core.log.keys import Key, chosen_keys
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.text.validation import delays, moment
 from lvq_kafka.core.waiting.pending import Deletion
+from lvq_kafka.declared.damage import Damage
+from lvq_kafka.declared.group_checks import at_work, means_at_work
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
-from lvq_kafka.group.damage import Damage
-from lvq_kafka.group.group_checks import at_work, means_at_work
 from lvq_kafka.managing.backlog import QueueSnapshot, read_backlog, snapshot_queue
 
 __all__ = [

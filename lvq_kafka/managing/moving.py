@@ -20,6 +20,7 @@ from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.waiting.pending import Deletion
+from lvq_kafka.declared.group_checks import at_work, means_at_work
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -30,11 +31,10 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TransportError,
 )
-from lvq_kafka.group.group_checks import at_work, means_at_work
-from lvq_kafka.group_placement import GroupPlacement
 from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, read_backlog, snapshot_queue
 from lvq_kafka.managing.management import Change, idle, signed, store
+from lvq_kafka.producing.group_placement import GroupPlacement
 
 __all__ = ["move"]
 

@@ -14,9 +14,9 @@ from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.waiting.pending import Deletion
+from lvq_kafka.declared.damage import examine
+from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
-from lvq_kafka.group.damage import examine
-from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue, weight
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]

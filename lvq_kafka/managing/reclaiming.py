@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import QueueError, TopicMismatch
 from lvq_kafka.managing.backlog import snapshot_queue
-from lvq_kafka.registry import Registry
 
 __all__ = ["Reclaim", "reclaim", "reclaimable"]
 

@@ -10,7 +10,6 @@ from threading import Event as Flag
 from typing import Generic, Self, TypeVar, Unpack, get_args
 from weakref import ref
 
-from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.latest.pending_keys import Cause
@@ -19,7 +18,7 @@ from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.text.validation import choice, delays, durations
-from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import (
     Closed,
     CommitMapRefused,
@@ -30,14 +29,15 @@ from lvq_kafka.errors import (
     TopicRecreated,
     Unauthorized,
 )
-from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
-from lvq_kafka.reading.membership import Membership
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
+from lvq_kafka.reading.given_values import Membership
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.replay_period import ReplayPeriod
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.watch import Watch
+from lvq_kafka.runtime.aio import in_thread
 
 __all__ = ["Browser"]
 

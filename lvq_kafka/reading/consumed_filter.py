@@ -10,9 +10,9 @@ from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.records import Record, RecordBatch, rows_by_partition
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.declared.damage import examine
+from lvq_kafka.declared.group_checks import OnForeignCommits, known_ends
 from lvq_kafka.errors import CatchUpTimeout, TopicNotFound, TransportError
-from lvq_kafka.group.damage import examine
-from lvq_kafka.group.group_checks import OnForeignCommits, known_ends
 
 __all__ = ["ConsumedFilter", "Consumption", "Learned", "is_transient"]
 

@@ -11,12 +11,12 @@ from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.forking import notify_of_forks
-from lvq_kafka.places import opened_at
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
 from lvq_kafka.reading.reader_thread import ReaderThread, Screen, Since
+from lvq_kafka.runtime.forking import notify_of_forks
+from lvq_kafka.runtime.unclosed import opened_at
 
 __all__ = ["Follower"]
 
@@ -99,7 +99,7 @@ class Follower:
             thread.join(_JOIN)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
+        """See `lvq_kafka.runtime.forking`."""
         self.shared.left_behind()
 
 

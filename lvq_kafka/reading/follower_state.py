@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from threading import Event, Lock, RLock
 
-from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.latest.catch_up import CatchUp, Trouble
 from lvq_kafka.core.latest.pending_keys import Cause
@@ -18,8 +17,9 @@ from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import LVQError
-from lvq_kafka.forking import left_behind
 from lvq_kafka.reading.change_notifier import ChangeNotifier
+from lvq_kafka.runtime.clocks import uptime
+from lvq_kafka.runtime.forking import left_behind
 
 __all__ = ["FollowerState"]
 
@@ -252,7 +252,7 @@ class FollowerState:
             warnings.warn(f"unclosed reader of {self.topic}: {place}", ResourceWarning, stacklevel=2)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`."""
+        """See `lvq_kafka.runtime.forking`."""
         self.lock, self.opening = RLock(), Lock()
         self.notifier.left_behind(self.lock)
         self.catch_up.fail(left_behind(f"The reader of {self.topic}"))

@@ -12,7 +12,7 @@ from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.ranking import Rank, Ranking
-from lvq_kafka.rank_warnings import RankWarnings
+from lvq_kafka.runtime.header_warnings import RankWarnings
 
 __all__ = ["Listing"]
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 from lvq_kafka.cluster import Cluster, TopicDescription
 from lvq_kafka.core.latest.catch_up import Trouble
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
+from lvq_kafka.declared.queue_topic import ask_delete_retention
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
-from lvq_kafka.topics import ask_delete_retention
 
 __all__ = ["MetadataThread"]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.facts import Shortfall
@@ -18,12 +17,13 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import StandardScreen
 from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
-from lvq_kafka.forking import Bound
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
 from lvq_kafka.reading.selection import Selection, SelectionOptions
+from lvq_kafka.runtime.aio import in_background, in_thread
+from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["QueueReader"]

@@ -20,9 +20,9 @@ from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.expiry_warnings import ExpiryWarnings
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
+from lvq_kafka.runtime.header_warnings import ExpiryWarnings
 
 __all__ = ["ReaderThread", "Screen", "Since"]
 

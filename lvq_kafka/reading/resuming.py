@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.latest.conditions import keys_of
 from lvq_kafka.core.log.progress import Progress, describe
@@ -20,10 +21,9 @@ from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import as_float
 from lvq_kafka.core.timing.log_time import MOST_AHEAD
 from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.entries import EndOfDump
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
+from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.snapshot import Snapshot
-from lvq_kafka.reading_to_end import read_to_end
 
 __all__ = ["Resumable", "ResumePoint", "changed_since"]
 

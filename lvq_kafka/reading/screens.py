@@ -16,8 +16,8 @@ from lvq_kafka.core.log.mismatch import only_key_headers
 from lvq_kafka.core.log.records import RecordBatch, new_record
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import size_of
-from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError
+from lvq_kafka.reading.entries import to_entry
 from lvq_kafka.reading.reader_thread import Screen
 from lvq_kafka.reading.selection import Selection
 

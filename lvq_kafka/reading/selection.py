@@ -13,8 +13,8 @@ from lvq_kafka.core.log.keys import HeaderValue, Key, chosen_keys, encode_header
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.quoting import bounded, quoted
 from lvq_kafka.core.text.validation import function, mapping, unfinished
-from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import ConfigError, PredicateFailed
+from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.selectors.selector import Selector
 
 __all__ = ["Selection", "SelectionOptions"]

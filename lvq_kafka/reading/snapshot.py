@@ -10,8 +10,8 @@ from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.keys import Key, encode_key, key_text
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.entries import Entry, to_entry
 from lvq_kafka.errors import UnencodableKey
+from lvq_kafka.reading.entries import Entry, to_entry
 from lvq_kafka.reading.listing import Listing
 
 __all__ = ["CurrentValues", "Snapshot"]

@@ -9,23 +9,23 @@ from functools import partial
 from threading import Thread
 from typing import Any, Generic, TypeVar, Unpack
 
-from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import function, instance, unfinished
-from lvq_kafka.entries import EndOfDump, Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
-from lvq_kafka.keywords import refuse_unknown
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
+from lvq_kafka.reading.entries import EndOfDump, Event
 from lvq_kafka.reading.listing import Listing
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.resuming import Resumable, ResumePoint, changed_since
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.watch import Watch
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.keywords import refuse_unknown
 
 __all__ = ["View"]
 

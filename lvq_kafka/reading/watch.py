@@ -9,20 +9,19 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys, Pace
 from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import durations, waiting
-from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
 from lvq_kafka.errors import Closed, DecodeError, LVQError
-from lvq_kafka.forking import Bound
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
 from lvq_kafka.reading.follower import Follower
-from lvq_kafka.reading.known_values import KnownValues
-from lvq_kafka.reading.membership import Membership
+from lvq_kafka.reading.given_values import KnownValues, Membership
 from lvq_kafka.reading.selection import Selection
+from lvq_kafka.runtime.aio import Share, in_thread
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Watch"]
 

@@ -11,7 +11,7 @@ from lvq_kafka.core.latest.conditions import ByHeaders
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.default_filters import check_selector
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.extras import needing
+from lvq_kafka.runtime.extras import needing
 from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
 from lvq_kafka.selectors.sql_logic import Fields
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.retrying import patiently
+from lvq_kafka.runtime.retrying import patiently
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import KafkaCluster

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from lvq_kafka.cluster import Commit, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
 from lvq_kafka.core.facts import Operation
 from lvq_kafka.errors import ConfigError, DataLoss, OffsetsPending, TransportError
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_partition import PartitionLog, Topic
 from lvq_kafka.testing.memory_state import DEFAULTS, ClusterState
 

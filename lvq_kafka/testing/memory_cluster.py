@@ -10,7 +10,7 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import StateError, TransportError
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics
 from lvq_kafka.testing.memory_group import METADATA_LIMIT
 from lvq_kafka.testing.memory_member import MemoryMember

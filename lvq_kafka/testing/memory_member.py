@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_reader import MemoryReader
 from lvq_kafka.testing.memory_state import ClusterState, no_answer
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import Closed
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_state import ClusterState
 
 __all__ = ["MemoryReader"]

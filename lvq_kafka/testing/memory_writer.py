@@ -10,14 +10,14 @@ from threading import get_ident
 from typing import cast
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter, Receipt
+from lvq_kafka.cluster.receipts import AwaitableReceipt, check_callback, undecided
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
-from lvq_kafka.overriding import override
-from lvq_kafka.receipts import AwaitableReceipt, check_callback, undecided
+from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
 from lvq_kafka.testing.memory_state import ClusterState, no_answer, record_size, refused

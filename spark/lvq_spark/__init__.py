@@ -12,7 +12,7 @@
 - `local_session` creates a Spark session on this machine.
 """
 
-from lvq_kafka.extras import needing
+from lvq_kafka.runtime.extras import needing
 
 with needing("spark", "lvq_spark"):
     from lvq_spark.decoding import ProtobufMessage, decode

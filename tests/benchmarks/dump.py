@@ -14,10 +14,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
 from tests.benchmarks.children import result, say, start, wait_ready

@@ -91,8 +91,8 @@ def view(servers: str, topic: str, arrivals: Arrivals) -> None:
 
 
 def watching(servers: str, topic: str, arrivals: Arrivals) -> None:
-    from lvq_kafka.entries import Entry
     from lvq_kafka.queue import LastValueQueue
+    from lvq_kafka.reading.entries import Entry
 
     with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
         changes = values.watch()

@@ -17,7 +17,7 @@ from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import QueueFull
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 
 _VALUE = b"v" * 100

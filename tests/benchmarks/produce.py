@@ -19,7 +19,7 @@ from confluent_kafka import Producer as Client
 
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import DEFAULTS, OWNED
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producing.producer import Message, Producer
 
 VALUE = b"v" * 256
 Loop = tuple[Callable[[int], None], Callable[[], None]]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lvq_kafka.connecting import connect
 from lvq_kafka.embedded.cache import cache_dir
+from lvq_kafka.kafka.connecting import connect
 
 LVQ = Path(sys.executable).with_name("lvq")
 

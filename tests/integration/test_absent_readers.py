@@ -6,7 +6,7 @@ from contextlib import closing
 
 from lvq_kafka import TEXT, Deleted, LastValueQueue, TopicSpec
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.retrying import patiently
+from lvq_kafka.runtime.retrying import patiently
 from lvq_kafka.testing.compaction import force_compaction
 from tests.cable import Cable
 from tests.integration.guarantees.writing import put

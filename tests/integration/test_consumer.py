@@ -16,10 +16,10 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import GroupNotFound, LockLost, MessageTooLarge, PartitionsAdded, TransportError
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import Cable
 from tests.contract.harness import pairs, read_all, settled

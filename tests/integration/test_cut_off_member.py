@@ -11,8 +11,8 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import LockLost
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.cable import Cable
 from tests.waiting import eventually

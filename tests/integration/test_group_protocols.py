@@ -13,10 +13,10 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import LockLost
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.waiting import eventually
 
 KEYS = [f"k{number}" for number in range(40)]

@@ -15,9 +15,9 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import UNREADABLE
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CommitMapRefused, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin
 from lvq_spark.scan.scanning import Scan

@@ -11,7 +11,7 @@ import pytest
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.test_producer import COMPACT, read
 from tests.late_cables import HoldingCable, SlowCable

@@ -15,7 +15,7 @@ from py4j.java_gateway import JavaGateway
 from lvq_kafka.core.log.keys import home_partition, murmur2
 from lvq_kafka.embedded import ensure_jars, find_java
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producing.producer import Message, Producer
 
 PARTITION_COUNTS = (1, 2, 7, 64, 1000)
 TOPIC_PARTITIONS = 7

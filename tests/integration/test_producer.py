@@ -15,7 +15,7 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import DeliveryFailed, MessageTooLarge, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.contract.harness import follow
 from tests.waiting import eventually

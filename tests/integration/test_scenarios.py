@@ -20,8 +20,8 @@ pytest.register_assert_rewrite("tests.scenarios.harness")
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
 from lvq_kafka.embedded import EmbeddedBroker  # noqa: E402
 from lvq_kafka.kafka import ClientConfig, KafkaCluster  # noqa: E402  # the harness must not be imported before this
-from lvq_kafka.overriding import override  # noqa: E402
-from lvq_kafka.retrying import patiently  # noqa: E402
+from lvq_kafka.runtime.overriding import override  # noqa: E402
+from lvq_kafka.runtime.retrying import patiently  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction  # noqa: E402
 from tests.cable import Cable  # noqa: E402

@@ -15,7 +15,7 @@ from lvq_kafka import TEXT, Entry, LastValueQueue
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.errors import BrokerUnavailable, OffsetsPending, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.cable import END_TXN, Cable
 from tests.contract.harness import read_all
 from tests.running import ROOT

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
-from lvq_kafka.consuming.wait_queue import Waiter
+from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups

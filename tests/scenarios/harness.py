@@ -20,9 +20,9 @@ from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.facts import Position
-from lvq_kafka.entries import Deleted, EndOfDump, Entry
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.reading.view import View
 from tests.contract.harness import Faults, settled
 from tests.waiting import eventually

@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.entries import Entry
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import local_session, pin, snapshot, task_errors

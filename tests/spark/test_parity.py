@@ -25,8 +25,8 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
-from lvq_kafka.entries import Entry
 from lvq_kafka.kafka import KafkaCluster
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot

@@ -19,7 +19,7 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.publishing import Published, publish
 from lvq_spark.writing.sizes import SizeLimits, oversize, suspect

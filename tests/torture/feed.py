@@ -20,8 +20,8 @@ from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.producer import Message, Producer
-from lvq_kafka.standard_producer import StandardProducer
+from lvq_kafka.producing.producer import Message, Producer
+from lvq_kafka.producing.standard_producer import StandardProducer
 
 __all__ = ["Call", "Feed", "Place", "Sent", "group_of"]
 

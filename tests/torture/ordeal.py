@@ -19,9 +19,9 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.three_nodes import three_nodes

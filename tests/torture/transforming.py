@@ -11,7 +11,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.torture.journal import Kind
 from tests.torture.settling import is_poison, is_sick, reason
 from tests.torture.worker import Worker, run

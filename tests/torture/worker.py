@@ -23,7 +23,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.overriding import override
+from lvq_kafka.runtime.overriding import override
 from tests.torture.journal import Journal, Kind
 
 __all__ = ["QUEUE", "Orders", "Worker", "run"]

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from lvq_kafka import TEXT, Browser, Deleted, Entry, LastValueQueue, View
-from lvq_kafka.entries import Event
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, ReaderFailed, Unauthorized
+from lvq_kafka.reading.entries import Event
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
-from lvq_kafka.aio import in_thread
 from lvq_kafka.errors import CatchUpTimeout, Closed, ConfigError, QueueNotDeclared
+from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually

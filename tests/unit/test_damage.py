@@ -7,6 +7,8 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.declared.damage import Damage, examine
+from lvq_kafka.declared.group_checks import check_group
 from lvq_kafka.errors import (
     CommitMapRefused,
     DataLoss,
@@ -16,8 +18,6 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     TopicRecreated,
 )
-from lvq_kafka.group.damage import Damage, examine
-from lvq_kafka.group.group_checks import check_group
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps, overwrite, put, said
 

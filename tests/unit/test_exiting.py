@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lvq_kafka import exiting
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.runtime import exiting
 from tests.unit.ending import Programs, programs
 from tests.unit.kafka.mock_cluster import PRODUCE, MockCluster
 
@@ -341,8 +341,8 @@ def test_g14_what_a_producer_has_taken_is_stored_when_its_process_exits(
 
 
 SHORTLY = """
-import lvq_kafka.exiting, lvq_kafka.producer
-lvq_kafka.exiting._TOGETHER = lvq_kafka.producer._EXIT_FLUSH = 0.1
+import lvq_kafka.runtime.exiting, lvq_kafka.producing.producer
+lvq_kafka.runtime.exiting._TOGETHER = lvq_kafka.producing.producer._EXIT_FLUSH = 0.1
 """
 
 
@@ -509,7 +509,7 @@ def test_a_transaction_that_the_end_interrupts_is_aborted_and_said(
 
 LVQ = """
 import os, signal, sys, threading
-from lvq_kafka import exiting
+from lvq_kafka.runtime import exiting
 from lvq_kafka.cli import main
 reading, writing = os.pipe()
 os.dup2(reading, 0)
@@ -535,7 +535,7 @@ def test_lvq_sends_what_it_has_taken_before_a_signal_ends_it(ran: Programs, slow
 
 
 def test_lvq_says_what_it_could_not_send(ran: Programs, slow: MockCluster, tmp_path: Path) -> None:
-    program = "import lvq_kafka.producer; lvq_kafka.producer._EXIT_FLUSH = 0.0; main()"
+    program = "import lvq_kafka.producing.producer; lvq_kafka.producing.producer._EXIT_FLUSH = 0.0; main()"
     ended = ran.run(tmp_path, LVQ, program, slow.bootstrap_servers)
     assert ended.code == 143, ended.errors
     assert "lvq: warning: stopped after " in ended.errors
@@ -547,7 +547,8 @@ def test_lvq_says_what_it_could_not_send(ran: Programs, slow: MockCluster, tmp_p
 
 IN_MEMORY = """
 import atexit, sys, threading
-from lvq_kafka import TEXT, LastValueQueue, exiting
+from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.runtime import exiting
 from lvq_kafka.testing import MemoryCluster
 cluster = MemoryCluster()
 cluster.topics.create("dead", partitions=1, config={})

@@ -14,8 +14,8 @@ from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.cluster import LogReader, TopicDescription
 from lvq_kafka.core.log import absence
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.entries import Event
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, StateError
+from lvq_kafka.reading.entries import Event
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_reader import MemoryReader
 from tests.unit.polling import before_polls

@@ -11,7 +11,7 @@ from lvq_kafka import Groups, LastValueQueue, Message, TopicSpec
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, GROUP_HEADERS, TIME_HEADERS, ForeignHeaders
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare
 from tests.waiting import eventually

@@ -13,11 +13,12 @@ from threading import Condition, Event, Thread
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, Limits, exiting
+from lvq_kafka import TEXT, LastValueQueue, Limits
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
+from lvq_kafka.runtime import exiting
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ import pytest
 from lvq_kafka import Groups, LastValueQueue, Message, Producer, TopicSpec
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicNotFound, TransportError
-from lvq_kafka.standard_producer import StandardProducer
+from lvq_kafka.producing.standard_producer import StandardProducer
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained
 from tests.waiting import eventually
@@ -230,7 +230,7 @@ class TestPlacement:
         self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue = grouped(memory_cluster, partitions=1)
-        monkeypatch.setattr("lvq_kafka.group_placement._REFRESH", 0.0)
+        monkeypatch.setattr("lvq_kafka.producing.group_placement._REFRESH", 0.0)
         with queue.producer() as producer:
             assert producer.put("a", "1", group="g").result(5).partition == 0
             memory_cluster.topics.add_partitions(TOPIC, 7)
@@ -241,8 +241,8 @@ class TestPlacement:
         self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         queue = grouped(memory_cluster)
-        monkeypatch.setattr("lvq_kafka.group_placement._REFRESH", 0.0)
-        with queue.producer() as producer, caplog.at_level(logging.WARNING, "lvq_kafka.producer"):
+        monkeypatch.setattr("lvq_kafka.producing.group_placement._REFRESH", 0.0)
+        with queue.producer() as producer, caplog.at_level(logging.WARNING, "lvq_kafka.producing.producer"):
             memory_cluster.fail_next("topics.describe", TransportError("No answer.", code="_TIMED_OUT", retriable=True))
             assert producer.put("a", "1", group="g").result(5).partition == place("g")
             eventually(lambda: "are as before: No answer." in caplog.text)

@@ -25,7 +25,6 @@ from lvq_kafka.cli.output import Output
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.packing import uvarints
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import (
     CommitMapRefused,
     ConfigError,
@@ -36,6 +35,7 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     UnencodableKey,
 )
+from lvq_kafka.reading.entries import Deleted
 from lvq_kafka.testing import MemoryCluster
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2028\x00"

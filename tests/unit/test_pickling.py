@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Codec, LastValueQueue, connect
-from lvq_kafka.entries import Deleted, EndOfDump
 from lvq_kafka.errors import BoundToProcess
+from lvq_kafka.reading.entries import Deleted, EndOfDump
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
 

@@ -31,7 +31,7 @@ from lvq_kafka.errors import (
     TransportError,
     UnencodableKey,
 )
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.testing import MemoryCluster
 
 TOPIC = "prices"

@@ -8,11 +8,11 @@ from typing import NoReturn
 
 import pytest
 
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable, TransportError, Unauthorized
-from lvq_kafka.reading_to_end import read_to_end
 
 AWAY = BrokerUnavailable("gone", code="_TRANSPORT", retriable=True)
 REFUSED = Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED")

@@ -13,6 +13,7 @@ from lvq_kafka import LastValueQueue, QueueDefinition, queues
 from lvq_kafka.cluster import LogReader, LogWriter
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
+from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -24,7 +25,6 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.registry import Registry
 from lvq_kafka.testing import MemoryCluster
 
 

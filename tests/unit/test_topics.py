@@ -9,10 +9,10 @@ import pytest
 
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.queue.topic_settings import TopicSpec
+from lvq_kafka.declared.queue_topic import check_topic, ensure_topic
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_admin import MemoryTopics
-from lvq_kafka.topics import check_topic, ensure_topic
 
 
 class Replicated(MemoryTopics):

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, exiting, unclosed_producers
+from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.core.facts import Position
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing import unclosed_producers
+from lvq_kafka.producing.producer import Producer
+from lvq_kafka.producing.unclosed_producers import UnclosedProducer
+from lvq_kafka.runtime import exiting
 from lvq_kafka.testing import MemoryCluster
-from lvq_kafka.unclosed_producers import UnclosedProducer
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 

@@ -15,8 +15,8 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.entries import Event as Told
 from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.reading.entries import Event as Told
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
@@ -246,8 +246,8 @@ class TestSharing:
         for number in range(300):
             memory_cluster.write("prices", b"%d" % number, b"v")
         clock = itertools.count()  # each reading is a second later
-        monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
-        monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
+        monkeypatch.setattr("lvq_kafka.runtime.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("lvq_kafka.runtime.aio._SHARE", 10.0)
 
         async def dump(view: View[str]) -> list[int]:
             turns, given = [0], 0

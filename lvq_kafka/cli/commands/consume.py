@@ -23,7 +23,7 @@ from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.thread_group import ThreadGroup
+from lvq_kafka.consuming.workers import ThreadGroup
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import LockLost

@@ -21,10 +21,10 @@ from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.group.group_checks import Start
+from lvq_kafka.declared.group_checks import Start
+from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
-from lvq_kafka.topics import OnMismatch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

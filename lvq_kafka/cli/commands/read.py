@@ -21,8 +21,8 @@ from lvq_kafka.cli.json_lines import Format, event_line, is_unread, to_json, to_
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.printable import printable_value
 from lvq_kafka.core.text.quoting import brief, printable
-from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.watch import Watch
 

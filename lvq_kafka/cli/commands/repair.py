@@ -13,7 +13,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.offset_spec import point
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.core.text.quoting import printable
-from lvq_kafka.group.damage import Damage
+from lvq_kafka.declared.damage import Damage
 from lvq_kafka.managing.management import Point
 
 __all__ = ["damage_row", "repair"]

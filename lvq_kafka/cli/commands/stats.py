@@ -24,12 +24,12 @@ from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
 from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.text.quoting import brief, listed, printable
-from lvq_kafka.entries import Entry
+from lvq_kafka.declared.damage import Damage
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
-from lvq_kafka.group.damage import Damage
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.queue import LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.reading.view import View
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from lvq_kafka.core.text.quoting import brief, listed, printable
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
-from lvq_kafka.producer import Message, Producer
+from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue
 
 __all__ = ["delete", "put", "send"]

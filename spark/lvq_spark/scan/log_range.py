@@ -11,11 +11,11 @@ from functools import partial
 from typing import Literal, NoReturn
 
 from lvq_kafka.cluster import Cluster, LogEnd
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.reading_to_end import read_to_end
 from lvq_spark.pinning import SnapshotSpec
 
 __all__ = [

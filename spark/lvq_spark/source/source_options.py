@@ -13,8 +13,8 @@ from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.core.timing.not_before import check_max_delay
 from lvq_kafka.core.timing.terms import Ttl, check_ttl
+from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.group.group_checks import OnForeignCommits
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.offset_options import EARLIEST, Offsets, Point, Times
 from lvq_spark.pinning import AsOfPolicy, seconds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
+from lvq_kafka.core.producer.message_terms import OwnTerms
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.foreign_headers import GROUP_HEADERS, ForeignHeaders
 from lvq_kafka.core.queue.headers import RESERVED, reserved_header
@@ -17,7 +18,6 @@ from lvq_kafka.core.text import quoting
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
-from lvq_kafka.own_terms import OwnTerms
 from lvq_spark.expiry import DIGITS
 from lvq_spark.schema import GROUP
 from lvq_spark.serialization import map_in_arrow

@@ -12,7 +12,7 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.reading_to_end import read_to_end
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, POLL, check_topic, raise_halted
 

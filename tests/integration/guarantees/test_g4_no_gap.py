@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from lvq_kafka import EndOfDump, Entry, LastValueQueue
-from lvq_kafka.entries import Event
+from lvq_kafka.reading.entries import Event
 from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking
 from tests.waiting import eventually

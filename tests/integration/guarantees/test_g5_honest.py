@@ -7,7 +7,7 @@ import pytest
 from lvq_kafka import TEXT, Browser, Consumer, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ReaderFailed, TopicRecreated
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.retrying import patiently
+from lvq_kafka.runtime.retrying import patiently
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import Cable
 from tests.contract.harness import COMPACTED, settled

@@ -10,8 +10,8 @@ import time
 from lvq_kafka import TEXT, Deleted, EndOfDump, LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.terms import Terms
-from lvq_kafka.entries import Entry
 from lvq_kafka.kafka import KafkaCluster
+from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
 from tests.contract.harness import read_all
 from tests.property.test_fold import expected as newest

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lvq_kafka.cli.board import Board
 from lvq_kafka.core.facts import Position
-from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 
 NOW = 1000.0  # monotonic seconds
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lvq_kafka.cli.table import ValueTable, clock
 from lvq_kafka.core.facts import Position
-from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 
 
 def entry(key: str, value: Any, headers: Any = (), timestamp: float | None = None) -> Entry[Any]:

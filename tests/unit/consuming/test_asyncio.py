@@ -423,6 +423,6 @@ def test_other_tasks_have_their_turn_while_messages_are_at_hand(
 
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.available == 300)
-        monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
-        monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
+        monkeypatch.setattr("lvq_kafka.runtime.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("lvq_kafka.runtime.aio._SHARE", 10.0)
         assert max(run(main())) <= 12

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import BrokerUnavailable, DeliveryFailed, LockLost, OutcomeUnknown
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import World, consuming, drain, has_read_all, take
 from tests.waiting import eventually
 

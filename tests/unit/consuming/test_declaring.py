@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import PartitionsAdded, TransportError
-from lvq_kafka.group.group_checks import declare_group
 from tests.unit.consuming.world import (
     TOPIC,
     World,

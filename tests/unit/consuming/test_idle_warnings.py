@@ -9,7 +9,6 @@ import pytest
 from lvq_kafka.consuming.group_monitor import Observation
 from lvq_kafka.consuming.idle_warnings import IdleWarnings
 from lvq_kafka.consuming.shared_state import SharedState
-from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
@@ -18,6 +17,7 @@ from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import BrokerUnavailable
+from lvq_kafka.runtime.unclosed import Unclosed
 from tests.unit.consuming.world import TOPIC, World, consuming, settled_up, take
 from tests.waiting import eventually
 

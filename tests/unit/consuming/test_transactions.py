@@ -26,7 +26,7 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import (
     GROUP,
     TOPIC,

@@ -17,6 +17,7 @@ from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import (
     Closed,
     ConfigError,
@@ -30,7 +31,6 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_admin import MemoryLogs, MemoryTopics
 from tests.unit.consuming.world import (

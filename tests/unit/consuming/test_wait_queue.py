@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.consuming.session_wait_queue import SessionWaitQueue
-from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
+from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter, WaitQueue
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups

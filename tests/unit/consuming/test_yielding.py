@@ -13,7 +13,7 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import BrokerUnavailable, LockLost, OutcomeUnknown, TransportError
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, nothing_comes, take
 from tests.waiting import eventually
 

@@ -13,8 +13,8 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.group.group_checks import declare_group
-from lvq_kafka.producer import Producer
+from lvq_kafka.declared.group_checks import declare_group
+from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 

@@ -29,8 +29,8 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import LockLost, LVQError
-from lvq_kafka.group.group_checks import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.member import KafkaMember
 from tests.unit.kafka.mock_cluster import MockCluster

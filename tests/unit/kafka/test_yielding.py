@@ -13,7 +13,7 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.errors import OutcomeUnknown, TransportError
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.producer import Producer
+from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import in_thread
 from tests.unit.kafka.mock_queue import GROUP, SOCIAL, TOPIC, MockQueue, NewQueue, whatever_its_mood
 from tests.waiting import eventually

@@ -17,7 +17,7 @@ from contextlib import suppress
 from threading import Thread, current_thread, main_thread
 from typing import Protocol
 
-from lvq_kafka.forking import LeftBehind, notify_of_forks
+from lvq_kafka.runtime.forking import LeftBehind, notify_of_forks
 
 __all__ = ["Unfinished", "ended", "finish_at_exit", "is_open", "say"]
 
@@ -51,7 +51,7 @@ class _Open(LeftBehind):
         notify_of_forks(self)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. The parent finishes what it has opened."""
+        """See `lvq_kafka.runtime.forking`. The parent finishes what it has opened."""
         self.things = {}
 
 

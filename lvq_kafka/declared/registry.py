@@ -10,6 +10,7 @@ from itertools import chain
 from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.cluster.rights import lacking
 from lvq_kafka.core.facts import Right, Shortfall
 from lvq_kafka.core.latest.columns import ColumnTable
@@ -34,11 +35,10 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.reading_to_end import read_to_end
 
 __all__ = ["Registry"]
 
-logger = logging.getLogger("lvq_kafka.registry")
+logger = logging.getLogger("lvq_kafka.declared.registry")
 
 _MOST_TOLD = 10  # unreadable definitions logged individually
 _POLL = 0.1  # seconds

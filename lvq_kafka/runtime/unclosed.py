@@ -1,12 +1,11 @@
-"""The unclosed consumers of this process, and where each was opened."""
+"""The unclosed consumers of this process, and the lines of a program that open things."""
 
 from __future__ import annotations
 
+import sys
 from weakref import WeakSet
 
-from lvq_kafka.places import opened_at
-
-__all__ = ["Unclosed"]
+__all__ = ["Unclosed", "opened_at"]
 
 _all: WeakSet[Unclosed] = WeakSet()
 
@@ -37,3 +36,16 @@ class Unclosed:
 
     def __str__(self) -> str:
         return self._place
+
+
+_OURS = frozenset({"lvq_kafka", "lvq_spark", "threading", "contextlib"})  # their frames are not the user's
+
+
+def opened_at() -> str:
+    """Describe the nearest caller outside this library: file and line, if known."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        if frame.f_back is None:
+            return "one that was opened in a thread of its own"
+        frame = frame.f_back
+    return f"one that was opened at {frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,16 +1,17 @@
-"""Log lines on the times by which messages are due and expire, for readers and consumers."""
+"""Log lines on headers that cannot be read, and on a slow clock."""
 
 from __future__ import annotations
 
 from logging import Logger
 
 from lvq_kafka.core.facts import Position
+from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, Ranking
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.log_time import LogTime
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
 
-__all__ = ["ExpiryWarnings"]
+__all__ = ["ExpiryWarnings", "RankWarnings"]
 
 _SKEW = 5.0  # seconds between clocks that are worth a warning
 
@@ -73,4 +74,30 @@ class ExpiryWarnings:
                 where,
                 quoted(example),
                 what,
+            )
+
+
+class RankWarnings:
+    """Logs the first unreadable rank.
+
+    Args:
+        logger: the logger.
+        topic: the topic.
+        counter: the name of what counts them.
+    """
+
+    def __init__(self, logger: Logger, topic: str, counter: str) -> None:
+        self._logger = logger
+        self._topic = topic
+        self._counter = counter
+        self._reported = False
+
+    def check(self, ranking: Ranking) -> None:
+        """Look at what was read."""
+        if ranking.malformed and not self._reported:
+            self._reported = True
+            self._logger.warning(
+                "a header %s in %s is %s, not a digit from 0 to %d: the message counts as having none, and so do "
+                "others like it; %s counts them",
+                *(ranking.header, self._topic, quoted(ranking.example), HIGHEST_PRIORITY, self._counter),
             )

@@ -10,15 +10,15 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import finalize, ref
 
-from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import LogWriter
 from lvq_kafka.errors import DeliveryUnknown, LVQError, OutcomeUnknown, TransportError
-from lvq_kafka.exiting import ended, finish_at_exit, is_open
-from lvq_kafka.places import opened_at
+from lvq_kafka.runtime.aio import in_background
+from lvq_kafka.runtime.exiting import ended, finish_at_exit, is_open
+from lvq_kafka.runtime.unclosed import opened_at
 
 __all__ = ["UnclosedProducer", "in_one_line", "verdict"]
 
-logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producing.producer")
 
 
 class _Refusing(Protocol):

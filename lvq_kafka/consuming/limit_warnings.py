@@ -1,12 +1,13 @@
-"""Report that a consumer evicts messages, once each time that it begins to (R12)."""
+"""Log lines of a consumer that begins to evict, or to fail to page (R12)."""
 
 from __future__ import annotations
 
 import logging
 
+from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.ledger.ring import Ring
 
-__all__ = ["RingWarnings"]
+__all__ = ["PagingWarnings", "RingWarnings"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -51,3 +52,34 @@ class RingWarnings:
                 oversized.size,
                 oversized.share,
             )
+
+
+class PagingWarnings:
+    """Checks a consumer's pages periodically.
+
+    Args:
+        name: the queue's.
+        shared: the consumer's shared state.
+    """
+
+    def __init__(self, name: str, shared: SharedState) -> None:
+        self._name = name
+        self._shared = shared
+        self._fails = False
+
+    def check(self) -> None:
+        """Report what is new, and give room on the disk back."""
+        pages = self._shared.pages
+        if pages is None:
+            return
+        pages.trim()
+        failure, failed = pages.failure, self._fails
+        self._fails = bool(failure)
+        if self._fails and not failed:
+            with self._shared as core:
+                core.obstacles.report("paging", failure)
+            logger.warning("the consumer of %s: %s", self._name, failure)
+        elif failed and not self._fails:
+            with self._shared as core:
+                core.obstacles.clear("paging")
+            logger.info("the consumer of %s pages to disk again", self._name)

@@ -89,7 +89,7 @@ def examine(
             had a commit.
         queue: the queue's name, for messages; the group's by default.
         described: the topic as it is. Without it, commits of an earlier topic are not detected.
-        ends: how far each log is the one that the group knows (`lvq_kafka.group.group_checks.known_ends`), asked for
+        ends: how far each log is the one that the group knows (`lvq_kafka.declared.group_checks.known_ends`), asked for
             after the commits. Without it, commits beyond that are not detected.
     """
     name = queue or group

@@ -14,10 +14,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Protocol, Self, TypedDict, get_args
 
-from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key
+from lvq_kafka.core.producer.message_terms import OwnTerms
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header, header_fault, misspelt
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import QueueOrder
@@ -33,11 +33,11 @@ from lvq_kafka.errors import (
     OutcomeUnknown,
     UnencodableKey,
 )
-from lvq_kafka.exiting import say
-from lvq_kafka.forking import Bound
-from lvq_kafka.group_placement import GroupPlacement
-from lvq_kafka.own_terms import OwnTerms
-from lvq_kafka.unclosed_producers import UnclosedProducer, in_one_line, verdict
+from lvq_kafka.producing.group_placement import GroupPlacement
+from lvq_kafka.producing.unclosed_producers import UnclosedProducer, in_one_line, verdict
+from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.exiting import say
+from lvq_kafka.runtime.forking import Bound
 
 __all__ = ["Append", "Gate", "Keyless", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
 
@@ -52,7 +52,7 @@ Append = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | 
 
 _Pairs = list[tuple[str, bytes | None]]
 
-logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producing.producer")
 
 _EXIT_FLUSH = 5.0  # seconds to flush when `with` exits on an exception; the exception matters more
 

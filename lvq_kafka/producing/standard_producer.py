@@ -9,7 +9,7 @@ from lvq_kafka.codecs import V
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.producer import MessageHeaders, Producer
+from lvq_kafka.producing.producer import MessageHeaders, Producer
 
 __all__ = ["StandardProducer"]
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.core.log.keys import home_partition, key_text
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import ConfigError, LVQError
+from lvq_kafka.runtime.aio import in_background
 
 __all__ = ["GroupPlacement"]
 
@@ -22,7 +22,7 @@ _REMEMBERED = 4096  # groups
 
 _Headers = Sequence[tuple[str, bytes | None]]
 
-logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producing.producer")
 
 
 class GroupPlacement:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
+from lvq_kafka.declared.damage import Findings, examine
 from lvq_kafka.errors import CommitMapRefused, LVQError, QueueError, TransportError
-from lvq_kafka.group.damage import Findings, examine
-from lvq_kafka.retrying import patiently
+from lvq_kafka.runtime.retrying import patiently
 
 __all__ = [
     "OnForeignCommits",
@@ -95,7 +95,7 @@ def check_group(
 ) -> dict[int, CommitMap]:
     """Return the group's commit map for each of these partitions.
 
-    Args as in `lvq_kafka.group.damage.examine`.
+    Args as in `lvq_kafka.declared.damage.examine`.
 
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the

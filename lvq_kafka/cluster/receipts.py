@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.text.validation import function
 from lvq_kafka.errors import OutcomeUnknown
-from lvq_kafka.forking import Bound
+from lvq_kafka.runtime.forking import Bound
 
 if TYPE_CHECKING:
     from lvq_kafka.cluster import Receipt

@@ -1,0 +1,1 @@
+"""The parts of a queue that a cluster holds: its definition, its topic, and its group."""
