@@ -43,7 +43,7 @@ nss_wrapper() { find /usr/lib/ /usr/lib64/ -name libnss_wrapper.so -print -quit 
 
 build_base() { # build_base NAME
   local context inputs java java_home library prefix stdlib
-  java=$("$PYTHON" -c 'import os; from lvq_spark.session import _choose_java; _choose_java(); print(os.environ["JAVA_HOME"])') ||
+  java=$("$PYTHON" -c 'import os; from lvq_spark.session.local_session import _choose_java; _choose_java(); print(os.environ["JAVA_HOME"])') ||
     die "no Java that Spark can use (the reason is above)"
   java_home=$("$java/bin/java" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.home = //p')
   prefix=$("$PYTHON" -c 'import sys; print(sys.base_prefix)')

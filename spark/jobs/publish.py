@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lvq_spark.publishing import publish
 from lvq_spark.submitting import job_parser, main
+from lvq_spark.writing.publishing import publish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
-from lvq_spark.observing import observed
 from lvq_spark.schema import ON_REQUEST, SNAPSHOT_COLUMNS, check_columns
+from lvq_spark.session.observing import observed
 from lvq_spark.submitting import add_consistency_option, job_parser, main
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.offset_options import EARLIEST
+from lvq_spark.cut.offset_options import EARLIEST
 from lvq_spark.source.registering import register
 from lvq_spark.store import Version, refresh, upsert, versions
 from lvq_spark.submitting import add_store_options, job_parser, main

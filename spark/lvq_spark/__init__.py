@@ -15,18 +15,18 @@
 from lvq_kafka.runtime.extras import needing
 
 with needing("spark", "lvq_spark"):
-    from lvq_spark.decoding import ProtobufMessage, decode
-    from lvq_spark.grouping import group_of
-    from lvq_spark.pinning import SnapshotSpec, pin
-    from lvq_spark.publishing import Published, publish
-    from lvq_spark.ranks import with_rank
+    from lvq_spark.cut.pinning import SnapshotSpec, pin
+    from lvq_spark.decoding.decode import ProtobufMessage, decode
+    from lvq_spark.decoding.schema_registry import SchemaRegistry, SubjectSchemas
+    from lvq_spark.rules.grouping import group_of
+    from lvq_spark.rules.ranks import with_rank
     from lvq_spark.schema import SCHEMA
-    from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
-    from lvq_spark.session import local_session
+    from lvq_spark.session.local_session import local_session
+    from lvq_spark.session.task_failures import task_errors
     from lvq_spark.snapshots import choose_engine, snapshot
     from lvq_spark.source.registering import register
     from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, upsert, versions
-    from lvq_spark.task_failures import task_errors
+    from lvq_spark.writing.publishing import Published, publish
 
 __all__ = [
     "SCHEMA",

@@ -13,14 +13,15 @@ from lvq_kafka.core.text.validation import choice, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.connector.connector_engine import has_connector, read_with_connector
-from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
-from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
-from lvq_spark.ranks import RANKS, check_ranked, rank
+from lvq_spark.connector.connector_engine import read_with_connector
+from lvq_spark.cut.pinning import Moment, SnapshotSpec, check_queue, pin
+from lvq_spark.rules.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
+from lvq_spark.rules.ranks import RANKS, check_ranked, rank
 from lvq_spark.scan.log_range import Consistency
+from lvq_spark.scan.serialization import NEEDS, map_in_arrow
 from lvq_spark.schema import ON_REQUEST, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
-from lvq_spark.serialization import NEEDS, map_in_arrow
-from lvq_spark.session import require_spark
+from lvq_spark.session.connector_check import has_connector
+from lvq_spark.session.local_session import require_spark
 
 __all__ = ["SCHEMA", "Choice", "Engine", "choose_engine", "client_config", "snapshot"]
 

@@ -19,9 +19,9 @@ from lvq_kafka import errors
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.connector.java_errors import java_error
-from lvq_spark.remote import spark_errors
-from lvq_spark.task_failures import OURS
+from lvq_spark.session.java_errors import java_error
+from lvq_spark.session.remote import spark_errors
+from lvq_spark.session.task_failures import OURS
 
 if TYPE_CHECKING:
     from lvq_spark.store import Version

@@ -16,7 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
 
-from lvq_spark.session import _choose_java
+from lvq_spark.session.local_session import _choose_java
 from tests.running import ROOT
 from tests.spark import starting
 from tests.waiting import eventually

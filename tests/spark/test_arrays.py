@@ -64,7 +64,7 @@ from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_kafka.core.timing.terms import Terms, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
-from lvq_spark.scan.expiries import as_deletes, expired
+from lvq_spark.scan.candidates import as_deletes, expired
 
 records = [Record(0, 1, 2, b"k", b"v", (("h", b"1"),)), Record(0, 2, 2, None, None)]
 (rows,) = to_arrow(RecordBatch.of(records), Origin("t", terms=Terms(Ttl(default=1.0))), columns=list(COLUMNS))

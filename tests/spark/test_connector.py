@@ -21,8 +21,9 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import local_session, pin, snapshot, task_errors
 from lvq_spark.connector import connector_engine
-from lvq_spark.connector.connector_jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
+from lvq_spark.session import connector_check
+from lvq_spark.session.connector_jars import CONNECTOR, connector_jars
 from lvq_spark.snapshots import Engine, choose_engine
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.waiting import eventually
@@ -348,8 +349,8 @@ def test_without_the_connector_auto_still_reads_and_who_asks_for_it_is_told_how_
     spark: SparkSession, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = pin(make_queue())
-    assert connector_engine.has_connector(spark)
-    monkeypatch.setattr("lvq_spark.connector.connector_engine.has_connector", lambda spark: False)
+    assert connector_check.has_connector(spark)
+    monkeypatch.setattr("lvq_spark.session.connector_check.has_connector", lambda spark: False)
     monkeypatch.setattr("lvq_spark.snapshots.has_connector", lambda spark: False)
     choice = choose_engine(spark, replace(spec, end={0: 10**9}))
     assert choice.engine == "python"
@@ -377,7 +378,7 @@ def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
             raise AnalysisException(errorClass="KAFKA_DATA_SOURCE_NOT_ENABLED", messageParameters={"message": "kafka"})
 
     with pytest.raises(ConfigError, match=r"_2\.13:4\.0\.1,"):
-        connector_engine.require_connector(Session())  # type: ignore[arg-type]
+        connector_check.require_connector(Session())  # type: ignore[arg-type]
 
 
 def test_options_of_the_connector_and_the_python_engine_exclude_each_other(
@@ -398,7 +399,7 @@ def test_a_jvm_that_runs_without_the_connector_cannot_get_it(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert local_session(connector=True) is spark
-    monkeypatch.setattr("lvq_spark.session.has_connector", lambda spark: False)
+    monkeypatch.setattr("lvq_spark.session.local_session.has_connector", lambda spark: False)
     with pytest.raises(ConfigError, match=r"without the Kafka connector.*in a new process"):
         local_session(connector=True)
 

@@ -20,9 +20,9 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 from lvq_spark import snapshot
-from lvq_spark.avro_limits import AVRO_LIMITS, limit_avro
-from lvq_spark.decoding import Form, ProtobufMessage, decode
-from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
+from lvq_spark.decoding.avro_limits import AVRO_LIMITS, limit_avro
+from lvq_spark.decoding.decode import Form, ProtobufMessage, decode
+from lvq_spark.decoding.schema_registry import SchemaRegistry, SubjectSchemas
 from tests.spark.registries import Answers, serving
 
 if TYPE_CHECKING:

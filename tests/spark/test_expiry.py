@@ -245,7 +245,7 @@ def test_the_time_of_a_cut_is_the_option_or_that_of_its_end_or_now(cluster: Memo
 def test_the_expression_of_spark_agrees_with_the_terms(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
-    from lvq_spark.expiry import LAST, expiry
+    from lvq_spark.rules.expiry import LAST, expiry
 
     stamps = [-1, 0, 1_764_107_467_123]
     cells = [(stamp, place) for stamp in stamps for place in range(len(HEADERS))]

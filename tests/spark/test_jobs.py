@@ -22,11 +22,11 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.kafka_topics import KafkaTopics
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
-from lvq_spark.offset_options import EARLIEST
-from lvq_spark.publishing import Published
+from lvq_spark.cut.offset_options import EARLIEST
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.store import read_version
 from lvq_spark.submitting import EXIT_CODES, main
+from lvq_spark.writing.publishing import Published
 from tests.spark.cluster import JOBS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch, SpillFailed
 from lvq_spark.scan import spilling
 from lvq_spark.scan.latest import RECORD, Latest
-from lvq_spark.task_failures import raised, task_errors
+from lvq_spark.session.task_failures import raised, task_errors
 
 
 def fold(memory: int = 0, **options: Any) -> Latest:

@@ -16,7 +16,7 @@ from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark import SCHEMA, SnapshotSpec
-from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
+from lvq_spark.rules.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import to_candidates
 from tests.contract.r14 import BY_GROUP, R14ByGroupContract, R14Contract

@@ -16,13 +16,12 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss, LVQError
 from lvq_kafka.testing import MemoryCluster
-from lvq_spark.offset_options import Offsets, Times
+from lvq_spark.cut.offset_options import Offsets, Times
 from lvq_spark.scan.home_partition import Partitioner
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.source.option_names import OPTIONS
 from lvq_spark.source.partition_rows import _scan, _still_there, rows
 from lvq_spark.source.planning import plan, ranges
-from lvq_spark.source.source_options import SourceOptions
+from lvq_spark.source.source_options import OPTIONS, SourceOptions
 from tests.unit.kafka.mock_cluster import MockCluster
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}

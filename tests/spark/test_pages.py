@@ -14,7 +14,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.schema_registry import SchemaRegistry
+from lvq_spark.decoding.schema_registry import SchemaRegistry
 from tests.pages import ROOT, block, blocks, page
 from tests.spark.registries import served
 

@@ -21,7 +21,7 @@ from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotF
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Producer
 from lvq_spark import snapshot
-from lvq_spark.publishing import Published, publish
+from lvq_spark.writing.publishing import Published, publish
 from lvq_spark.writing.sizes import SizeLimits, oversize, suspect
 
 if TYPE_CHECKING:
@@ -564,8 +564,8 @@ def test_the_frame_that_was_checked_is_the_one_that_is_written_and_it_is_evaluat
 def test_a_write_that_is_tried_again_counts_once_and_leaves_the_same_values(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lvq_spark import publishing
-    from lvq_spark.serialization import Step, map_in_arrow
+    from lvq_spark.scan.serialization import Step, map_in_arrow
+    from lvq_spark.writing import publishing
 
     tried = tmp_path / "tried"
 
@@ -589,8 +589,8 @@ def test_a_write_that_is_tried_again_counts_once_and_leaves_the_same_values(
 
 
 def test_no_secret_is_in_a_plan(frame: Frame, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lvq_spark import publishing
-    from lvq_spark.serialization import map_in_arrow
+    from lvq_spark.scan.serialization import map_in_arrow
+    from lvq_spark.writing import publishing
 
     queue = make_queue()
     cluster = KafkaCluster(ClientConfig(queue.cluster.config.bootstrap_servers, {"sasl.password": "hunter2"}))  # type: ignore[attr-defined]

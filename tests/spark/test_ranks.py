@@ -16,7 +16,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin, publish, register, snapshot, with_rank
-from lvq_spark.ranks import rank
+from lvq_spark.rules.ranks import rank
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.scan.task_metrics import TaskMetrics

@@ -20,9 +20,9 @@ from lvq_kafka import LastValueQueue, serializers
 from lvq_kafka.errors import ConfigError, DecodeError
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import register
-from lvq_spark.avro_names import whole
-from lvq_spark.decoding import ProtobufMessage, decode
-from lvq_spark.schema_registry import SchemaRegistry
+from lvq_spark.decoding.avro_names import whole
+from lvq_spark.decoding.decode import ProtobufMessage, decode
+from lvq_spark.decoding.schema_registry import SchemaRegistry
 from tests.spark.registries import served
 from tests.waiting import eventually
 

@@ -25,7 +25,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
 from lvq_spark.connector import guarding
-from lvq_spark.merge_partitions_spark import candidate_columns
+from lvq_spark.rules.merge_partitions_spark import candidate_columns
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest

@@ -18,10 +18,10 @@ from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
-from lvq_spark.scan.due_filter import DueFilter, KnownCut
+from lvq_spark.rules.scheduling import NotDue
+from lvq_spark.scan.filters import DueFilter, KnownCut
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scheduling import NotDue
 from lvq_spark.source.planning import plan
 from lvq_spark.source.source_options import SourceOptions
 
@@ -325,8 +325,8 @@ def test_a_declared_queue_says_itself_how_far_ahead() -> None:
 def test_the_expression_of_spark_agrees_with_the_rule_in_python(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
 
-    from lvq_spark.expiry import LAST
-    from lvq_spark.scheduling import due, scheduled
+    from lvq_spark.rules.expiry import LAST
+    from lvq_spark.rules.scheduling import due, scheduled
 
     stamps = [-1, 0, -62_135_596_800_000, 1_000_000_000, 1_000_004_000, LAST]
     cells = [(stamp, place) for stamp in stamps for place in range(len(HEADERS))]

@@ -17,8 +17,8 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
-from lvq_spark.connector.connector_jars import check_spark
-from lvq_spark.session import _choose_java, local_session
+from lvq_spark.session.connector_jars import check_spark
+from lvq_spark.session.local_session import _choose_java, local_session
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_connector_of_another_spark_is_not_brought(version: str, monkeypatch: 
     """In its own process, this check precedes the JVM, whose class path cannot be changed later."""
     monkeypatch.setattr("pyspark.__version__", version)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
-    monkeypatch.setattr("lvq_spark.session._choose_java", lambda: None)
+    monkeypatch.setattr("lvq_spark.session.local_session._choose_java", lambda: None)
     fetch = rf"This is Spark {re.escape(version)}, .* for 4\.1 to 4\.3\. .*kafka-0-10_2\.13:{re.escape(version)}'"
     with pytest.raises(ConfigError, match=fetch) as error:
         local_session(connector=True)

@@ -21,7 +21,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, SnapshotSpec, pin, read_version, refresh, snapshot
-from lvq_spark.serialization import Step, map_in_arrow
+from lvq_spark.scan.serialization import Step, map_in_arrow
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -502,7 +502,7 @@ def shipped() -> Callable[[list[Any]], Any]:
     from pyspark import cloudpickle
 
     from lvq_spark.connector.guarding import Guard
-    from lvq_spark.serialization import portable
+    from lvq_spark.scan.serialization import portable
 
     guard = Guard(SnapshotSpec("t", "id", {0: 0}, {0: 0}), ClientConfig("nowhere:1"), "pinned")
     return pickle.loads(cloudpickle.dumps(portable(guard)))  # type: ignore[no-any-return,no-untyped-call]
@@ -548,7 +548,7 @@ def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSessio
 
 
 def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:
-    from lvq_spark.serialization import portable
+    from lvq_spark.scan.serialization import portable
 
     lock = __import__("threading").Lock()
     with pytest.raises(ConfigError, match="cannot be sent to the executors"):

@@ -23,7 +23,7 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.errors import StateError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
-from lvq_spark.pinning import pin
+from lvq_spark.cut.pinning import pin
 from lvq_spark.scan.arrow_columns import SNAPSHOT_COLUMNS, arrow_schema
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.store import driver_delta

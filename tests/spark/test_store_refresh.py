@@ -19,7 +19,7 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.store import Version, read_version, refresh, versions
 from lvq_spark.store.layout import layers
 from lvq_spark.store.manifest import HOW_READ

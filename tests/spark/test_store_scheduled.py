@@ -21,7 +21,7 @@ from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import SnapshotSpec, snapshot
-from lvq_spark.scheduling import NotDue
+from lvq_spark.rules.scheduling import NotDue
 from lvq_spark.store import read_version, refresh, upsert
 from lvq_spark.store.manifest import decode, encode
 from tests.spark.test_store_refresh import DAY, values

@@ -40,8 +40,8 @@ def batch(spark: SparkSession) -> Batch:
     """Return a function that gives a queue's records in a range of offsets, as a source gives them to a stream."""
     from lvq_spark.scan.arrow_columns import SNAPSHOT_COLUMNS
     from lvq_spark.scan.scanning import Scan
+    from lvq_spark.scan.serialization import map_in_arrow
     from lvq_spark.scan.tasks import ReadRows
-    from lvq_spark.serialization import map_in_arrow
 
     def batch(
         queue: LastValueQueue[bytes], start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None

@@ -314,7 +314,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("lvq_spark.source.hidden.LASTS", 0.0)
+    monkeypatch.setattr("lvq_spark.source.stream_offsets.LASTS", 0.0)
     queue = make_queue()
     append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader()
@@ -337,7 +337,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
 
 def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> None:
     from lvq_kafka.core.facts import Shortfall
-    from lvq_spark.source.hidden import LASTS, Hidden
+    from lvq_spark.source.stream_offsets import LASTS, Hidden
 
     hidden = Hidden()
     for second in range(60):  # one after another, with never a gap

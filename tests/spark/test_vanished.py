@@ -15,9 +15,9 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import MessageTooLarge, TopicRecreated
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, publish
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.publishing import _published
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.writing.deleting import Delete
+from lvq_spark.writing.publishing import _published
 from lvq_spark.writing.tail import Tail
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dic
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Return a function that has something done after the cut is pinned, before anything is written."""
-    from lvq_spark import publishing
+    from lvq_spark.writing import publishing
 
     def meanwhile(do: Callable[[], None]) -> None:
         def pin_and(*arguments: Any, **options: Any) -> SnapshotSpec:

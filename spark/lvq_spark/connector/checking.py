@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from lvq_kafka.errors import ConfigError, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_spark.connector.java_errors import java_error
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.remote import is_connect, spark_errors
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.session.java_errors import java_error
+from lvq_spark.session.remote import is_connect, spark_errors
 
 __all__ = ["check_plan", "check_rights"]
 

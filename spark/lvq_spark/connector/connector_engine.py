@@ -2,7 +2,7 @@
 
 Each partition of the log is one task, which reads and reduces it in the JVM: only the newest record of each key leaves
 the task. There `Guard` adds, in Arrow, what Spark cannot know: whether compaction has overtaken the cut. As for the
-other engine, `lvq_spark.merge_partitions_spark` chooses among several partitions of a key.
+other engine, `lvq_spark.rules.merge_partitions_spark` chooses among several partitions of a key.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
-from lvq_spark.expiry import MALFORMED, expiry, unreadable
-from lvq_spark.grouping import group
-from lvq_spark.merge_partitions_spark import (
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.expiry import MALFORMED, expiry, unreadable
+from lvq_spark.rules.grouping import group
+from lvq_spark.rules.merge_partitions_spark import (
     candidate_columns,
     candidates_schema,
     judged_columns,
     merge_partitions,
     slot,
 )
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.rules.scheduling import MALFORMED_TIME, SCHEDULED, malformed, scheduled
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED, malformed, scheduled
+from lvq_spark.scan.serialization import NEEDS, map_in_arrow
 from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, TYPES, ddl
-from lvq_spark.serialization import NEEDS, map_in_arrow
-from lvq_spark.task_failures import raised
+from lvq_spark.session.connector_check import require_connector
+from lvq_spark.session.task_failures import raised
 
-__all__ = ["has_connector", "read_with_connector", "require_connector"]
+__all__ = ["read_with_connector"]
 
 APART = 32
 """The most partitions of a topic to plan one by one.
@@ -59,46 +60,6 @@ _OURS = {
     "kafka.bootstrap.servers": "the cluster is the queue's",
     "kafka.isolation.level": "every reader shows committed records only",
 }
-
-
-def has_connector(spark: SparkSession) -> bool:
-    """Return whether a session can load Spark's Kafka connector.
-
-    This contacts no broker, and works over Spark Connect, too.
-    """
-    from pyspark.errors import AnalysisException
-
-    source = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "lvq")
-    try:
-        return "offset" in source.load().columns
-    except AnalysisException as error:
-        if "KAFKA_DATA_SOURCE_NOT_ENABLED" in str(error) or "Failed to find data source" in str(error):
-            return False
-        raise
-
-
-def require_connector(spark: SparkSession) -> None:
-    """Check that a session can load the connector.
-
-    Raises:
-        ConfigError: it cannot, or the connector it loads is for another Spark version.
-    """
-    coordinates = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
-    hint = f"Start Spark with {coordinates}, or read with engine='python'."
-    try:
-        there = has_connector(spark)
-    except Exception as error:
-        raise ConfigError(
-            f"The Kafka connector of this Spark {spark.version} session cannot be loaded: {str(error).splitlines()[0]}",
-            options=["engine"],
-            hint=hint,
-        ) from error
-    if not there:
-        raise ConfigError(
-            "Spark's Kafka connector is not in this session.",
-            options=["engine"],
-            hint=f"{hint} For a session on this machine: lvq_spark.local_session(connector=True).",
-        )
 
 
 def read_with_connector(

@@ -14,19 +14,18 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
-from lvq_spark.expiry import MALFORMED
-from lvq_spark.merge_partitions_spark import candidate_columns, judged_columns
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.expiry import MALFORMED
+from lvq_spark.rules.merge_partitions_spark import candidate_columns, judged_columns
+from lvq_spark.rules.scheduling import MALFORMED_TIME, SCHEDULED
 from lvq_spark.scan.arrays import integers
 from lvq_spark.scan.arrow_columns import ROWS, Origin, arrow_schema, to_arrow
-from lvq_spark.scan.candidates import strays, to_candidates
+from lvq_spark.scan.candidates import as_deletes, expired, strays, to_candidates
 from lvq_spark.scan.compaction_gap import first_without_gap
-from lvq_spark.scan.expiries import as_deletes, expired
+from lvq_spark.scan.filters import selector_of, unselected
 from lvq_spark.scan.log_range import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, due_now, vanished
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scan.unselected import selector_of, unselected
-from lvq_spark.scheduling import MALFORMED_TIME, SCHEDULED
 
 __all__ = ["Guard"]
 
@@ -57,7 +56,7 @@ class Guard:
     keys: frozenset[bytes] | None = None
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the candidates for `lvq_spark.merge_partitions_spark.merge_partitions`.
+        """Yield the candidates for `lvq_spark.rules.merge_partitions_spark.merge_partitions`.
 
         The counters are logged as by the other engine; see `TaskMetrics`.
 

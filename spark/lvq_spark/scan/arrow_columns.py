@@ -13,7 +13,7 @@ from lvq_kafka.core.log.records import RecordBatch, header_value
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import Ranking
 from lvq_kafka.core.timing.terms import Terms
-from lvq_spark.expiry import LAST
+from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings, texts_or_nulls
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SNAPSHOT_COLUMNS, SORT_KEY
 

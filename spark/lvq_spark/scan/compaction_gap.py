@@ -8,7 +8,7 @@ from contextlib import closing
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.kafka import ClientConfig
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, read_range
 
 __all__ = ["aborted_without_gap", "first_without_gap"]

@@ -16,7 +16,7 @@ from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 
 __all__ = [
     "PATIENCE",

@@ -23,11 +23,11 @@ from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.selectors.selector import Selector
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
+from lvq_spark.scan.candidates import as_deletes, expired
 from lvq_spark.scan.compaction_gap import aborted_without_gap, first_without_gap
-from lvq_spark.scan.due_filter import DueFilter, KnownCut
-from lvq_spark.scan.expiries import as_deletes, expired
+from lvq_spark.scan.filters import DueFilter, KnownCut, selector_of
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
 from lvq_spark.scan.log_range import (
@@ -41,7 +41,6 @@ from lvq_spark.scan.log_range import (
     read_range,
 )
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scan.unselected import selector_of
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 
 if TYPE_CHECKING:

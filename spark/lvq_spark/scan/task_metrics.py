@@ -10,11 +10,11 @@ from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scheduling import NotDue
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.scheduling import NotDue
 
 if TYPE_CHECKING:
-    from lvq_spark.scan.due_filter import DueFilter
+    from lvq_spark.scan.filters import DueFilter
 
 __all__ = ["TaskMetrics", "listen", "logger"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_spark.expiry import LAST
+from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan

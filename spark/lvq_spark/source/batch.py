@@ -13,14 +13,13 @@ from pyspark.sql.types import StructType
 
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaCluster
+from lvq_spark.scan.serialization import carried
 from lvq_spark.schema import TYPES, check_columns, ddl
-from lvq_spark.serialization import carried
 from lvq_spark.source.catalog import created_with, keeping, kept
 from lvq_spark.source.option_map import merged
-from lvq_spark.source.option_names import EXTRA
 from lvq_spark.source.partition_rows import rows
 from lvq_spark.source.planning import plan, ranges
-from lvq_spark.source.source_options import SourceOptions
+from lvq_spark.source.source_options import EXTRA, SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

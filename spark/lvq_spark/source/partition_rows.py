@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.home_partition import JAVA
 from lvq_spark.scan.task_metrics import logger
 from lvq_spark.source.source_options import SourceOptions

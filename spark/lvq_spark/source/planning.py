@@ -8,16 +8,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.offset_options import Offsets, resolve, times
-from lvq_spark.pinning import SnapshotSpec, check_queue, pin
-from lvq_spark.ranks import check_ranked
-from lvq_spark.source.pruning import homes
+from lvq_spark.cut.offset_options import Offsets, resolve, times
+from lvq_spark.cut.pinning import SnapshotSpec, check_queue, pin
+from lvq_spark.rules.ranks import check_ranked
+from lvq_spark.scan.arrays import binary
+from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.source.source_options import SourceOptions
 
-__all__ = ["assigned", "open_queue", "plan", "ranges"]
+__all__ = ["assigned", "homes", "open_queue", "plan", "ranges"]
 
 
 def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes]:
@@ -206,3 +208,22 @@ def _group(options: SourceOptions, queue: LastValueQueue[bytes]) -> str | None:
             hint="Leave it out.",
         )
     return queue.definition.group
+
+
+def homes(
+    keys: Collection[bytes], partitioner: Partitioner, partitions: int, *, key_mismatch: KeyMismatchPolicy
+) -> set[int]:
+    """Return the partitions where these keys lie.
+
+    Raises:
+        ConfigError: the partitioner does not go by these keys, since a header decides them.
+    """
+    if key_mismatch == "header":
+        raise ConfigError(
+            "lvq.partitioner says where record keys lie, but here a header is the key.",
+            options=["lvq.partitioner", "lvq.keyMismatch"],
+            hint="Omit lvq.partitioner: all partitions are then read for the keys.",
+        )
+    if partitioner == "consistent_random" and b"" in keys:  # to librdkafka an empty key is none, and lies anywhere
+        return set(range(partitions))
+    return set(home_partitions(binary(list(keys)), partitions, partitioner).tolist())

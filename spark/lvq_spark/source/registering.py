@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource
 
 from lvq_kafka.core.text.validation import mapping
 from lvq_kafka.errors import ConfigError
-from lvq_spark.serialization import carried
-from lvq_spark.session import require_spark
+from lvq_spark.scan.serialization import carried
+from lvq_spark.session.local_session import require_spark
 
 __all__ = ["register"]
 

@@ -15,17 +15,16 @@ from lvq_kafka.core.log.progress import describe
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.bounds import TopicSettings
-from lvq_spark.offset_options import EARLIEST, Offsets, resolve
-from lvq_spark.pinning import SnapshotSpec, lifetimes
+from lvq_spark.cut.bounds import TopicSettings
+from lvq_spark.cut.offset_options import EARLIEST, Offsets, resolve
+from lvq_spark.cut.pinning import SnapshotSpec, lifetimes
+from lvq_spark.rules.scheduling import scheduled_in_stream
+from lvq_spark.scan.serialization import carried
 from lvq_spark.scan.task_metrics import logger
-from lvq_spark.scheduling import scheduled_in_stream
-from lvq_spark.serialization import carried
-from lvq_spark.source.hidden import Hidden
 from lvq_spark.source.partition_rows import rows
 from lvq_spark.source.planning import assigned, open_queue, ranges
 from lvq_spark.source.source_options import SourceOptions
-from lvq_spark.source.stream_offsets import StreamOffset, limited
+from lvq_spark.source.stream_offsets import Hidden, StreamOffset, limited
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from lvq_kafka.cluster import Cluster, LogReader
 from lvq_kafka.core.log.records import Fetch
+from lvq_spark.rules.scheduling import NotDue
 from lvq_spark.scan.arrow_columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.scheduling import NotDue
 from lvq_spark.store.layout.spark_delta import Delta
 from lvq_spark.store.manifest import Version
 

@@ -12,8 +12,8 @@ from lvq_kafka.cluster import LogEnd
 from lvq_kafka.core.text.validation import at_least_one, choice, delays
 from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.bounds import TopicSettings
-from lvq_spark.pinning import lifetimes
+from lvq_spark.cut.bounds import TopicSettings
+from lvq_spark.cut.pinning import lifetimes
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import HOW_READ, Version

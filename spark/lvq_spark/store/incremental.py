@@ -9,7 +9,7 @@ from typing import Any
 
 from lvq_kafka.errors import DataLoss, LVQError, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.cut.pinning import SnapshotSpec, pin
 from lvq_spark.store.guards import LogState, OnStale, log_state, rebuilding, resized
 from lvq_spark.store.manifest import Version
 

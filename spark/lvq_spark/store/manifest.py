@@ -16,9 +16,9 @@ from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.timing.not_before import delay_from_wire, delay_to_wire
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scheduling import NotDue
-from lvq_spark.task_failures import REBUILT
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.scheduling import NotDue
+from lvq_spark.session.task_failures import REBUILT
 
 __all__ = ["HOW_READ", "DataFile", "Version", "cut_id", "decode", "encode"]
 
@@ -72,7 +72,7 @@ class Version:
         schema: the columns of the files, in Spark's notation.
         epochs: the epochs of the leaders whose logs reached ``end``, where they are known.
         places: of a merged table: a digest of the partitions, offsets and roles of its records, which shows when others
-            have changed them. See `lvq_spark.store.contents`.
+            have changed them. See `lvq_spark.store.merged_table`.
         data: the folder of the files written last; the others lie where earlier versions put them.
         ttl: how long messages live; None if none of them expires. ``rows`` counts those that have expired since they
             were written, too.

@@ -7,23 +7,22 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_spark.expiry import lives
-from lvq_spark.pinning import zoned
+from lvq_spark.cut.pinning import zoned
+from lvq_spark.rules.expiry import lives
 from lvq_spark.schema import SNAPSHOT_COLUMNS
-from lvq_spark.session import require_spark
-from lvq_spark.store.contents import Contents
+from lvq_spark.session.local_session import require_spark
 from lvq_spark.store.guards import AGAIN, now
 from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import Version, decode, encode
 
-__all__ = ["How", "MergedTable", "read_merged"]
+__all__ = ["Contents", "How", "MergedTable", "read_merged"]
 
 logger = logging.getLogger("lvq_spark.store")
 
@@ -359,3 +358,34 @@ def _is_path(name: str) -> bool:
 def _first_line(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     return str(error if java is None else java.getMessage()).strip().partition("\n")[0]
+
+
+class Contents(NamedTuple):
+    """The number of visible rows, the number of others, and a digest of the places of all.
+
+    A place in the log identifies a record, so the partitions, offsets and roles of a table's rows show which records it
+    has. The digest is the exclusive or of one hash per row. So a merge can compute the next digest from the rows that
+    it removes and adds, and checking the table takes only three narrow columns. Keys and values are not covered.
+    """
+
+    rows: int
+    kept: int
+    places: int
+
+    @classmethod
+    def of(cls, records: DataFrame) -> Self:
+        """Count and digest records. This is a Spark job."""
+        from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+        digest = F.coalesce(F.bit_xor(F.xxhash64("partition", "offset", "lvq_role")), F.lit(0))
+        counted = records.select(F.count("*"), F.count_if(F.col("lvq_role") == "current"), digest).first()
+        assert counted is not None
+        return cls(counted[1], counted[0] - counted[1], counted[2])
+
+    def replaced(self, gone: Contents, come: Contents) -> Self:
+        """Return the contents after some records are removed and others added."""
+        return self._replace(
+            rows=self.rows - gone.rows + come.rows,
+            kept=self.kept - gone.kept + come.kept,
+            places=self.places ^ gone.places ^ come.places,
+        )

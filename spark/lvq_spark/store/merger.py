@@ -11,12 +11,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from lvq_kafka.core.text.validation import delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.expiry import lives
+from lvq_spark.rules.expiry import lives
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.serialization import map_in_arrow
-from lvq_spark.session import require_spark
+from lvq_spark.scan.serialization import map_in_arrow
+from lvq_spark.session.local_session import require_spark
+from lvq_spark.session.task_failures import task_errors
 from lvq_spark.snapshots import client_config
-from lvq_spark.store.contents import Contents
 from lvq_spark.store.guards import (
     LogState,
     OnStale,
@@ -35,8 +35,7 @@ from lvq_spark.store.layout.builder import draft_of, horizon
 from lvq_spark.store.layout.layers import STORED, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
-from lvq_spark.store.merged_table import MergedTable
-from lvq_spark.task_failures import task_errors
+from lvq_spark.store.merged_table import Contents, MergedTable
 
 __all__ = ["Merger"]
 

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from lvq_kafka.core.text.validation import delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import check_queue
-from lvq_spark.remote import require_classic
+from lvq_spark.cut.pinning import check_queue
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.session import require_frame
+from lvq_spark.session.local_session import require_frame
+from lvq_spark.session.remote import require_classic
 from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError
-from lvq_spark.remote import is_connect
+from lvq_spark.session.remote import is_connect
 from lvq_spark.store.hadoop import HadoopStorage
 from lvq_spark.store.storage import LocalStorage, Storage
 

@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.text.validation import at_least_one
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_spark.pinning import zoned
-from lvq_spark.session import require_spark
+from lvq_spark.cut.pinning import zoned
+from lvq_spark.session.local_session import require_spark
+from lvq_spark.session.task_failures import REBUILT, task_errors
 from lvq_spark.store.layout.layers import visible
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.open_storage import open_storage
 from lvq_spark.store.storage import storage_errors
 from lvq_spark.store.versions import READ, Store
-from lvq_spark.task_failures import REBUILT, task_errors
 
 __all__ = ["read_version", "versions"]
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.remote import spark_errors
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.session import require_spark
+from lvq_spark.session.local_session import require_spark
+from lvq_spark.session.remote import spark_errors
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.guards import AGAIN, LogState, OnStale, check_policies, check_upkeep, quiet, unfit
 from lvq_spark.store.incremental import ATTEMPTS, Cut, IncrementalUpdate

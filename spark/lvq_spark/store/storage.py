@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from lvq_kafka.errors import ConfigError, LVQError, StoreFailed
-from lvq_spark.remote import spark_errors
+from lvq_spark.session.remote import spark_errors
 
 __all__ = ["LocalStorage", "Storage", "StoredFile", "storage_errors"]
 

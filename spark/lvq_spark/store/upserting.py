@@ -14,11 +14,12 @@ from pyspark.sql import Column, DataFrame
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec, check_queue
-from lvq_spark.remote import require_classic
-from lvq_spark.scheduling import scheduled_in_stream
+from lvq_spark.cut.pinning import SnapshotSpec, check_queue
+from lvq_spark.rules.scheduling import scheduled_in_stream
 from lvq_spark.schema import SCHEMA
-from lvq_spark.session import require_frame
+from lvq_spark.session.local_session import require_frame
+from lvq_spark.session.remote import require_classic
+from lvq_spark.session.task_failures import raised, task_errors
 from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, log_state
 from lvq_spark.store.incremental import ATTEMPTS
 from lvq_spark.store.layout import spark_delta
@@ -27,7 +28,6 @@ from lvq_spark.store.layout.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import Refresher
 from lvq_spark.store.storage import storage_errors
-from lvq_spark.task_failures import raised, task_errors
 
 __all__ = ["upsert"]
 

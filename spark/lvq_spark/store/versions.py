@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError
-from lvq_spark.remote import spark_errors
+from lvq_spark.session.remote import spark_errors
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage
 

@@ -18,9 +18,9 @@ from lvq_kafka.core.text import quoting
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
-from lvq_spark.expiry import DIGITS
+from lvq_spark.rules.expiry import DIGITS
+from lvq_spark.scan.serialization import map_in_arrow
 from lvq_spark.schema import GROUP
-from lvq_spark.serialization import map_in_arrow
 from lvq_spark.writing.rows import HEADERS_WANTED, is_priority, is_time, is_ttl, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
 

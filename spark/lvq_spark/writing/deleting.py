@@ -13,7 +13,7 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Producer
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.schema import GROUP
 from lvq_spark.writing.sending import Ends
 from lvq_spark.writing.tail import Tail

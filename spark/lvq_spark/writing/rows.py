@@ -9,9 +9,9 @@ from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
-from lvq_spark.expiry import LAST
+from lvq_spark.rules.expiry import LAST
 from lvq_spark.schema import GROUP, quoted
-from lvq_spark.session import require_column
+from lvq_spark.session.local_session import require_column
 
 __all__ = ["HEADERS_WANTED", "is_priority", "is_time", "is_ttl", "missing", "newest_rows", "unkeyed"]
 

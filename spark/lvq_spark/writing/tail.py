@@ -11,7 +11,7 @@ from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, POLL, check_topic, raise_halted
 
 __all__ = ["NewValue", "Tail"]

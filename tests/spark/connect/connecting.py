@@ -33,8 +33,8 @@ from lvq_spark import (
     upsert,
     versions,
 )
-from lvq_spark.connector.connector_jars import connector_jars
-from lvq_spark.session import _choose_java
+from lvq_spark.session.connector_jars import connector_jars
+from lvq_spark.session.local_session import _choose_java
 from lvq_spark.snapshots import Engine
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA
+from lvq_spark.session.task_failures import task_errors
 from lvq_spark.store.guards import LogState, aged, epochs_of, now, overdue, pinned_at
 from lvq_spark.store.layout import layers, spark_delta
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.versions import Store
-from lvq_spark.task_failures import task_errors
 
 if TYPE_CHECKING:
     from lvq_spark.store.driver_delta import DriverDelta

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 
 from lvq_kafka.errors import DataLoss, StateError
 from lvq_spark.scan.arrow_columns import arrow_schema
+from lvq_spark.session.task_failures import REBUILT
 from lvq_spark.store.driver_delta import DriverDelta
 from lvq_spark.store.layout.spark_delta import FORGET_NONE
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.merge_partitions_arrow import ROLE, MergePartitions
 from lvq_spark.store.versions import Store
-from lvq_spark.task_failures import REBUILT
 
 __all__ = ["Overlaid", "overlaid"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.errors import StateError
-from lvq_spark.expiry import lives
-from lvq_spark.observing import observed
+from lvq_spark.rules.expiry import lives
 from lvq_spark.schema import SCHEMA
+from lvq_spark.session.observing import observed
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
 

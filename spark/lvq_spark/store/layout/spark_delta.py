@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from lvq_kafka.kafka import ClientConfig
-from lvq_spark.expiry import lives
-from lvq_spark.observing import observed
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.expiry import lives
+from lvq_spark.rules.scheduling import NotDue
 from lvq_spark.scan.log_range import Consistency
-from lvq_spark.scheduling import NotDue
+from lvq_spark.scan.serialization import map_in_arrow
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS
-from lvq_spark.serialization import map_in_arrow
+from lvq_spark.session.observing import observed
 from lvq_spark.store.layout.layers import STORED, beside, hinted, overlay, reached, stored
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.versions import Store
@@ -72,7 +72,7 @@ def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, 
 
     Expired ones are included: a version is judged when it is read, which is later.
     """
-    from lvq_spark.scan.due_filter import KnownCut
+    from lvq_spark.scan.filters import KnownCut
     from lvq_spark.scan.scanning import Scan
 
     known = None

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from pyspark.sql import Column, DataFrame
 
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, ddl
 
 __all__ = ["candidate_columns", "candidates_schema", "judged_columns", "merge_partitions", "slot"]

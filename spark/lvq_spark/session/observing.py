@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Observation
 
-from lvq_spark.remote import spark_errors
+from lvq_spark.session.remote import spark_errors
 
 __all__ = ["observed"]
 

@@ -26,7 +26,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.selectors.of_queues import queue_selector
 from lvq_kafka.selectors.selector import Selector
-from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
+from lvq_spark.cut.bounds import AsOfPolicy, Bounds, TopicSettings
 
 __all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "lifetimes", "pin", "seconds", "zoned"]
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.expiry import unreadable
+from lvq_spark.rules.expiry import unreadable
 
 __all__ = ["group", "group_of"]
 

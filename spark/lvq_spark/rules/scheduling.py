@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, delay_to_wire
 from lvq_kafka.errors import ConfigError
-from lvq_spark.expiry import DIGITS, unreadable
+from lvq_spark.rules.expiry import DIGITS, unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -16,9 +16,9 @@ from pyspark.sql.types import DataType
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError
-from lvq_spark.avro_limits import limit_avro
-from lvq_spark.remote import spark_errors
-from lvq_spark.schema_registry import SubjectSchemas
+from lvq_spark.decoding.avro_limits import limit_avro
+from lvq_spark.decoding.schema_registry import SubjectSchemas
+from lvq_spark.session.remote import spark_errors
 
 __all__ = ["DecodedValue", "Form", "ProtobufMessage", "read_values"]
 

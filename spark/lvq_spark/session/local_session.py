@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import mapping, text
 from lvq_kafka.errors import ConfigError, JavaNotFound
-from lvq_spark.connector.connector_engine import has_connector
+from lvq_spark.session.connector_check import has_connector
 
 __all__ = ["local_session", "require_column", "require_frame", "require_spark"]
 
@@ -65,7 +65,7 @@ def local_session(
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if connector:
-            from lvq_spark.connector.connector_jars import (  # only here: executors do not need it
+            from lvq_spark.session.connector_jars import (  # only here: executors do not need it
                 check_spark,
                 connector_jars,
             )

@@ -18,7 +18,7 @@ from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.validation import delays, text
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, LVQError, TransportError
 from lvq_kafka.kafka.threads import in_thread
-from lvq_spark.avro_names import whole
+from lvq_spark.decoding.avro_names import whole
 
 __all__ = ["SchemaRegistry", "SubjectSchemas"]
 

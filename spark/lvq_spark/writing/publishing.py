@@ -19,10 +19,10 @@ from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import pin
+from lvq_spark.cut.pinning import pin
+from lvq_spark.scan.serialization import map_in_arrow
 from lvq_spark.schema import GROUP
-from lvq_spark.serialization import map_in_arrow
-from lvq_spark.session import require_frame
+from lvq_spark.session.local_session import require_frame
 from lvq_spark.snapshots import client_config, snapshot
 from lvq_spark.writing.checks import (
     check_deletes,

@@ -13,9 +13,9 @@ from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER, SORT
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.expiry import unreadable
+from lvq_spark.rules.expiry import unreadable
 from lvq_spark.schema import PRIORITY, SORT_KEY
-from lvq_spark.session import require_frame
+from lvq_spark.session.local_session import require_frame
 
 __all__ = ["RANKS", "check_ranked", "rank", "with_rank"]
 

@@ -29,8 +29,8 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_spark.connector.java_errors import java_error
-from lvq_spark.remote import spark_errors
+from lvq_spark.session.java_errors import java_error
+from lvq_spark.session.remote import spark_errors
 
 __all__ = ["OURS", "REBUILT", "raised", "task_errors"]
 

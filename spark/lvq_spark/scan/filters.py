@@ -1,20 +1,26 @@
-"""Scheduled records that do not count yet at the time of a cut (R11).
+"""Records that a cut leaves out: scheduled (R11), or not selected (R26, R30).
 
-They are left out before the fold, so none of them hides the value that counts.
+Those that do not count yet are left out before the fold, so none of them hides the value that counts. Selectors judge
+after the fold, as expiry does: the newest record of a key decides, and one that is not selected is a delete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from lvq_kafka.core.log.records import RecordBatch
+import pyarrow as pa
+
+from lvq_kafka.core.log.records import UNREADABLE, Headers, Record, RecordBatch
+from lvq_kafka.core.log.selecting import Selects
 from lvq_kafka.core.timing.not_before import NotBefore, delay_to_wire
-from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scheduling import NotDue
+from lvq_kafka.selectors.selector import Selector
+from lvq_spark.cut.pinning import SnapshotSpec
+from lvq_spark.rules.scheduling import NotDue
+from lvq_spark.scan.arrays import booleans
 
-__all__ = ["DueFilter", "KnownCut"]
+__all__ = ["DueFilter", "KnownCut", "selector_of", "unselected"]
 
 
 class DueFilter:
@@ -89,3 +95,31 @@ class KnownCut:
         found = NotBefore(self.max_delay).scheduled(batch.timestamps, batch.headers)
         due_since = {row for row, due in found if due > as_of}
         return batch.pick([row for row, offset in enumerate(batch.offsets) if offset >= end or row in due_since])
+
+
+def selector_of(spec: SnapshotSpec) -> Selector | None:
+    """Return the selector of a cut; None if it has none.
+
+    Raises:
+        MissingExtra: the extra ``selectors`` is not installed here.
+    """
+    return None if spec.selector is None else Selector(spec.selector, spec.topic)
+
+
+def unselected(rows: pa.RecordBatch, selects: Selects) -> pa.Array:
+    """Return which rows with a value are not selected.
+
+    They have the columns of candidates, and headers.
+    """
+    times = rows["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    columns = [rows[name].to_pylist() for name in ("deleted", "partition", "offset", "key", "headers")]
+    return booleans(
+        not deleted and not selects(Record(partition, offset, time, key, b"", _headers(headers)))
+        for time, deleted, partition, offset, key, headers in zip(times.to_pylist(), *columns)
+    )
+
+
+def _headers(cell: Sequence[dict[str, Any]] | None) -> Headers:
+    """Return headers as our client reads them: none if a name among them is not UTF-8 (R16)."""
+    headers = tuple((header["key"], header["value"]) for header in cell or ())
+    return UNREADABLE if any("\ufffd" in name for name, _ in headers) else headers

@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType
 
 from lvq_kafka.core.text.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
-from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
+from lvq_spark.decoding.forms import DecodedValue, Form, ProtobufMessage, read_values
+from lvq_spark.decoding.schema_registry import SubjectSchemas
 from lvq_spark.schema import quoted
-from lvq_spark.schema_registry import SubjectSchemas
-from lvq_spark.session import require_column, require_frame
+from lvq_spark.session.local_session import require_column, require_frame
 
 __all__ = ["Form", "OnError", "ProtobufMessage", "decode"]
 

@@ -11,7 +11,7 @@ import logging
 
 from pyspark.sql import SparkSession
 
-from lvq_spark.remote import is_connect
+from lvq_spark.session.remote import is_connect
 
 __all__ = ["AVRO_LIMITS", "limit_avro"]
 

@@ -1,6 +1,6 @@
 """Jars of Spark's Kafka connector, for machines that cannot resolve spark.jars.packages.
 
-``python -m lvq_spark.connector.connector_jars`` prints where they are, as ``spark-submit --jars`` takes it.
+``python -m lvq_spark.session.connector_jars`` prints where they are, as ``spark-submit --jars`` takes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECTOR = JarSet(
         Module("org.apache.commons", "commons-pool2", "2.12.1"),
         Module("org.apache.spark", "spark-avro_2.13", "4.1.1"),
     ),
-    relocked_by="python -m lvq_spark.connector.connector_jars --relock",
+    relocked_by="python -m lvq_spark.session.connector_jars --relock",
 )
 
 
@@ -68,7 +68,7 @@ def connector_jars(progress: Progress | None = None) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit with a message if the jars are not available."""
-    parser = argparse.ArgumentParser(prog="python -m lvq_spark.connector.connector_jars", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lvq_spark.session.connector_jars", description=__doc__)
     parser.add_argument("--relock", action="store_true", help="fetch them again and rewrite the lock")
     options = parser.parse_args(arguments)
     try:

@@ -1,0 +1,1 @@
+"""The rules of a queue as columns: expiry, schedules, groups, ranks, merged partitions."""
