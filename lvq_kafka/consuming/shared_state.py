@@ -24,15 +24,11 @@ from lvq_kafka.core.consumer.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.consumer.obstacles import Doing
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.message_times import MessageTimes
-from lvq_kafka.core.ledger.paging import Paging
-from lvq_kafka.core.log.mismatch import choose_keys
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
-from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import (
@@ -87,16 +83,8 @@ class SharedState:
         """The values on disk; None in a queue that keeps all in memory."""
         self.core: ConsumerCore[Durable] = ConsumerCore(
             limits,
-            definition.place_order,
-            terms=Terms.of(definition.ttl),
-            not_before=NotBefore.of(definition.max_delay),
-            keep_expired=definition.expiry_topic is not None,
-            selects=None if selector is None else selector.matches,
-            conflate=definition.conflate,
-            groups=definition.groups,
-            ring=definition.ring,
-            ranking=Ranking.of(definition.order, priorities=definition.priorities, sort_header=definition.sort_header),
-            paging=None if definition.paged is None or self.pages is None else Paging(definition.paged, self.pages),
+            QueueRules.of(definition, None if selector is None else selector.matches),
+            pages=self.pages,
             now=clock(),
         )
         self.thread: Thread | None = None
@@ -429,14 +417,14 @@ class SharedState:
         Raises:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
         """
-        definition = self._definition
+        rule = self.core.ledger.rules.keys
         self._foreign.check(fetch.batch.headers)
         for warning in self._foreign.pop_warnings():
             logger.warning("%s", warning)
-        keys, mismatched = choose_keys(fetch.batch, self.topic, definition.naming_header, definition.key_mismatch)
+        keys, mismatched = rule.choose(fetch.batch)
         with self as core:
             core.read(fetch, keys, mismatched)
-            if not definition.conflate:
+            if not rule.conflates:
                 core.ignored += fetch.batch.values.count(None)
 
     def report(self, doing: Doing, error: Exception) -> None:

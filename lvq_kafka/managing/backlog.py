@@ -15,20 +15,18 @@ from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.log.mismatch import choose_keys
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.log.selecting import only_selected
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import size_of
-from lvq_kafka.core.queue.standard import judged_keys
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
+from lvq_kafka.core.queue.rules import OrderRule
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.damage import Findings, examine
 from lvq_kafka.declared.group_checks import OnForeignCommits, known_ends, trusted
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
-from lvq_kafka.selectors.of_queues import queue_selector
+from lvq_kafka.selectors.of_queues import queue_rules
 
 __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue", "weight"]
 
@@ -260,19 +258,17 @@ def _read(
     deadline: float,
 ) -> Backlog:
     definition = snapshot.definition
-    # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
-    mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
-    selector = queue_selector(definition)
-    terms, not_before = Terms.of(definition.ttl), NotBefore.of(definition.max_delay)
-    needed = {name for name, judge in ((TTL_HEADER, terms), (NOT_BEFORE_HEADER, not_before)) if judge is not None}
-    ledger = Ledger(
-        order=definition.place_order,
-        limit=ANY_LENGTH,
-        terms=terms,
-        not_before=not_before,
-        keep_expired=definition.expiry_topic is not None,
-        conflate=definition.conflate,
-    )
+    rules = queue_rules(definition)
+    if definition.key_mismatch == "fail":  # nothing is consumed here, so do not stop where a consumer would
+        rules = replace(rules, keys=replace(rules.keys, mismatch="record"))
+    needed = {
+        name
+        for name, judge in ((TTL_HEADER, rules.times.terms()), (NOT_BEFORE_HEADER, rules.times.not_before()))
+        if judge is not None
+    }
+    # In the order of arrival, and whole: nobody takes these messages, and what a ring may lack room for is there.
+    listed = replace(rules, selects=None, order=OrderRule(rules.order.place), groups=None, limits=None)
+    ledger = Ledger(listed, limit=ANY_LENGTH)
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
     map_ends = {partition: done.end for partition, done in loaded.items()}
@@ -286,9 +282,8 @@ def _read(
     def add(fetch: Fetch) -> None:
         nonlocal done_before
         batch = fetch.batch
-        keys, _ = choose_keys(batch, definition.topic, definition.naming_header, mismatch)
-        if selector is not None:  # before the headers go that it needs
-            batch = only_selected(batch, keys if definition.conflate else judged_keys(keys), selector.matches)
+        keys, _ = rules.keys.choose(batch)
+        batch = rules.selected(batch, keys)  # before the headers go that it needs
         for row, (key, value) in enumerate(zip(keys, batch.values)):
             if value is None:
                 continue

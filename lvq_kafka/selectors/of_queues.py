@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from lvq_kafka.core.queue.definition import QueueDefinition, removal
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors.selector import Selector
 
-__all__ = ["check_selectors", "queue_selector"]
+__all__ = ["check_selectors", "queue_rules", "queue_selector"]
 
 
 def queue_selector(definition: QueueDefinition) -> Selector | None:
@@ -26,6 +27,16 @@ def queue_selector(definition: QueueDefinition) -> Selector | None:
             options=["selector"],
             hint=f"Remove its definition ({removal(definition.name)}), and declare the queue again.",
         ) from error
+
+
+def queue_rules(definition: QueueDefinition) -> QueueRules:
+    """Return the rules of a declared queue, its selector among them.
+
+    Raises:
+        ConfigError, MissingExtra: see `queue_selector`.
+    """
+    selector = queue_selector(definition)
+    return QueueRules.of(definition, None if selector is None else selector.matches)
 
 
 def check_selectors(definition: QueueDefinition) -> None:

@@ -20,11 +20,11 @@ from statistics import median
 
 from lvq_kafka import BYTES, LastValueQueue
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import new_ledger
 
 _ORDERS: tuple[QueueOrder, ...] = ("tail", "priority", "sorted")
 _MESSAGES = (15_000, 100_000)
@@ -44,7 +44,7 @@ def records(count: int) -> Iterator[tuple[bytes, list[tuple[str, bytes | None]]]
 
 def in_ledger(order: QueueOrder, count: int) -> float:
     """Return the seconds of processor time that the core takes."""
-    ledger = Ledger(ranking=Ranking.of(order, priorities=None, sort_header=None))
+    ledger = new_ledger(order=order)
     ledger.assign(0, CommitMap(0), count)
     sent = list(records(count))
     for start in range(0, count, _AT_ONCE):
@@ -80,7 +80,7 @@ def in_consumer(order: QueueOrder, count: int) -> float:
 
 def beside_scheduled(order: QueueOrder, scheduled: int) -> float:
     """Return the seconds of processor time that the core takes for `_BESIDE` messages beside scheduled ones."""
-    ledger = Ledger(ranking=Ranking.of(order, priorities=None, sort_header=None), not_before=NotBefore(86_400.0))
+    ledger = new_ledger(order=order, max_delay=86_400.0)
     ledger.assign(0, CommitMap(0), 0)
     later = (NOT_BEFORE_HEADER, b"%d" % 80_000_000)
     began, number = 0.0, 0

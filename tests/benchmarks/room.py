@@ -20,8 +20,9 @@ from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, LONGEST_TEXT, Commi
 from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 from lvq_kafka.core.commit_map.packing import BITMAP, DEFLATED, pack_runs
 from lvq_kafka.core.consumer.commits import Answer, Commits
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import RecordBatch
+from tests.rules import new_ledger
 
 __all__ = ["AtRandom", "room", "room_table", "said", "table"]
 
@@ -112,7 +113,7 @@ def room(waiting: int, *, sparse: bool, counted: bool, bounded: bool) -> int:
     for _ in range(waiting):
         offsets.append(end)
         end += 1 + (int(rng.expovariate(1 / 9.5)) if sparse else 0)
-    ledger = Ledger(hand_out=AtRandom(), count_deliveries=counted, bounded=bounded)
+    ledger = new_ledger(hand_out=AtRandom(), count_deliveries=counted, bounded=bounded)
     ledger.assign(0, CommitMap(0), end)
     keys: list[bytes | None] = [b"%d" % offset for offset in offsets]
     ledger.add(RecordBatch([0] * waiting, offsets, [0] * waiting, keys, [b""] * waiting, [None] * waiting))

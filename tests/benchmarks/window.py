@@ -21,12 +21,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer, Commits
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks import topics
+from tests.rules import new_ledger
 
 __all__ = ["Exactness", "Store", "broker_store", "exactness", "window_table"]
 
@@ -55,7 +56,7 @@ def exactness(waiting: int, *, sparse: bool, counted: bool, store: Store) -> Exa
     for _ in range(waiting):
         offsets.append(end)
         end += 1 + (int(rng.expovariate(1 / 9.5)) if sparse else 0)
-    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), count_deliveries=counted)
+    ledger = new_ledger(order="priority", count_deliveries=counted)
     ledger.assign(0, CommitMap(0), end)
     keys: list[bytes | None] = [b"%d" % offset for offset in offsets]
     headers = [[(PRIORITY_HEADER, b"%d" % rng.randrange(10))] for _ in offsets]

@@ -13,6 +13,7 @@ from lvq_kafka.core.ledger import catch_up_buffer
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.log.records import Record, RecordBatch
+from tests.rules import new_ledger
 
 KEYS = st.sampled_from([b"a", b"a", b"b", b"b", b"c", b"d", None])
 KEYED = st.sampled_from([b"a", b"b", b"c", b"d"])
@@ -58,7 +59,7 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
         log.append(Record(0, offset, number, key, value, (("n", b"%d" % number),)))
     end = offset + 1 + marker
     loaded = CommitMap(0, runs, delivered=2)
-    lazy, eager = Ledger(order=order), Ledger(order=order)
+    lazy, eager = new_ledger(order=order), new_ledger(order=order)
     for ledger in (lazy, eager):
         ledger.assign(0, loaded, max(0, end - behind))
     while log:

@@ -17,10 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.latest.fold import Order
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.message_groups import GroupMode, Groups
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 from lvq_kafka.core.waiting.session_pins import SessionPins
+from tests.rules import new_ledger
 
 PARTITIONS = (0, 1)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", None, None])
@@ -77,7 +78,7 @@ class Grouping(RuleBasedStateMachine):
         groups = Groups(mode=mode)
         self.sticky, self.order, self.group_of = mode == "sticky", order, groups.group
         self.bounded = limit is not None
-        self.ledger = Ledger(order=order, groups=groups, limit=limit or 4095, bounded=self.bounded)
+        self.ledger = new_ledger(order=order, groups=groups, limit=limit or 4095, bounded=self.bounded)
         assert self.ledger.groups is not None
         self.groups = self.ledger.groups
         self.parts = {partition: Part() for partition in PARTITIONS}

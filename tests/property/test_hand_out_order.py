@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.queue.rules import OrderRule
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from tests.rules import new_ledger
 
 LONGEST = 0.9  # seconds
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e", None])
@@ -76,7 +78,7 @@ class Consumer:
     def __init__(self, options: dict[str, Any], claims: dict[int, CommitMap], targets: dict[int, int]) -> None:
         if options.get("groups"):
             options = options | {"groups": Groups()}
-        self.ledger = Ledger(not_before=NotBefore(LONGEST), **options)
+        self.ledger = new_ledger(max_delay=LONGEST, **options)
         for partition, claim in claims.items():
             self.ledger.assign(partition, claim, targets[partition])
 
@@ -117,7 +119,8 @@ def expected(
     Args:
         settled: by position, the number of records that had been written when it was.
     """
-    judge, ranking, in_place = NotBefore(LONGEST), options.get("ranking"), options.get("order") == "in-place"
+    rule = OrderRule(options.get("order", "tail"))
+    judge, ranking, in_place = NotBefore(LONGEST), rule.ranking(), rule.in_place
     lanes: dict[tuple[int, bytes | int], list[tuple[int, Record]]] = {}
     for number, one in enumerate(records):
         lanes.setdefault((one.partition, one.offset if one.key is None else one.key), []).append((number, one))
@@ -149,8 +152,8 @@ def expected(
         {"groups": True},
         {"order": "in-place"},
         {"order": "in-place", "groups": True},
-        {"ranking": Ranking.of("priority", priorities=None, sort_header=None)},
-        {"ranking": Ranking.of("priority", priorities=None, sort_header=None), "groups": True},
+        {"order": "priority"},
+        {"order": "priority", "groups": True},
     ],
     ids=["arrival", "standard", "groups", "in place", "in place and groups", "priority", "priority and groups"],
 )

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.rules import new_ledger
 
 OPTIONS = [None, Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]
 KEYS = st.sampled_from([b"a", b"a", b"b", b"c", None])
@@ -73,9 +74,9 @@ class Times(RuleBasedStateMachine):
         self.keeps = keeps and ttl is not None
         self.terms, self.not_before = Terms.of(ttl), NotBefore.of(max_delay)
         order = "in-place" if in_place else "tail"
-        self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "terms": Terms.of(ttl)}
-        self.options |= {"keep_expired": self.keeps, "not_before": NotBefore.of(max_delay)}
-        self.ledger = Ledger(**self.options)
+        self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "ttl": ttl}
+        self.options |= {"expiry_topic": "letters" if self.keeps else None, "max_delay": max_delay}
+        self.ledger = new_ledger(**self.options)
         self.ledger.assign(0, CommitMap(0), 0)
 
     # ---------------------------------------------------------------- the steps
@@ -210,7 +211,7 @@ class Times(RuleBasedStateMachine):
             above = self.log[message.offset + 1 :]
             newer = [other for other in above if other.lane == message.lane and not other.scheduled]
             message.alive, message.kept = message.alive or (message.kept and not newer), False
-        self.ledger = Ledger(**self.options)
+        self.ledger = new_ledger(**self.options)
         self.ledger.assign(0, loaded, len(self.log))
         self.ledger.pass_time(self.now / 1000)
         self.add(self.log[loaded.base :])

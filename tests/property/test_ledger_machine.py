@@ -19,6 +19,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.rules import new_ledger
 
 PARTITIONS = (0, 1)
 PARTITION = st.sampled_from([0, 0, 0, 1])
@@ -77,7 +78,9 @@ class Consuming(RuleBasedStateMachine):
         self.new_life()
 
     def new_life(self) -> None:
-        self.ledger = Ledger(order=self.order, limit=self.limit, count_deliveries=self.counted, bounded=self.bounded)
+        self.ledger = new_ledger(
+            order=self.order, limit=self.limit, count_deliveries=self.counted, bounded=self.bounded
+        )
         self.loaded: dict[int, CommitMap] = {}
         self.targets: dict[int, int] = {}
         self.read: dict[int, int] = {}

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from tests.rules import new_ledger
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -120,10 +121,10 @@ def test_the_ledger_evicts_as_the_model_does(steps: list[tuple[object, ...]], li
     log: list[Stored] = []
     stored = CommitMap(0)
     settled: set[int] = set()  # evicted, and so said by a commit that is stored
-    ranking = Ranking.of("priority", priorities=10, sort_header=None) if ranked else None
+    order = "priority" if ranked else "tail"
 
     def begin() -> tuple[Ledger, Model, list[Item], set[int]]:
-        ledger, model = Ledger(ring=limits, ranking=ranking), Model(log, limits, ranked=ranked)
+        ledger, model = new_ledger(limits=limits, order=order), Model(log, limits, ranked=ranked)
         ledger.assign(0, stored, len(log))
         for offset in range(stored.base, len(log)):
             offer(ledger, offset)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPendingList, Paging
+from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPendingList
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from tests.page_store import Pages
+from tests.rules import new_ledger
 
 GROUP = "g"
 KEYS = st.sampled_from([None, b"a", b"b", b"c", b"d"])
@@ -50,26 +51,27 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-def new_ledger(paging: Paging | None, options: dict[str, Any]) -> Ledger:
-    ranked, timed = options["order"] == "priority", options["timed"]
-    return Ledger(
-        order="in-place" if options["order"] == "in-place" else "tail",
-        ranking=Ranking.of("priority", priorities=10, sort_header=None) if ranked else None,
-        conflate=options["conflate"],
+def ledger_with(paged: tuple[Limits, Pages] | None, options: dict[str, Any]) -> Ledger:
+    order, timed = options["order"], options["timed"]
+    limits, pages = (None, None) if paged is None else paged
+    return new_ledger(
+        order=order,
+        conflate=options["conflate"] or order == "in-place",
         groups=Groups(header=GROUP) if options["grouped"] else None,
-        terms=Terms.of(Ttl()) if timed else None,
-        not_before=NotBefore(100.0) if timed else None,
-        keep_expired=timed,
+        ttl=Ttl() if timed else None,
+        max_delay=100.0 if timed else None,
+        expiry_topic="letters" if timed else None,
         count_deliveries=options["count_deliveries"],
-        paging=paging,
+        limits=limits,
+        pages=pages,
     )
 
 
 class Consumer:
     """A consumer of a log, by the ledger alone."""
 
-    def __init__(self, paging: Paging | None, options: dict[str, Any]) -> None:
-        self.ledger = new_ledger(paging, options)
+    def __init__(self, paged: tuple[Limits, Pages] | None, options: dict[str, Any]) -> None:
+        self.ledger = ledger_with(paged, options)
         self.stored = CommitMap(0)
         self.log: list[tuple[bytes | None, bytes | None, Any]] = []
         self.held: list[Item] = []
@@ -137,8 +139,9 @@ def test_a_paged_ledger_hands_out_the_same(
     steps: list[tuple[Any, ...]], limits: Limits, options: dict[str, Any]
 ) -> None:
     pages = Pages()
-    paging = Paging(limits, pages)
-    plain, paged = Consumer(None, options), Consumer(paging, options)
+    plain, paged = Consumer(None, options), Consumer((limits, pages), options)
+    paging = paged.ledger.paging
+    assert paging is not None
     most_messages, most_bytes = limits.messages or 1 << 30, limits.bytes or 1 << 30
     refused = 0
     for what, *how in steps:

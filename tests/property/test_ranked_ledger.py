@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
+from tests.rules import new_ledger
 
 HEADER: dict[QueueOrder, str] = {"priority": PRIORITY_HEADER, "sorted": SORT_HEADER}
 ORDERS = st.sampled_from(list(HEADER))
@@ -84,11 +84,10 @@ class Model:
 class Run:
     def __init__(self, order: QueueOrder, *, conflate: bool, counted: bool) -> None:
         self.model = Model(order)
-        self.ranking = Ranking.of(order, priorities=None, sort_header=None)
-        self.ledger = Ledger(
-            ranking=self.ranking,
-            terms=Terms.of(Ttl()),
-            not_before=NotBefore.of(3600.0),
+        self.ledger = new_ledger(
+            order=order,
+            ttl=Ttl(),
+            max_delay=3600.0,
             conflate=conflate,
             count_deliveries=counted,
         )
@@ -176,7 +175,7 @@ def test_the_next_message_is_the_lowest_by_rank_and_arrival(
         else:
             run.settle(step, *how)
     assert run.ledger.stats.out_of_order == 0
-    assert run.ranking is not None
+    assert run.ledger.ranking is not None
     if order == "priority":
         offered = sum(rank == b"x" and kind != "delete" for _, rank, kind in run.model.sent)
-        assert run.ranking.malformed == offered, "each is counted once"
+        assert run.ledger.ranking.malformed == offered, "each is counted once"

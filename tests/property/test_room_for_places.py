@@ -13,6 +13,7 @@ from lvq_kafka.core.commit_map.map_capacity import text_size
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.core.waiting.pending import Item
+from tests.rules import new_ledger
 
 KEYS = [b"a", b"b", b"c", b"d", b"e", None]
 STEPS = st.lists(st.one_of(st.sampled_from(KEYS), st.just("take"), st.integers(0, 9)), max_size=60)
@@ -35,7 +36,7 @@ def text_of(ledger: Ledger, leaving: Sequence[Item]) -> int:
 def test_i9_what_is_in_work_in_a_transaction_has_room_beside_places(
     steps: list[bytes | str | int | None], limit: int
 ) -> None:
-    ledger = Ledger(order="in-place", limit=limit, bounded=True)
+    ledger = new_ledger(order="in-place", limit=limit, bounded=True)
     ledger.assign(0, CommitMap(0), target=0)
     taken: list[Item] = []
     for number, step in enumerate(steps):
@@ -58,7 +59,7 @@ def test_i9_what_is_in_work_in_a_transaction_has_room_beside_places(
 def test_i9_acks_of_keys_in_place_split_the_runs_twice(limit: int) -> None:
     """The messages between them are put off, so there is a run for each place, and for each newest value."""
     keys = [f"{letter}{number}" for letters in ("abc", "ade") for number in range(12) for letter in letters]
-    ledger = Ledger(order="in-place", limit=limit, bounded=True)
+    ledger = new_ledger(order="in-place", limit=limit, bounded=True)
     ledger.assign(0, CommitMap(0), target=0)
     for number, key in enumerate(["first", *keys]):
         ledger.offer(0, offset_of(number), key.encode(), b"value")

@@ -12,6 +12,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger import catch_up_buffer
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Record, RecordBatch
+from tests.rules import new_ledger
 
 KEYS = st.sampled_from([b"a", b"b", b"c", None])
 VALUES = st.sampled_from(["selected", "selected", "other", "delete"])
@@ -46,7 +47,7 @@ def test_r26_a_queue_is_its_topic_with_deletes_for_what_is_not_selected(
     few: int,
 ) -> None:
     loaded = CommitMap(0, runs)
-    queue, topic = Ledger(order=order, selects=selects), Ledger(order=order)
+    queue, topic = new_ledger(order=order, selects=selects), new_ledger(order=order)
     for ledger in (queue, topic):
         ledger.assign(0, loaded, behind)
     log = [record(offset, key, kind) for offset, (key, kind, _) in enumerate(records)]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.waiting.session_pins import SessionPins
+from tests.rules import new_ledger
 
 STEPS = st.lists(
     st.tuples(
@@ -36,9 +37,9 @@ class Run:
     waiting: list[Waiter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        ranking = Ranking.of("priority", priorities=None, sort_header=None) if self.ranked else None
+        order = "priority" if self.ranked else "tail"
         limit = 90 if self.ranked or self.bounded else 4095
-        self.ledger = Ledger(groups=Groups(mode=self.mode), ranking=ranking, limit=limit, bounded=self.bounded)
+        self.ledger = new_ledger(groups=Groups(mode=self.mode), order=order, limit=limit, bounded=self.bounded)
         self.ledger.assign(0, CommitMap(0), 0)
         self.sessions = [self.open() for _ in range(3)]
         self.line = SessionWaitQueue(self.serves)

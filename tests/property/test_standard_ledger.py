@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import RecordBatch
+from tests.rules import new_ledger
 
 Record = tuple[bytes | None, bytes | None]
 RECORDS = st.lists(
@@ -25,7 +26,7 @@ class Life:
     """A consumer from its start to its end."""
 
     def __init__(self, committed: tuple[int, str], end: int) -> None:
-        self.ledger = Ledger(conflate=False)
+        self.ledger = new_ledger(conflate=False)
         loaded = CommitMap.decode(*committed)
         self.position = loaded.base
         self.ledger.assign(0, loaded, end)

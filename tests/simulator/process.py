@@ -23,9 +23,8 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.queue.rules import OrderRule, QueueRules, TimeRule
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.lifecycle import State
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.grouping import Grouping
@@ -104,17 +103,13 @@ class Process:
         self.number = number
         self.connection = Connection()
         self.stopped = False
-        self.core: ConsumerCore[Question] = ConsumerCore(
-            options.limits,
-            options.order,
-            terms=Terms.of(options.ttl),
-            not_before=NotBefore.of(options.max_delay),
-            keep_expired=options.expiry_topic,
+        rules = QueueRules(
+            times=TimeRule(options.ttl, options.max_delay, options.expiry_topic),
+            order=OrderRule("priority" if options.ranked else options.order),
             groups=options.groups,
-            ranking=Ranking.of("priority", priorities=None, sort_header=None) if options.ranked else None,
-            ring=None if options.ring is None else Limits(policy="ring", messages=options.ring),
-            now=clock(),
+            limits=None if options.ring is None else Limits(policy="ring", messages=options.ring),
         )
+        self.core: ConsumerCore[Question] = ConsumerCore(options.limits, rules, now=clock())
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit
         self.sessions = [self.core.open_session() for _ in range(1 if options.groups is None else 2)]

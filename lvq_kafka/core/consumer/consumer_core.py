@@ -29,18 +29,12 @@ from lvq_kafka.core.consumer.lease import LEASE, Lease
 from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, Obstacles, crowding
 from lvq_kafka.core.consumer.past_assignments import Generations, Promises
 from lvq_kafka.core.consumer.yielding import Yielding
-from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.ledger.paging import Paging
+from lvq_kafka.core.ledger.paging import PageStore
 from lvq_kafka.core.log.absence import Absence
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.log.selecting import Selects
-from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import Ranking
+from lvq_kafka.core.queue.rules import PLAIN, QueueRules
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import LockLost, StateError, TransportError
@@ -79,48 +73,20 @@ class ConsumerCore(Generic[W]):
 
     Args:
         limits: how much to hand out, and for how long.
-        order: see `Ledger`.
-        terms: see `Ledger`.
-        not_before: see `Ledger`.
-        keep_expired: see `Ledger`.
-        selects: see `Ledger`.
-        conflate: see `Ledger`.
-        groups: see `Ledger`.
-        ring: see `Ledger`.
-        ranking: see `Ledger`.
-        paging: see `Ledger`.
+        rules: those of the queue.
+        pages: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
 
     def __init__(
         self,
         limits: ConsumerLimits,
-        order: Order = "tail",
+        rules: QueueRules = PLAIN,
         *,
-        terms: Terms | None = None,
-        not_before: NotBefore | None = None,
-        keep_expired: bool = False,
-        selects: Selects | None = None,
-        conflate: bool = True,
-        groups: Groups | None = None,
-        ring: Limits | None = None,
-        ranking: Ranking | None = None,
-        paging: Paging | None = None,
+        pages: PageStore | None = None,
         now: float,
     ) -> None:
-        self.ledger = Ledger(
-            order=order,
-            count_deliveries=limits.durable_counts,
-            terms=terms,
-            not_before=not_before,
-            keep_expired=keep_expired,
-            selects=selects,
-            conflate=conflate,
-            groups=groups,
-            ring=ring,
-            ranking=ranking,
-            paging=paging,
-        )
+        self.ledger = Ledger(rules, count_deliveries=limits.durable_counts, pages=pages)
         self.commits: Commits[W] = Commits(self.ledger)
         self.lease = Lease()
         self.transaction = ConsumerTransaction()

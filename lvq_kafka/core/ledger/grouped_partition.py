@@ -21,14 +21,14 @@ class GroupedPartition(PartitionLedger):
     delay or because their key is in work, keep their places in their groups.
 
     Args:
-        line: the ready queue, shared by all partitions.
+        grouped: the ready queue of all partitions, with its groups.
     """
 
     __slots__ = ("_grouped",)
 
-    def __init__(self, *args: Any, line: GroupedQueue, **options: Any) -> None:
-        super().__init__(*args, line=line, **options)
-        self._grouped = line
+    def __init__(self, *args: Any, grouped: GroupedQueue, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._grouped = grouped
 
     # ---------------------------------------------------------------- reading
 

@@ -11,14 +11,12 @@ partitions share. Questions about them are answered by `Ledger.assignment`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count, repeat
 
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.commit_map.map_capacity import MapCapacity
-from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.assignment import Assignment
 from lvq_kafka.core.ledger.grouped_partition import GroupedPartition
 from lvq_kafka.core.ledger.message_times import MessageTimes
@@ -28,22 +26,18 @@ from lvq_kafka.core.ledger.paging import (
     PagedPartition,
     PagedPendingList,
     PagedRankedItem,
+    PageStore,
     Paging,
     PlacedPagedPendingList,
 )
-from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.ledger.partition_ledger import Common, PartitionLedger
 from lvq_kafka.core.ledger.ring import Ring, RingPartition
 from lvq_kafka.core.ledger.scheduled_items import placed_items
 from lvq_kafka.core.ledger.timed_partition import TimedPartition
 from lvq_kafka.core.ledger.timers import Timers
 from lvq_kafka.core.log.records import RecordBatch, runs
-from lvq_kafka.core.log.selecting import Selects, only_selected
-from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.queue.standard import judged_keys, no_keys
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.queue.rules import PLAIN, QueueRules
+from lvq_kafka.core.queue.standard import no_keys
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
@@ -72,92 +66,75 @@ class Ledger:
     `AlreadySettled`, or `LockLost` if the partition was revoked since the hand-out or the holder's time ran out.
 
     Args:
-        order: where a new value of a waiting key goes (R4): to the tail, or into the place of the value it replaces.
-        hand_out: the policy that picks the next of the ready messages; by default the one that has waited longest
-            (`InTurns`).
+        rules: those of the queue.
         limit: the maximum length of a commit map, in characters.
         count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for, always; see `bounded`.
-        terms: when messages expire; None if they never do.
-        not_before: when messages are due; None if all are at once.
-        keep_expired: whether what has expired is done only when `bury_expired` says so.
-        selects: the queue's selector; None if all messages of the topic are in the queue.
-        conflate: whether newer values replace waiting ones of their key; False for a standard queue (R35).
-        groups: how messages are grouped; None if they are not.
-        ring: the limits beyond which waiting messages are evicted; None if they never are (R12).
-        ranking: the ranks of messages, by which they are handed out (R20); None for the order of arrival.
-        paging: pages values out beyond the limits; None to keep all in memory (R12).
+        pages: where values are written beyond the limits of a queue that pages to disk (R12).
+        hand_out: the policy that picks the next of the ready messages; by default that of the rules.
     """
 
     def __init__(
         self,
+        rules: QueueRules = PLAIN,
         *,
-        order: Order = "tail",
-        hand_out: ReadyQueue[Item] | None = None,
         limit: int = LONGEST_TEXT,
         count_deliveries: bool = False,
         bounded: bool = False,
-        terms: Terms | None = None,
-        not_before: NotBefore | None = None,
-        keep_expired: bool = False,
-        selects: Selects | None = None,
-        conflate: bool = True,
-        groups: Groups | None = None,
-        ring: Limits | None = None,
-        ranking: Ranking | None = None,
-        paging: Paging | None = None,
+        pages: PageStore | None = None,
+        hand_out: ReadyQueue[Item] | None = None,
     ) -> None:
-        self.ranking = ranking
-        """The ranks of messages; None if they come in the order of arrival."""
-        ranked = () if ranking is None else (precedence, rank_of)
-        self.groups = None if groups is None else GroupedQueue(groups, *ranked)
-        """The ready queue, if messages are grouped; else None."""
+        self.rules = rules
         self.stats = LedgerStats()
         self.in_work = 0
         """The number of messages held."""
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
-        self.times = MessageTimes.of(terms, not_before, keeps_expired=keep_expired)
+        self.ranking = rules.order.ranking()
+        """The ranks of messages; None if they come in the order of arrival."""
+        self.times = MessageTimes.of(rules.times)
         """The effects of time; None in a queue without options of time."""
-        self.ring = None if ring is None else Ring(ring, self.stats, ranked=ranking is not None)
+        self.ring = None if rules.ring is None else Ring(rules.ring, self.stats, ranked=self.ranking is not None)
         """Evictions; None in a queue that is no ring."""
+        self.paging = None if rules.paged is None or pages is None else Paging(rules.paged, pages)
+        """The values on disk; None in a queue that keeps all in memory."""
+        ranked = () if self.ranking is None else (precedence, rank_of)
+        self.groups = None if rules.groups is None else GroupedQueue(rules.groups, *ranked)
+        """The ready queue, if messages are grouped; else None."""
         self._partitions: dict[int, PartitionLedger] = {}
         self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
         self._rings: dict[int, RingPartition] = {}  # of all of them, in a ring
         self.assignment = Assignment(self._partitions, self._timed)
         """Queries on the partitions."""
-        self._in_place = order == "in-place"
-        self._terms = terms if self._in_place else None
-        self._selects = selects
-        self._conflate = conflate
-        self.paging = paging
-        """The values on disk; None in a queue that keeps all in memory."""
-        plain, by_rank = (Item, RankedItem) if paging is None else (PagedItem, PagedRankedItem)
-        self._new_item = plain if ranking is None else ranked_items(ranking, by_rank)
-        self._slots: Iterator[int] = count()
-        self._as_they_come = not_before is None
-        if not_before is not None:
-            self._new_item = placed_items(self._new_item, not_before)
-            self._slots = repeat(-1)  # the items know better
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
-        kind = PartitionLedger if paging is None else PagedPartition
-        self._new_partition: Callable[..., PartitionLedger] = partial(kind, line=self._line)
         if self.groups is not None:
             self._line = self.groups
-            grouped = GroupedPartition if paging is None else PagedGroupedPartition
-            self._new_partition = partial(grouped, line=self.groups)
+        self._common = Common(
+            rules=rules,
+            line=self._line,
+            new_item=self._item_factory(),
+            slots=count() if rules.times.max_delay is None else repeat(-1),  # there, the items know better
+            stats=self.stats,
+            count_deliveries=count_deliveries,
+        )
         self._bounded_hand_out = BoundedHandOut(
             self._partitions,
             self._line,
             self.capacity,
             self.stats,
-            ranked=ranking is not None,
-            grouped=groups is not None,
+            ranked=self.ranking is not None,
+            grouped=self.groups is not None,
         )
         self.bounded = bounded
         self._count_deliveries = count_deliveries
         self._generations = count(1)
         self._timers = Timers()
+
+    def _item_factory(self) -> Callable[..., Item]:
+        plain, by_rank = (Item, RankedItem) if self.paging is None else (PagedItem, PagedRankedItem)
+        new_item = plain if self.ranking is None else ranked_items(self.ranking, by_rank)
+        judge = None if self.times is None or self.times.scheduling is None else self.times.scheduling.not_before
+        return new_item if judge is None else placed_items(new_item, judge)
 
     @property
     def bounded(self) -> bool:
@@ -207,24 +184,17 @@ class Ledger:
             raise StateError(f"Partition {partition} is already assigned.")
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
-        waits = self._conflate or self.ring is not None
-        counted = None
+        waits = self.rules.keys.conflates or self.ring is not None
+        in_place, counted = self.rules.order.in_place, None
         if self.ring is not None:
-            timed = self.times is not None
-            counted = self.ring.new_pending(loaded, start, timed=timed, in_place=self._in_place)
-        part = self._partitions[partition] = self._new_partition(
+            counted = self.ring.new_pending(loaded, start, timed=self.times is not None, in_place=in_place)
+        part = self._partitions[partition] = self._new_partition()(
             partition,
             self._new_pending(loaded, start) if counted is None else counted,
             max(target, loaded.end) if waits else start,
             generation=generation,
             room=partial(self._new_room, partition),
-            new_item=self._new_item,
-            slots=self._slots,
-            stats=self.stats,
-            in_place=self._in_place,
-            terms=copy(self._terms),  # which counts what cannot be read
-            selects=self._selects if self._conflate else None,  # which `add` has judged, by the keys
-            count_deliveries=self._count_deliveries,
+            common=self._common,
         )
         if self.times is not None:
             self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
@@ -232,11 +202,16 @@ class Ledger:
             self._rings[partition] = RingPartition(part, counted, self.ring)
         return generation
 
+    def _new_partition(self) -> Callable[..., PartitionLedger]:
+        if self.groups is None:
+            return PartitionLedger if self.paging is None else PagedPartition
+        return partial(GroupedPartition if self.paging is None else PagedGroupedPartition, grouped=self.groups)
+
     def _new_pending(self, loaded: CommitMap, start: int) -> PendingList:
+        in_place = self.rules.order.in_place
         if self.paging is not None:
-            paged = PlacedPagedPendingList if self._in_place else PagedPendingList
-            return paged(loaded, start, self.paging)
-        return PlacedPendingList(loaded, start) if self._in_place else PendingList(loaded, start)
+            return (PlacedPagedPendingList if in_place else PagedPendingList)(loaded, start, self.paging)
+        return (PlacedPendingList if in_place else PendingList)(loaded, start)
 
     @property
     def window(self) -> int | None:
@@ -244,9 +219,10 @@ class Ledger:
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
     def _new_line(self) -> InTurns[Item]:
+        as_they_come = self.rules.times.max_delay is None
         if self.ranking is not None:
-            return InTurns(ranked_line(self.ranking, as_they_come=self._as_they_come), rank_of)
-        return InTurns(BySlot() if self._as_they_come else ByPrecedence(by_slot))
+            return InTurns(ranked_line(self.ranking, as_they_come=as_they_come), rank_of)
+        return InTurns(BySlot() if as_they_come else ByPrecedence(by_slot))
 
     def _new_room(self, number: int, part: PartitionLedger) -> PartitionRoom:
         counted = self._count_deliveries
@@ -335,7 +311,7 @@ class Ledger:
             keys = batch.keys
         for ring in self._rings.values():
             ring.prepare()
-        if self._conflate:
+        if self.rules.keys.conflates:
             self._add(batch, keys)
         else:
             self._add_alone(batch, keys)
@@ -344,8 +320,7 @@ class Ledger:
 
     def _add_alone(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         """Add records of which none replaces another."""
-        if self._selects is not None:
-            batch = only_selected(batch, judged_keys(keys), self._selects)
+        batch = self.rules.selected(batch, keys)
         for partition, rows in runs(batch.partitions):
             run, names = (batch, keys) if rows is None else (batch.rows(rows.start, rows.stop), keys[rows])
             self._add(run, no_keys(run))

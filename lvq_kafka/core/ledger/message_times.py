@@ -6,6 +6,7 @@ import math
 
 from lvq_kafka.core.ledger.expiring_items import Expiring
 from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
+from lvq_kafka.core.queue.rules import TimeRule
 from lvq_kafka.core.timing.log_time import LogTime
 from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.timing.terms import Terms
@@ -16,7 +17,7 @@ __all__ = ["MessageTimes"]
 
 
 class MessageTimes:
-    """The messages of a ledger for which time matters. See `Ledger` for the options."""
+    """The messages of a ledger for which time matters."""
 
     def __init__(self, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> None:
         self.time = LogTime()
@@ -34,11 +35,12 @@ class MessageTimes:
         """No message is due before that, likewise."""
 
     @classmethod
-    def of(cls, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> MessageTimes | None:
+    def of(cls, rule: TimeRule) -> MessageTimes | None:
         """Return the times of a queue; None if it has no option of time."""
+        terms, not_before = rule.terms(), rule.not_before()
         if terms is None and not_before is None:
             return None
-        return cls(terms, not_before, keeps_expired=keeps_expired)
+        return cls(terms, not_before, keeps_expired=rule.keeps_expired)
 
     @property
     def scheduled(self) -> int:

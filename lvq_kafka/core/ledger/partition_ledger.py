@@ -6,6 +6,7 @@ It carries out decisions of the ledger: which message is next, and whether a set
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -14,8 +15,7 @@ from lvq_kafka.core.commit_map.map_capacity import MOST_COUNTED
 from lvq_kafka.core.ledger.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.ledger.scheduled_items import counts_since
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.log.selecting import Selects, only_selected
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
@@ -23,7 +23,7 @@ from lvq_kafka.core.waiting.pending import Deletion, Item, PendingList, PlacedPe
 from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
 from lvq_kafka.errors import StateError
 
-__all__ = ["PartitionLedger"]
+__all__ = ["Common", "PartitionLedger"]
 
 _ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
@@ -36,22 +36,32 @@ _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """The things that the partitions of a ledger share."""
+
+    rules: QueueRules
+    line: ReadyQueue[Item]
+    """The ready messages of all of them."""
+    new_item: Callable[..., Item]
+    """Makes a message of the arguments of `Item`."""
+    slots: Iterator[int]
+    """Yields the next place in the queue."""
+    stats: LedgerStats
+    count_deliveries: bool
+
+
 class PartitionLedger:
     """An assigned partition.
 
     `lvq_kafka.core.ledger.timed_partition` has the effects of time.
 
     Args:
-        generation: the number of this assignment.
         pending: its messages, none so far.
         target: the offset to read up to before anything is handed out.
-        line: the ready queue, shared by all partitions.
+        generation: the number of this assignment.
         room: makes what judges whether the commit map has room for a message.
-        new_item: makes a message of the arguments of `Item`.
-        slots: yields the next place in the queue.
-        selects: the queue's selector, if it has one.
-        in_place: whether a newer value keeps the place of the waiting one that it replaces (R4).
-        terms: when messages expire, if it matters to their places.
+        common: what it shares with the ledger's other partitions.
     """
 
     __slots__ = (
@@ -63,6 +73,7 @@ class PartitionLedger:
         "_line",
         "_number",
         "_place_givers",
+        "_rules",
         "_selects",
         "_slots",
         "_stats",
@@ -90,32 +101,27 @@ class PartitionLedger:
         target: int,
         *,
         generation: int,
-        line: ReadyQueue[Item],
         room: Callable[[PartitionLedger], PartitionRoom],
-        new_item: Callable[..., Item],
-        slots: Iterator[int],
-        stats: LedgerStats,
-        in_place: bool,
-        terms: Terms | None,
-        selects: Selects | None,
-        count_deliveries: bool,
+        common: Common,
     ) -> None:
+        rules = common.rules
         self._number = number
         self._generation = generation
-        self._slots = slots
-        self._stats = stats
-        self.is_in_place = in_place
+        self._slots = common.slots
+        self._stats = common.stats
+        self.is_in_place = rules.order.in_place
         """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
-        self._terms = terms
-        self._selects = selects
-        self._count_deliveries = count_deliveries
+        self._terms = rules.times.terms() if self.is_in_place else None  # its own, as it counts what cannot be read
+        self._rules = rules
+        self._selects = rules.selects is not None and rules.keys.conflates  # else the ledger has judged, by the keys
+        self._count_deliveries = common.count_deliveries
         loaded = pending.loaded
         self.pending = pending
         """All messages that a commit must not pass.
 
         Stale ones are not among them: they are done, whatever their holders do.
         """
-        self.new_item = new_item
+        self.new_item = common.new_item
         self._buffer = CatchUpBuffer()
         self.target = target
         self.open = pending.position >= target
@@ -141,7 +147,7 @@ class PartitionLedger:
         """True if the claim may differ from the last one that was said."""
         self.room = room(self)
         """It judges whether the commit map has room for a message."""
-        self._line: Entrance[Any] = line if self.room.window is None else self.room.window
+        self._line: Entrance[Any] = common.line if self.room.window is None else self.room.window
 
     # ---------------------------------------------------------------- reading
 
@@ -214,7 +220,7 @@ class PartitionLedger:
             self.pending.position = position
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        if self._selects is not None:  # not before: of what the buffer replaces, nothing has to be judged
+        if self._selects:  # not before: of what the buffer replaces, nothing has to be judged
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
@@ -283,8 +289,8 @@ class PartitionLedger:
             self.changes += replaced + deleted
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
-        """Return the records as the queue has them; see `only_selected`."""
-        return batch if self._selects is None else only_selected(batch, keys, self._selects)
+        """Return the records as the queue has them; see `QueueRules.selected`."""
+        return self._rules.selected(batch, keys) if self._selects else batch
 
     def is_done(self, offset: int) -> bool:
         """Return whether the group's last commit calls a record done."""

@@ -6,9 +6,9 @@ import pytest
 
 from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter, WaitQueue
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.waiting.session_pins import SessionPins
+from tests.rules import new_ledger
 
 
 class Line:
@@ -154,7 +154,7 @@ def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
 def test_a_message_looks_at_as_many_sessions_however_many_wait(mode: GroupMode) -> None:
     def looks(sessions: int) -> float:
         """Return how often a session is asked whether there is something for it, for each message and its ack."""
-        ledger = Ledger(groups=Groups(mode=mode))
+        ledger = new_ledger(groups=Groups(mode=mode))
         assert ledger.groups is not None
         ledger.assign(0, CommitMap(0), 0)
         asked: list[SessionPins | None] = []
@@ -189,7 +189,7 @@ def test_a_message_looks_at_as_many_sessions_however_many_wait(mode: GroupMode) 
 
 def test_a_caller_with_a_message_of_its_own_is_woken_once_messages_may_be_taken_again() -> None:
     """As when as many are in work as may be, or the consumer is paused."""
-    ledger, woken = Ledger(groups=Groups()), []
+    ledger, woken = new_ledger(groups=Groups()), []
     assert ledger.groups is not None
     ledger.assign(0, CommitMap(0), 0)
     session, may_take = ledger.groups.open(), [True]

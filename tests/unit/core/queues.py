@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import copy
 from itertools import count
+from typing import Any
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
+from tests.rules import new_ledger
 
 __all__ = ["Queue", "facts"]
 
@@ -22,36 +18,17 @@ class Queue:
 
     Args:
         loaded: the group's commit; the log begins at its base.
+        options: see `new_ledger`.
     """
 
     def __init__(
         self,
         *records: tuple[str, str | None],
-        order: Order = "tail",
-        limit: int = 4095,
-        count_deliveries: bool = False,
-        bounded: bool = False,
-        terms: Terms | None = None,
-        not_before: NotBefore | None = None,
         loaded: CommitMap | None = None,
-        conflate: bool = True,
-        ring: Limits | None = None,
-        ranking: Ranking | None = None,
-        groups: Groups | None = None,
+        **options: Any,
     ) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
-        self.ledger = Ledger(
-            order=order,
-            limit=limit,
-            count_deliveries=count_deliveries,
-            bounded=bounded,
-            terms=terms,
-            not_before=not_before,
-            conflate=conflate,
-            ring=ring,
-            ranking=ranking,
-            groups=groups,
-        )
+        self.ledger = new_ledger(**options)
         self.ledger.assign(0, loaded, loaded.base + len(records))
         self.next = loaded.base
         self.send(*records)
@@ -86,7 +63,7 @@ class Queue:
 
 def facts(ledger: Ledger) -> object:
     """Return everything that can be observed of a ledger, order included."""
-    counts = (ledger._slots, ledger._timers._ticks)  # Python 3.14 and newer cannot copy them
+    counts = (ledger._common.slots, ledger._timers._ticks)  # Python 3.14 and newer cannot copy them
     twin = copy.deepcopy(ledger, {id(own): count(1 << 32) for own in counts})
     seen = twin.assignment
     held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in seen.held())

@@ -14,9 +14,10 @@ from lvq_kafka.core.ledger.expiring_items import Expiring
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled
+from tests.rules import new_ledger, rules
 
 TEN = Ttl(default=10)
 
@@ -25,7 +26,7 @@ class Queue:
     """A ledger with one partition, whose records are appended at second 0 and are read up to the end."""
 
     def __init__(self, ttl: Ttl = TEN, *, target: int = 0, **options: Any) -> None:
-        self.ledger = Ledger(terms=Terms.of(ttl), **options)
+        self.ledger = new_ledger(ttl=ttl, **options)
         self.ledger.assign(0, CommitMap(0), target)
         self.end = 0
 
@@ -167,7 +168,7 @@ def test_r10_a_superseded_message_that_is_set_aside_expires_too() -> None:
 
 
 def test_r10_a_counted_message_that_expires_before_anyone_comes_is_not_handed_out() -> None:
-    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(durable_counts=True), terms=Terms.of(TEN), now=0.0)
+    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(durable_counts=True), rules(ttl=TEN), now=0.0)
     core.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, 0.0, epochs={0: -1}, tag=bytes(8))
     batch = RecordBatch.of([Record(0, 0, 0, b"a", b"v")])
     core.read(Fetch(batch, {0: 1}), batch.keys, 0)

@@ -9,11 +9,11 @@ import pytest
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.partition_commits import PartitionCommits
 from lvq_kafka.core.latest.fold import LatestValues
-from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.terms import Terms, Ttl
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
 
@@ -149,7 +149,7 @@ def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands
 ) -> None:
     """The value expires with the millisecond 2000, which every consumer and reader can tell from the log."""
     records = [Record(0, 0, 1000, b"a", b"1", ()), Record(0, 1, 1900, b"b", b"2", ()), Record(0, 2, at, b"a", b"3", ())]
-    ledger = Ledger(order="in-place", terms=SHORT)
+    ledger = new_ledger(order="in-place", ttl=Ttl(default=1))
     ledger.assign(0, CommitMap(0), 3)
     values = LatestValues(terms=SHORT, in_place=True)
     for batch in [records[:2], records[2:]] if apart else [records]:

@@ -10,10 +10,11 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
+from tests.rules import new_ledger
 from tests.unit.core.queues import Queue, facts
 
 
@@ -46,7 +47,7 @@ def test_r4_in_place_order_gives_a_deleted_key_a_new_slot() -> None:
 
 
 def test_r4_in_place_order_holds_through_catch_up_and_release() -> None:
-    ledger = Ledger(order="in-place")
+    ledger = new_ledger(order="in-place")
     ledger.assign(0, CommitMap(0), 4)
     for offset, (key, value) in enumerate([(b"1", b"1"), (b"2", b"2"), (b"3", b"3"), (b"1", b"1b")]):
         ledger.offer(0, offset, key, value)
@@ -363,7 +364,7 @@ def test_nothing_is_left_of_what_is_done() -> None:
 def story(state: State) -> tuple[Ledger, Item]:
     """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
     ring = Limits(policy="ring", messages=3)
-    queue = Queue(("a", "a1"), terms=Terms.of(Ttl(default=70)), not_before=NotBefore.of(100), ring=ring)
+    queue = Queue(("a", "a1"), ttl=Ttl(default=70), max_delay=100, limits=ring)
     ledger, item = queue.ledger, queue.take(50.0)
     match state:
         case State.SCHEDULED:

@@ -19,6 +19,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
@@ -216,7 +217,7 @@ def every_fourth_first(offset: int) -> float:
 def test_in_any_order_what_was_handed_out_by_its_real_length_fits(
     counted: bool, rank: Callable[[int], float], step: int, stays: float, in_work: int
 ) -> None:
-    ledger = Ledger(hand_out=ByRank(rank), limit=1000, count_deliveries=counted, bounded=True)
+    ledger = new_ledger(hand_out=ByRank(rank), limit=1000, count_deliveries=counted, bounded=True)
     taken = taken_until_it_waits(ledger, range(0, 12_000 * step, step), in_work, stays)
     assert taken > ledger.capacity.always, "the worst case of any span"
 
@@ -228,20 +229,20 @@ def test_a_real_length_that_forgets_what_is_in_work_does_not_pass(monkeypatch: p
         return fits_after(self, measured, 0, *ends, counted=counted)
 
     monkeypatch.setattr(MapCapacity, "fits_after", mutant)
-    ledger = Ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
+    ledger = new_ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
     with pytest.raises(AssertionError):
         taken_until_it_waits(ledger, range(12_000), 200)
 
 
 def test_any_order_fits_within_the_window() -> None:
-    ledger = Ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
+    ledger = new_ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
     window = ledger.capacity.window
     assert window > 5000
     assert taken_until_it_waits(ledger, range(window), 200) == window
 
 
 def test_replaced_messages_count_as_changes_of_the_measured_length() -> None:
-    ledger = Ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
+    ledger = new_ledger(hand_out=ByRank(at_random), limit=1000, bounded=True)
     taken_until_it_waits(ledger, range(0, 30_000, 2), 10)
     part = ledger._partitions[0]
     before = part.changes
@@ -373,7 +374,7 @@ def test_the_room_that_a_message_needs_depends_on_the_highest_that_was_handed_ou
 
 
 def test_the_room_that_a_message_needs_depends_on_what_was_done_before() -> None:
-    ledger = Ledger(limit=100, bounded=True)
+    ledger = new_ledger(limit=100, bounded=True)
     ledger.assign(0, CommitMap(0, (3, 995, 1, 1)), 1000)
     for offset in (0, 1, 2, 998):
         ledger.offer(0, offset, b"%d" % offset, b"v")

@@ -11,6 +11,7 @@ from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.timers import Timers
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
 # --- a release with a delay -----------------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ def test_counts_of_deliveries_outlive_a_restart() -> None:
 
 
 def test_counts_that_are_not_read_yet_are_not_forgotten() -> None:
-    ledger = Ledger(count_deliveries=True)
+    ledger = new_ledger(count_deliveries=True)
     ledger.assign(0, CommitMap(0, (1, 1, 3, 1), counts={0: 1, 2: 5, 3: 6}), target=6)
     assert ledger.assignment.claim(0).counts == {0: 1, 2: 5, 3: 6}
     ledger.offer(0, 0, b"a", b"a")
@@ -394,7 +395,7 @@ def test_counts_that_are_not_read_yet_are_not_forgotten() -> None:
 
 
 def test_counts_of_what_is_done_are_left_out_even_if_somebody_wrote_them() -> None:
-    ledger = Ledger(count_deliveries=True)
+    ledger = new_ledger(count_deliveries=True)
     ledger.assign(0, CommitMap(0, (2, 2), counts={0: 1, 3: 7}), target=0)
     ledger.advance({0: 2})
     assert ledger.assignment.claim(0) == CommitMap(4)

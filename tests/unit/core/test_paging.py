@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, Paging
+from lvq_kafka.core.ledger.ledger import Item
+from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import PageUnreadable
 from tests.page_store import Pages
+from tests.rules import new_ledger
 
 SIZE = 1000
 
@@ -27,8 +28,9 @@ class Queue:
 
     def __init__(self, limits: Limits | None = None, *, partitions: int = 1, **options: Any) -> None:
         self.pages = Pages()
-        self.paging = Paging(limits or Limits(messages=2, policy="disk"), self.pages)
-        self.ledger = Ledger(paging=self.paging, **options)
+        self.ledger = new_ledger(limits=limits or Limits(messages=2, policy="disk"), pages=self.pages, **options)
+        assert self.ledger.paging is not None
+        self.paging = self.ledger.paging
         self.ledger.assign(0, CommitMap(0, partitions=partitions), 0)
         self.end = 0
 
@@ -145,7 +147,7 @@ def test_a_message_that_was_superseded_in_work_keeps_its_value_for_its_holder() 
 
 
 def test_scheduled_messages_are_paged_too() -> None:
-    queue = Queue(not_before=NotBefore(100.0))
+    queue = Queue(max_delay=100.0)
     queue.send("a", "b", headers=[(NOT_BEFORE_HEADER, b"50")])
     queue.send("c", "d", headers=[(NOT_BEFORE_HEADER, b"50")])
     queue.ledger.offer(0, 4, b"a", None, headers=[(NOT_BEFORE_HEADER, b"60")])
@@ -155,7 +157,7 @@ def test_scheduled_messages_are_paged_too() -> None:
 
 
 def test_what_has_expired_is_read_from_disk_for_its_letter() -> None:
-    queue = Queue(terms=Terms.of(Ttl(default=1.0)), keep_expired=True)
+    queue = Queue(ttl=Ttl(default=1.0), expiry_topic="letters" if True else None)
     queue.send("a", "b", "c")
     queue.ledger.pass_time(2.0)
     assert queue.on_disk == [2]
@@ -202,7 +204,7 @@ def test_what_cannot_be_read_back_is_not_handed_out() -> None:
 
 def test_while_a_partition_is_read_for_the_first_time_values_go_to_disk_as_well() -> None:
     pages = Pages()
-    ledger = Ledger(paging=Paging(Limits(messages=2, policy="disk"), pages))
+    ledger = new_ledger(limits=Limits(messages=2, policy="disk"), pages=pages)
     ledger.assign(0, CommitMap(0), 9)
     for offset in range(5):
         ledger.offer(0, offset, b"%d" % offset, value(str(offset)))

@@ -17,18 +17,17 @@ from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder, Ranking
-from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
 from lvq_kafka.core.waiting.pending import RankedItem
 from lvq_kafka.core.waiting.rank_window import RankWindow
+from tests.rules import new_ledger
 
 RUN = st.integers(1, 1 << 20)
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
 
 
 def by_priority(limit: int = 4095, *, counted: bool = False) -> Ledger:
-    ranking = Ranking.of("priority", priorities=None, sort_header=None)
-    return Ledger(ranking=ranking, limit=limit, count_deliveries=counted)
+    return new_ledger(order="priority", limit=limit, count_deliveries=counted)
 
 
 def ranked(priority: int) -> list[tuple[str, bytes | None]]:
@@ -147,7 +146,7 @@ def test_what_lies_beyond_the_window_counts_as_waiting_for_room() -> None:
 
 @pytest.mark.parametrize("order", ["priority", "sorted"])
 def test_of_the_same_rank_beyond_the_window_the_first_comes_first(order: QueueOrder) -> None:
-    ledger = Ledger(ranking=Ranking.of(order, priorities=None, sort_header=None), limit=1000)
+    ledger = new_ledger(order=order, limit=1000)
     fill(ledger, [4] * 5000)
     held = ledger.acquire()
     assert held is not None
@@ -323,8 +322,7 @@ def test_the_published_window() -> None:
 @pytest.mark.parametrize("groups", [None, Groups()])
 @pytest.mark.parametrize("order", ["priority", "sorted"])
 def test_a_scheduled_delete_at_the_base_has_no_rank(order: QueueOrder, groups: Groups | None) -> None:
-    ranking = Ranking.of(order, priorities=None, sort_header=None)
-    ledger = Ledger(ranking=ranking, groups=groups, limit=100, not_before=NotBefore(1000.0))
+    ledger = new_ledger(order=order, groups=groups, limit=100, max_delay=1000.0)
     ledger.assign(0, CommitMap(0), 3000)
     ledger.offer(0, 0, b"later", None, 1000, [("lvq-not-before", b"900000")])
     for offset in range(1, 3000):
@@ -346,9 +344,8 @@ both_modes = pytest.mark.parametrize("mode", ["sticky", "shared"])
 @both_modes
 @pytest.mark.parametrize("counted", [False, True])
 def test_groups_go_on_beyond_a_scheduled_message(mode: GroupMode, counted: bool) -> None:
-    ranking = Ranking.of("priority", priorities=None, sort_header=None)
-    ledger = Ledger(
-        ranking=ranking, groups=Groups(mode=mode), limit=1000, count_deliveries=counted, not_before=NotBefore(1000.0)
+    ledger = new_ledger(
+        order="priority", groups=Groups(mode=mode), limit=1000, count_deliveries=counted, max_delay=1000.0
     )
     assert ledger.window is not None
     rng, end = random.Random(1), 6 * ledger.window
@@ -372,9 +369,7 @@ def test_groups_go_on_beyond_a_scheduled_message(mode: GroupMode, counted: bool)
 
 @both_modes
 def test_an_urgent_message_of_a_group_comes_from_beyond_the_window(mode: GroupMode) -> None:
-    ledger = Ledger(
-        ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups(mode=mode), limit=1000
-    )
+    ledger = new_ledger(order="priority", groups=Groups(mode=mode), limit=1000)
     fill(ledger, [4] * 10_000 + [9])
     assert take(ledger) == (9, 10_000)
     assert take(ledger) == (4, 0)
@@ -382,7 +377,7 @@ def test_an_urgent_message_of_a_group_comes_from_beyond_the_window(mode: GroupMo
 
 
 def test_a_newer_value_beyond_the_window_does_not_hold_up_its_group() -> None:
-    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups(), limit=1000)
+    ledger = new_ledger(order="priority", groups=Groups(), limit=1000)
     fill(ledger, [4] * 10_000)
     assert ledger.groups is not None
     one, two = ledger.groups.open(), ledger.groups.open()
@@ -399,7 +394,7 @@ def test_a_newer_value_beyond_the_window_does_not_hold_up_its_group() -> None:
 
 @pytest.mark.parametrize("groups", [None, Groups()])
 def test_what_came_back_often_is_still_handed_out_by_rank(groups: Groups | None) -> None:
-    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=groups)
+    ledger = new_ledger(order="priority", groups=groups)
     fill(ledger, [1, 9])
     for _ in range(2):
         taken = [ledger.acquire(), ledger.acquire()]
@@ -413,7 +408,7 @@ def test_what_came_back_often_is_still_handed_out_by_rank(groups: Groups | None)
 
 def test_partitions_do_not_wait_for_room_in_a_circle() -> None:
     """Each one's lowest message belongs to the group of what finds no room in the other one."""
-    ledger = Ledger(ranking=Ranking.of("priority", priorities=None, sort_header=None), groups=Groups())
+    ledger = new_ledger(order="priority", groups=Groups())
     assert ledger.groups is not None
     here, there = ledger.groups.open(), ledger.groups.open()
 
@@ -454,9 +449,8 @@ def full_of_scheduled(
     partitions: int = 1,
 ) -> tuple[Ledger, int]:
     """Return a ledger whose commit texts scheduled messages have filled: each second one that came until then."""
-    ranking = Ranking.of(order, priorities=None, sort_header=None)
-    ledger = Ledger(
-        ranking=ranking, groups=groups, limit=limit, count_deliveries=counted, not_before=NotBefore(86400.0), ring=ring
+    ledger = new_ledger(
+        order=order, groups=groups, limit=limit, count_deliveries=counted, max_delay=86400.0, limits=ring
     )
     rng = random.Random(1)
     for partition in range(partitions):
@@ -629,9 +623,7 @@ def test_a_message_looks_at_as_few_others_however_many_are_scheduled_below_it(mo
     monkeypatch.setattr(RankWindow, "_measure", counting)
     monkeypatch.setattr(PartitionLedger, "claim", claiming)
     for scheduled in (10, 1000, 5000):
-        ledger = Ledger(
-            ranking=Ranking.of("priority", priorities=None, sort_header=None), not_before=NotBefore(86400.0)
-        )
+        ledger = new_ledger(order="priority", max_delay=86400.0)
         ledger.assign(0, CommitMap(0), 0)
         rng, offset = random.Random(1), 0
         for turn in range(scheduled + 500):

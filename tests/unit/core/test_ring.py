@@ -8,10 +8,11 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.ring import Oversized
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, Ranking
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
 
@@ -36,7 +37,7 @@ def count_of(queue: Queue) -> int:
 
 
 def test_the_lowest_waiting_messages_make_room_for_what_comes() -> None:
-    queue = Queue(*letters("ab"), ring=ring(3))
+    queue = Queue(*letters("ab"), limits=ring(3))
     queue.send(*letters("cde"))
     assert (waiting(queue.ledger), count_of(queue)) == ("cde", 2)
     assert (queue.base, queue.runs) == (2, ())
@@ -44,41 +45,41 @@ def test_the_lowest_waiting_messages_make_room_for_what_comes() -> None:
 
 
 def test_an_update_costs_no_other_key_its_value() -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     queue.send(*letters("ccbacba"))
     assert (waiting(queue.ledger), count_of(queue)) == ("cba", 0)
 
 
 def test_an_update_of_a_key_in_work_costs_no_other_key_its_value() -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     held = queue.take()
     queue.send(*letters("aa"))
     assert (held.state, waiting(queue.ledger), count_of(queue)) == (State.STALE, "bca", 0)
 
 
 def test_a_delete_makes_room() -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     queue.send(*letters("Bd"))
     assert (waiting(queue.ledger), count_of(queue)) == ("acd", 0)
 
 
 def test_nothing_is_evicted_before_the_partition_was_read_to_its_end() -> None:
-    queue = Queue(*letters("abcdeBCD"), ring=ring(3))
+    queue = Queue(*letters("abcdeBCD"), limits=ring(3))
     assert (waiting(queue.ledger), count_of(queue)) == ("ae", 0)
 
 
 def test_what_is_beyond_the_ring_goes_once_the_partition_was_read_to_its_end() -> None:
-    queue = Queue(*letters("abcdea"), ring=ring(3))
+    queue = Queue(*letters("abcdea"), limits=ring(3))
     assert (waiting(queue.ledger), count_of(queue)) == ("dea", 2)
 
 
 def test_what_the_commit_calls_done_does_not_count() -> None:
-    queue = Queue(*letters("bcde"), ring=ring(3), loaded=CommitMap(0, (1, 2)))
+    queue = Queue(*letters("bcde"), limits=ring(3), loaded=CommitMap(0, (1, 2)))
     assert (waiting(queue.ledger), count_of(queue)) == ("be", 0)
 
 
 def test_what_is_in_work_counts_and_is_never_evicted() -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     held = [queue.take(), queue.take()]
     queue.send(*letters("de"))
     assert (waiting(queue.ledger), [item.state for item in held]) == ("e", [State.ACQUIRED] * 2)
@@ -88,7 +89,7 @@ def test_what_is_in_work_counts_and_is_never_evicted() -> None:
 
 
 def test_the_message_that_came_last_stays_whatever_is_in_work() -> None:
-    queue = Queue(*letters("ab"), ring=ring(2))
+    queue = Queue(*letters("ab"), limits=ring(2))
     held = [queue.take(), queue.take()]
     queue.send(*letters("c"))
     queue.send(*letters("d"))
@@ -98,7 +99,7 @@ def test_the_message_that_came_last_stays_whatever_is_in_work() -> None:
 
 @pytest.mark.parametrize("way", ["release", "delay", "time out", "abort", "letter"])
 def test_what_comes_back_is_evicted_if_the_ring_is_full(way: str) -> None:
-    queue = Queue(*letters("ab"), ring=ring(2))
+    queue = Queue(*letters("ab"), limits=ring(2))
     ledger, held = queue.ledger, [queue.take(10.0), queue.take(90.0)]
     queue.send(*letters("c"))
     if way in ("release", "delay"):
@@ -115,7 +116,7 @@ def test_what_comes_back_is_evicted_if_the_ring_is_full(way: str) -> None:
 
 
 def test_messages_that_come_back_together_are_judged_one_by_one_in_the_order_of_their_deadlines() -> None:
-    queue = Queue(*letters("ab"), ring=ring(2))
+    queue = Queue(*letters("ab"), limits=ring(2))
     queue.take(20.0)
     queue.take(10.0)
     queue.send(*letters("c"))
@@ -124,7 +125,7 @@ def test_messages_that_come_back_together_are_judged_one_by_one_in_the_order_of_
 
 
 def test_what_comes_back_stays_if_there_is_room() -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     held = queue.take()
     queue.send(*letters("C"))
     queue.ledger.release(held)
@@ -135,7 +136,7 @@ def test_what_comes_back_stays_if_there_is_room() -> None:
 
 
 def test_what_came_back_may_be_evicted_later_and_is_in_no_ones_turn_any_more() -> None:
-    queue = Queue(*letters("ab"), ring=ring(2))
+    queue = Queue(*letters("ab"), limits=ring(2))
     queue.ledger.release(queue.take(), 20.0)
     queue.send(*letters("c"))
     queue.ledger.wake(30.0)
@@ -143,7 +144,7 @@ def test_what_came_back_may_be_evicted_later_and_is_in_no_ones_turn_any_more() -
 
 
 def test_evicted_messages_are_done_in_the_commit_map_above_what_is_in_work() -> None:
-    queue = Queue(*letters("abcd"), ring=ring(4))
+    queue = Queue(*letters("abcd"), limits=ring(4))
     held = [queue.take(), queue.take(), queue.take()]
     queue.ledger.ack(held[1])
     queue.send(*letters("efgh"))
@@ -153,7 +154,7 @@ def test_evicted_messages_are_done_in_the_commit_map_above_what_is_in_work() -> 
 
 
 def test_one_run_between_two_messages_in_work_is_all_the_room_that_evicted_ones_take() -> None:
-    queue = Queue(*letters("abcdefghij"), ring=ring(10))
+    queue = Queue(*letters("abcdefghij"), limits=ring(10))
     for item in [queue.take() for _ in range(10)]:
         if item.offset % 3:
             queue.ledger.ack(item)
@@ -165,21 +166,21 @@ def test_one_run_between_two_messages_in_work_is_all_the_room_that_evicted_ones_
 
 @pytest.mark.parametrize("acked", [0, 1, 2])
 def test_what_was_evicted_and_committed_does_not_come_back_though_the_queue_has_become_shorter(acked: int) -> None:
-    queue = Queue(*letters("abc"), ring=ring(3))
+    queue = Queue(*letters("abc"), limits=ring(3))
     queue.take()
     queue.send(*letters("def"))  # b, c and d go; a is in work
     items = [queue.take(), queue.take()]
     for item in items[:acked]:
         queue.ledger.ack(item)
     claim = queue.ledger.assignment.claim(0)
-    heir = Queue(ring=ring(3), loaded=claim)
+    heir = Queue(limits=ring(3), loaded=claim)
     heir.next = 0
     heir.send(*letters("abcdef")[claim.base :])
     assert waiting(heir.ledger) == ("a" + "ef"[acked:])
 
 
 def test_a_released_message_is_not_evicted_twice() -> None:
-    queue = Queue(*letters("a"), ring=ring(1))
+    queue = Queue(*letters("a"), limits=ring(1))
     item = queue.take()
     queue.send(*letters("b"))
     queue.ledger.release(item)
@@ -188,7 +189,7 @@ def test_a_released_message_is_not_evicted_twice() -> None:
 
 
 def test_bytes_count_with_keys_values_and_headers() -> None:
-    queue = Queue(ring=ring(size=20))
+    queue = Queue(limits=ring(size=20))
     for offset, key in enumerate((b"a", b"b", b"c")):  # 8 bytes each
         queue.ledger.offer(0, offset, key, b"123", headers=[("h", b"123")])
     assert (waiting(queue.ledger), count_of(queue)) == ("bc", 1)
@@ -199,7 +200,7 @@ def test_bytes_count_with_keys_values_and_headers() -> None:
 
 
 def test_both_limits_count() -> None:
-    queue = Queue(ring=ring(2, 10))
+    queue = Queue(limits=ring(2, 10))
     queue.send(("a", "123"), ("b", "123"), ("c", "1"))
     assert waiting(queue.ledger) == "bc"
     queue.send(("d", "1234567"))
@@ -207,7 +208,7 @@ def test_both_limits_count() -> None:
 
 
 def test_a_message_that_is_too_large_costs_no_other_its_place() -> None:
-    queue = Queue(*letters("ab"), ring=ring(size=10))
+    queue = Queue(*letters("ab"), limits=ring(size=10))
     queue.send(("c", "0123456789"))
     assert (waiting(queue.ledger), count_of(queue)) == ("ab", 1)
     queue.send(("a", "0123456789"))
@@ -218,19 +219,19 @@ def test_a_message_that_is_too_large_costs_no_other_its_place() -> None:
 
 
 def test_a_message_that_is_too_large_and_replaced_before_the_end_is_read_is_not_looked_at() -> None:
-    queue = Queue(("a", "0123456789"), ("a", "1"), ring=ring(size=10))
+    queue = Queue(("a", "0123456789"), ("a", "1"), limits=ring(size=10))
     assert (waiting(queue.ledger), count_of(queue)) == ("a", 0)
 
 
 @pytest.mark.parametrize(("messages", "partitions", "share"), [(10, 3, 3), (3, 3, 1), (1, 3, 1), (9, 1, 9), (5, 0, 5)])
 def test_a_partition_has_an_even_share(messages: int, partitions: int, share: int) -> None:
-    queue = Queue(ring=ring(messages), loaded=CommitMap(0, partitions=partitions))
+    queue = Queue(limits=ring(messages), loaded=CommitMap(0, partitions=partitions))
     queue.send(*letters("abcdefghijkl"))
     assert len(waiting(queue.ledger)) == share
 
 
 def test_the_worst_rank_goes_first_and_of_one_rank_the_lowest() -> None:
-    queue = Queue(ring=ring(4), ranking=Ranking.of("priority", priorities=10, sort_header=None))
+    queue = Queue(limits=ring(4), order="priority")
     for offset, priority in enumerate(b"9151150"):
         headers = [(PRIORITY_HEADER, b"%c" % priority)]
         queue.ledger.offer(0, offset, b"%c" % (ord("a") + offset), b"v", headers=headers)
@@ -241,28 +242,28 @@ def test_the_worst_rank_goes_first_and_of_one_rank_the_lowest() -> None:
 
 
 def test_in_a_sorted_queue_the_last_text_goes_first() -> None:
-    queue = Queue(ring=ring(3), ranking=Ranking.of("sorted", priorities=None, sort_header="by"))
+    queue = Queue(limits=ring(3), order="sorted", sort_header="by")
     for offset, text in enumerate((b"b", b"c", b"bb", None, b"a")):
         queue.ledger.offer(0, offset, b"%d" % offset, b"v", headers=None if text is None else [("by", text)])
     assert waiting(queue.ledger) == "034"
 
 
 def test_in_place_the_offset_decides_and_not_the_turn() -> None:
-    queue = Queue(*letters("abca"), order="in-place", ring=ring(3))
+    queue = Queue(*letters("abca"), order="in-place", limits=ring(3))
     queue.send(*letters("d"))
     assert waiting(queue.ledger) == "cad"
     assert queue.drain() == ["a3", "c2", "d0"]
 
 
 def test_a_standard_queue_keeps_its_newest_messages() -> None:
-    queue = Queue(*letters("aaaa"), conflate=False, ring=ring(3))
+    queue = Queue(*letters("aaaa"), conflate=False, limits=ring(3))
     assert (waiting(queue.ledger), count_of(queue)) == ("aaa", 1)
     queue.send(*letters("bb"))
     assert waiting(queue.ledger) == "abb"
 
 
 def test_a_standard_queue_hands_nothing_out_that_may_have_no_room() -> None:
-    ledger = Ledger(conflate=False, ring=ring(2))
+    ledger = new_ledger(conflate=False, limits=ring(2))
     ledger.assign(0, CommitMap(0), 4)
     for offset in range(3):
         ledger.offer(0, offset, b"a", b"%d" % offset)
@@ -275,7 +276,7 @@ def test_a_standard_queue_hands_nothing_out_that_may_have_no_room() -> None:
 
 
 def test_the_keys_of_messages_in_a_standard_queue_count_too() -> None:
-    queue = Queue(conflate=False, ring=ring(size=10))
+    queue = Queue(conflate=False, limits=ring(size=10))
     queue.send(("key", "12"), ("key", "12"), ("key", "12"))
     assert count_of(queue) == 1
 
@@ -286,7 +287,7 @@ def scheduled_for(queue: Queue, key: str, due: int) -> None:
 
 
 def test_what_is_scheduled_does_not_count_until_it_is_due() -> None:
-    queue = Queue(*letters("ab"), ring=ring(2), not_before=NotBefore.of(100))
+    queue = Queue(*letters("ab"), limits=ring(2), max_delay=100)
     scheduled_for(queue, "c", 50_000)
     scheduled_for(queue, "b", 60_000)
     assert (waiting(queue.ledger), count_of(queue)) == ("abcb", 0)
@@ -297,7 +298,7 @@ def test_what_is_scheduled_does_not_count_until_it_is_due() -> None:
 
 
 def test_what_is_due_stays_as_the_message_that_came_last() -> None:
-    queue = Queue(ring=ring(1), not_before=NotBefore.of(100))
+    queue = Queue(limits=ring(1), max_delay=100)
     scheduled_for(queue, "a", 50_000)
     queue.send(*letters("b"))
     queue.ledger.pass_time(50.0)
@@ -306,7 +307,7 @@ def test_what_is_due_stays_as_the_message_that_came_last() -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_what_has_expired_does_not_count(kept: bool) -> None:
-    ledger = Ledger(ring=ring(2), terms=Terms.of(Ttl(default=70)), keep_expired=kept)
+    ledger = new_ledger(limits=ring(2), ttl=Ttl(default=70), expiry_topic="letters" if kept else None)
     ledger.assign(0, CommitMap(0), 0)
     for offset, key in enumerate((b"a", b"b")):
         ledger.offer(0, offset, key, b"v")
@@ -319,7 +320,7 @@ def test_what_has_expired_does_not_count(kept: bool) -> None:
 
 
 def test_what_expires_while_it_is_set_aside_costs_no_other_its_place() -> None:
-    ledger = Ledger(ring=ring(2), terms=Terms.of(Ttl(default=70)))
+    ledger = new_ledger(limits=ring(2), ttl=Ttl(default=70))
     ledger.assign(0, CommitMap(0), 0)
     ledger.offer(0, 0, b"a", b"v")
     reserved = ledger.reserve()
@@ -332,7 +333,7 @@ def test_what_expires_while_it_is_set_aside_costs_no_other_its_place() -> None:
 
 
 def test_the_ring_is_crossed_once_until_a_fifth_of_it_was_free() -> None:
-    queue = Queue(*letters("abcdefghij"), ring=ring(10))
+    queue = Queue(*letters("abcdefghij"), limits=ring(10))
     found = queue.ledger.ring
     assert found is not None
     crossings = []
@@ -347,9 +348,9 @@ def test_the_ring_is_crossed_once_until_a_fifth_of_it_was_free() -> None:
     assert crossings[-1] < len(crossings)
 
 
-@pytest.mark.parametrize("options", [{}, {"ranking": Ranking.of("priority", priorities=None, sort_header=None)}])
-def test_what_has_become_obsolete_takes_no_memory_for_long(options: dict[str, Ranking]) -> None:
-    queue = Queue(ring=ring(200), **options)
+@pytest.mark.parametrize("options", [{}, {"order": "priority"}])
+def test_what_has_become_obsolete_takes_no_memory_for_long(options: dict[str, str]) -> None:
+    queue = Queue(limits=ring(200), **options)
     for at in range(150):
         queue.send(*((f"k{number}", "v") for number in range(100)), (f"new {at}", "v"))
     (part,) = queue.ledger._rings.values()
@@ -358,7 +359,7 @@ def test_what_has_become_obsolete_takes_no_memory_for_long(options: dict[str, Ra
 
 
 def test_nothing_is_evicted_once_the_partition_is_about_to_go() -> None:
-    queue = Queue(*letters("ab"), ring=ring(2))
+    queue = Queue(*letters("ab"), limits=ring(2))
     held = queue.take()
     queue.ledger.withhold([0])
     queue.send(*letters("cd"))
@@ -369,7 +370,7 @@ def test_nothing_is_evicted_once_the_partition_is_about_to_go() -> None:
 
 
 def test_what_is_evicted_has_no_handle_that_anybody_could_settle() -> None:
-    queue = Queue(*letters("a"), ring=ring(1))
+    queue = Queue(*letters("a"), limits=ring(1))
     (item,) = [item for part in queue.ledger._partitions.values() for item in part.pending]
     queue.send(*letters("b"))
     assert isinstance(item, Item)

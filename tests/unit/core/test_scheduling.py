@@ -10,11 +10,12 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.rules import new_ledger, rules
 
 
 def record(offset: int, key: str | None, value: str | None, *, due: float | None = None, at: float = 0.0) -> Record:
@@ -27,7 +28,7 @@ class Queue:
     """A ledger with one partition, whose messages may be scheduled an hour ahead."""
 
     def __init__(self, loaded: CommitMap | None = None, *, target: int = 0, **options: Any) -> None:
-        self.ledger = Ledger(not_before=NotBefore.of(3600), **options)
+        self.ledger = new_ledger(max_delay=3600, **options)
         self.end = 0
         self.ledger.assign(0, loaded or CommitMap(0), target)
 
@@ -243,7 +244,7 @@ def test_r11_a_message_that_counted_for_another_consumer_and_was_not_settled_is_
 
 
 def test_r10_r11_a_message_that_is_due_after_its_expiry_makes_the_key_go() -> None:
-    queue = Queue(terms=Terms.of(Ttl(default=5)))
+    queue = Queue(ttl=Ttl(default=5))
     queue.send("a", "a1", at=8)
     queue.send("a", "a2", due=10, at=1)
     queue.ledger.pass_time(9.0)
@@ -253,7 +254,7 @@ def test_r10_r11_a_message_that_is_due_after_its_expiry_makes_the_key_go() -> No
 
 
 def test_r10_r11_a_message_expires_by_its_append_time_also_after_it_was_due() -> None:
-    queue = Queue(terms=Terms.of(Ttl(default=15)))
+    queue = Queue(ttl=Ttl(default=15))
     queue.send("a", "a1", due=10)
     queue.ledger.pass_time(15.0)
     assert queue.waiting == ["a1"]
@@ -262,7 +263,7 @@ def test_r10_r11_a_message_expires_by_its_append_time_also_after_it_was_due() ->
 
 
 def test_r10_r11_what_expires_as_it_is_due_is_kept_for_the_expiry_topic() -> None:
-    queue = Queue(terms=Terms.of(Ttl(default=5)), keep_expired=True)
+    queue = Queue(ttl=Ttl(default=5), expiry_topic="letters" if True else None)
     queue.send("a", "a1", due=10)
     queue.send("b", "b1", due=10)
     queue.send("b", "b2")
@@ -343,7 +344,7 @@ def test_r11_memory_does_not_grow_with_what_was_superseded(key: str | None) -> N
 
 
 def test_r11_a_counted_message_goes_to_nobody_once_another_is_due() -> None:
-    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(durable_counts=True), not_before=NotBefore.of(60), now=0.0)
+    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(durable_counts=True), rules(max_delay=60), now=0.0)
     core.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, 0.0, epochs={0: -1}, tag=bytes(8))
     batch = RecordBatch.of([record(0, "a", "a1"), record(1, "a", "a2", due=5)])
     core.read(Fetch(batch, {0: 2}), batch.keys, 0)
@@ -364,7 +365,7 @@ def test_r11_a_counted_message_goes_to_nobody_once_another_is_due() -> None:
 
 
 def test_a_full_commit_text_says_that_scheduled_messages_fill_it() -> None:
-    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(), not_before=NotBefore.of(60), now=0.0)
+    core: ConsumerCore[str] = ConsumerCore(ConsumerLimits(), rules(max_delay=60), now=0.0)
     core.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, 0.0, epochs={0: -1}, tag=bytes(8))
     core.ledger.capacity.limit = 64
     records = [record(at << 20, f"k{at}", "v", due=50 if at % 2 == 0 else None) for at in range(40)]
@@ -381,7 +382,7 @@ def test_a_full_commit_text_says_that_scheduled_messages_fill_it() -> None:
 
 
 def test_r10_what_has_expired_when_it_is_due_comes_to_the_expiry_topic_by_offset() -> None:
-    queue = Queue(terms=Terms.of(Ttl(default=5)), keep_expired=True)
+    queue = Queue(ttl=Ttl(default=5), expiry_topic="letters" if True else None)
     queue.send("a", "a1", due=12)
     queue.send("b", "b1", due=11)
     queue.send("c", "c1")

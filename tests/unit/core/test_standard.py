@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import OwnKey, StandardScreen
 from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import ConfigError
+from tests.rules import new_ledger
 
 STANDARD = TopicNeeds(conflate=False)
 
@@ -178,7 +178,7 @@ def test_a_screen_gives_each_message_a_key_of_its_own_and_drops_deletes() -> Non
 
 
 def test_messages_keep_their_keys_when_a_partition_comes_twice_in_one_batch() -> None:
-    ledger = Ledger(conflate=False)
+    ledger = new_ledger(conflate=False)
     for partition in (0, 1):
         ledger.assign(partition, CommitMap(0), 0)
     keys = [b"a", b"b", b"c", b"d"]

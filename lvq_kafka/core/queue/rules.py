@@ -1,0 +1,156 @@
+"""The rules of a queue: the meaning of its definition, composed once, where the queue is opened.
+
+Consumers, readers, producers' gates, stats and tasks all take the same `QueueRules`, so none of them knows only some of
+a queue's options. Rules do not change. Whoever reads asks them for judges of its own, which count what they cannot
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.log.selecting import Selects, only_selected
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.message_groups import Groups, Placement
+from lvq_kafka.core.queue.ranking import Order, QueueOrder, Ranking, place_order
+from lvq_kafka.core.queue.standard import judged_keys
+from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.terms import Terms, Ttl
+
+__all__ = ["PLAIN", "KeyRule", "OrderRule", "QueueRules", "TimeRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """The key of each record (R1, R16), and whether a newer value replaces an older one of its key (R35)."""
+
+    topic: str = ""
+    """For errors."""
+    header: str | None = None
+    """The header that names the key; None if only the record key does."""
+    mismatch: KeyMismatchPolicy = "record"
+    conflates: bool = True
+
+    def choose(self, batch: RecordBatch) -> tuple[list[bytes | None], int]:
+        """Return the key of each record, and the number of mismatches.
+
+        Raises:
+            KeyMismatch: there is one, and the policy is ``"fail"``.
+        """
+        return choose_keys(batch, self.topic, self.header, self.mismatch)
+
+    def of(self, batch: RecordBatch) -> list[bytes | None]:
+        """Return the key of each record, without counting mismatches.
+
+        Raises:
+            KeyMismatch: there is one, and the policy is ``"fail"``.
+        """
+        if self.mismatch == "record" or self.header is None or not any(batch.headers):
+            return batch.keys
+        if only_key_headers(self.header, batch.keys, batch.headers):
+            return batch.keys
+        return self.choose(batch)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRule:
+    """The times from which and until which messages count (R10, R11)."""
+
+    ttl: Ttl | None = None
+    """The lifetimes of messages; None if none expires."""
+    max_delay: float | None = None
+    """The seconds by which a message may be scheduled ahead; None if none may."""
+    keeps_expired: bool = False
+    """Whether a consumer stores elsewhere what has expired, before that is done."""
+
+    def terms(self) -> Terms | None:
+        """Return a new judge of lifetimes; None if nothing expires."""
+        return Terms.of(self.ttl)
+
+    def not_before(self) -> NotBefore | None:
+        """Return a new judge of due times; None if everything counts at once."""
+        return NotBefore.of(self.max_delay)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRule:
+    """The order of messages: by arrival (R4), or by rank and then by arrival (R20)."""
+
+    order: QueueOrder = "tail"
+    priorities: int | None = None
+    sort_header: str | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """True if a newer value takes the place of the one that it replaces."""
+        return self.order == "in-place"
+
+    @property
+    def place(self) -> Order:
+        """The place of a new value among those of its rank."""
+        return place_order(self.order)
+
+    def ranking(self) -> Ranking | None:
+        """Return a new judge of ranks; None if messages have none."""
+        return Ranking.of(self.order, priorities=self.priorities, sort_header=self.sort_header)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """The rules of one queue."""
+
+    keys: KeyRule = KeyRule()
+    selects: Selects | None = None
+    """The condition on a message to be in the queue; None if all are (R26)."""
+    times: TimeRule = TimeRule()
+    order: OrderRule = OrderRule()
+    groups: Groups | None = None
+    """How messages are grouped; None if each is for any consumer (R36)."""
+    limits: Limits | None = None
+    """How much the queue may hold; None for no limit (R12)."""
+
+    @classmethod
+    def of(cls, definition: QueueDefinition, selects: Selects | None = None) -> QueueRules:
+        """Return the rules of a queue.
+
+        Args:
+            definition: its definition.
+            selects: its selector, compiled; see `lvq_kafka.selectors.of_queues.queue_rules`.
+        """
+        return cls(
+            keys=KeyRule(definition.topic, definition.naming_header, definition.key_mismatch, definition.conflate),
+            selects=selects,
+            times=TimeRule(definition.ttl, definition.max_delay, definition.expiry_topic is not None),
+            order=OrderRule(definition.order, definition.priorities, definition.sort_header),
+            groups=definition.groups,
+            limits=definition.limits,
+        )
+
+    @property
+    def placement(self) -> Placement:
+        """The thing that producers choose the partition of a message by (R14, R36)."""
+        return "key" if self.groups is None else self.groups.placement
+
+    @property
+    def ring(self) -> Limits | None:
+        """The limits beyond which waiting messages are evicted; None if they never are."""
+        return self.limits if self.limits is not None and self.limits.policy == "ring" else None
+
+    @property
+    def paged(self) -> Limits | None:
+        """The limits beyond which consumers keep values on disk; None if they never do."""
+        return self.limits if self.limits is not None and self.limits.policy == "disk" else None
+
+    def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
+        """Return the records as the queue has them, under these keys: with deletes for what it does not select."""
+        if self.selects is None:
+            return batch
+        return only_selected(batch, keys if self.keys.conflates else judged_keys(keys), self.selects)
+
+
+PLAIN = QueueRules()
+"""The rules of a last value queue without options, whose record keys are its keys."""
