@@ -1,8 +1,8 @@
-"""The rules of a queue: the meaning of its definition, composed once, where the queue is opened.
+"""The rules of a queue: the meaning of its definition, composed once.
 
-Consumers, readers, producers' gates, stats and tasks all take the same `QueueRules`, so none of them knows only some of
-a queue's options. Rules do not change. Whoever reads asks them for judges of its own, which count what they cannot
-read.
+A consumer, and what measures or moves a queue's messages, take one `QueueRules`, so that none of them can know only
+some of the options. Rules do not change. A reader asks them for judges of its own, which count the headers that they
+cannot read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PLAIN", "KeyRule", "OrderRule", "QueueRules", "TimeRule"]
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """The key of each record (R1, R16), and whether a newer value replaces an older one of its key (R35)."""
+    """The key of each record (R1, R16), and whether a newer value replaces an older one (R35)."""
 
     topic: str = ""
     """For errors."""
@@ -146,7 +146,12 @@ class QueueRules:
         return self.limits if self.limits is not None and self.limits.policy == "disk" else None
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
-        """Return the records as the queue has them, under these keys: with deletes for what it does not select."""
+        """Return the records, with deletes for the values that the queue does not select.
+
+        Args:
+            batch: the records.
+            keys: the key of each.
+        """
         if self.selects is None:
             return batch
         return only_selected(batch, keys if self.keys.conflates else judged_keys(keys), self.selects)
