@@ -18,7 +18,7 @@ from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import Closed, ConfigError
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
-from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
+from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error, no_broker_is_ready
 from lvq_kafka.runtime.forking import LeftBehind, left_behind, notify_of_forks
 from lvq_kafka.runtime.overriding import override
 
@@ -199,7 +199,8 @@ class AdminRequests(LeftBehind):
                 client.poll(0)  # a refusal is reported only here
                 if error.code() in _LOST_ITS_WAY:
                     connection.reconnect(client)
-                again = error.code() in passing or (harmless and error.code() in UNREACHABLE and not health.refused)
+                again = error.code() in passing or no_broker_is_ready(error)
+                again = again or (harmless and error.code() in UNREACHABLE and not health.refused)
                 if not again or time.monotonic() + pause > deadline:
                     raise health.explain(error, doing, topic=topic, needs=needs) from None
             except (TypeError, ValueError) as exception:

@@ -30,6 +30,7 @@ __all__ = [
     "UNAUTHORIZED",
     "UNREACHABLE",
     "kafka_error",
+    "no_broker_is_ready",
     "translate",
 ]
 
@@ -124,6 +125,15 @@ def kafka_error(error: BaseException) -> KafkaError | None:
     return None
 
 
+def no_broker_is_ready(error: KafkaError) -> bool:
+    """Return whether a topic cannot be created for now: the controller hears from no broker.
+
+    That is so just after a start, and while the only broker gets no processor time for its heartbeats. Kafka answers
+    with the code of a replication factor that is too high.
+    """
+    return error.code() == KafkaError.INVALID_REPLICATION_FACTOR and "brokers are currently fenced" in error.str()
+
+
 def translate(
     error: KafkaError,
     doing: str,
@@ -158,7 +168,7 @@ def translate(
             topic=topic,
             hint="Check the topic's name and the cluster, or declare a queue.",
         )
-    if code == KafkaError.BROKER_NOT_AVAILABLE:
+    if code == KafkaError.BROKER_NOT_AVAILABLE or no_broker_is_ready(error):
         hint = "Try again when the controllers count a broker as alive; the logs of both say why they do not."
         return BrokerUnavailable(what, code=name, retriable=True, hint=hint)
     if code in UNREACHABLE:

@@ -29,16 +29,17 @@ def requests() -> Iterator[AdminRequests]:
 
 
 class Answers:
-    """A request that gets these answers in turn: values or error codes."""
+    """A request that gets these answers in turn: values, errors or their codes."""
 
-    def __init__(self, *answers: str | int) -> None:
+    def __init__(self, *answers: str | int | KafkaError) -> None:
         self.left = list(answers)
 
     def __call__(self, client: AdminClient, timeout: float) -> list[Future[str]]:
         future: Future[str] = Future()
         answer = self.left.pop(0)
-        if isinstance(answer, int):
-            future.set_exception(KafkaException(KafkaError(answer)))
+        if isinstance(answer, int | KafkaError):
+            error = KafkaError(answer) if isinstance(answer, int) else answer
+            future.set_exception(KafkaException(error))
         else:
             future.set_result(answer)
         return [future]
@@ -82,6 +83,11 @@ def test_what_does_not_pass_is_raised_at_once(requests: AdminRequests) -> None:
     with pytest.raises(ConfigError):
         requests.ask(answers, "ask", soon())
     assert answers.left == ["never asked"]
+
+
+def test_a_broker_that_is_fenced_for_now_is_waited_for(requests: AdminRequests) -> None:
+    fenced = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+    assert requests.ask(Answers(fenced, fenced, "yes"), "create a topic", soon()) == ["yes"]
 
 
 def test_a_caller_can_name_what_passes(requests: AdminRequests) -> None:

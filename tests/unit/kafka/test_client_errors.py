@@ -169,6 +169,16 @@ def test_who_lacks_describe_is_told_what_includes_it(resource: Resource, more: s
     assert more not in Right("Delete", resource, "it").hint
 
 
+def test_a_topic_that_no_broker_can_hold_yet_is_no_mistake_of_the_caller() -> None:
+    fenced = "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+    error = translate(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, fenced), "create topic 'prices'")
+    assert isinstance(error, BrokerUnavailable)
+    assert error.retriable
+    few = "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached."
+    error = translate(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, few), "create topic 'prices'")
+    assert isinstance(error, ConfigError)
+
+
 def test_a_missing_topic_is_named() -> None:
     error = translate(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "describe topic 'prices'", topic="prices")
     assert isinstance(error, TopicNotFound)
