@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
@@ -44,6 +44,7 @@ class DeadLetters:
     Args:
         holds: all holds by place, in order of time.
         max_deliveries: the limit of all consumers that have one.
+        outages: times when the broker could not answer, from and to; none where letters are part of transactions.
         find: called with each fault.
     """
 
@@ -52,8 +53,10 @@ class DeadLetters:
         letters: Sequence[DeadLetter],
         holds: Mapping[Place, Sequence[Hold]],
         max_deliveries: int,
+        outages: Sequence[tuple[float, float]],
         find: Callable[[str], None],
     ) -> None:
+        self._outages = outages
         self._letters = letters
         self._holds = holds
         self._max = max_deliveries
@@ -93,7 +96,7 @@ class DeadLetters:
                 self._find(f"{letter} is not what was sent: {key}={value}")
 
     def rejected(self) -> None:
-        """Check that each durable rejection has one dead letter, and that each dead letter has a rejection."""
+        """Check that each durable rejection has one dead letter, or copies of it, and each dead letter a rejection."""
         known: set[str] = set()
         for hold in (hold for holds in self._holds.values() for hold in holds if hold.rejected):
             reason = hold.signature
@@ -101,7 +104,7 @@ class DeadLetters:
             letters = [one for one in self._by_reason[reason] if one.source == (hold.partition, hold.offset)]
             if hold.durable < inf and not letters:
                 self._find(f"lost: {hold} was rejected, durably, and has no dead letter")
-            if len(letters) > 1:
+            if len(letters) > 1 and not self._stored_twice(hold, letters):
                 self._find(f"{hold} has {len(letters)} dead letters")
             if letters and hold.aborted:
                 self._find(f"{hold} was rejected in a transaction that was aborted, and has a dead letter")
@@ -110,6 +113,12 @@ class DeadLetters:
         for letter in self._letters:
             if not letter.given_up and letter.reason not in known:
                 self._find(f"{letter}: nobody has rejected it")
+
+    def _stored_twice(self, hold: Hold, letters: Sequence[DeadLetter]) -> bool:
+        """Return whether these may be copies of one letter, which an outage let a leader store again (G14)."""
+        last = max(letter.at for letter in letters) + _CLOCKS
+        disturbed = any(begin <= last and hold.acquired <= end for begin, end in self._outages)
+        return disturbed and len({replace(letter, at=0.0) for letter in letters}) == 1
 
     def given_up(self, tenures: Tenures, sent_at: Mapping[Place, float]) -> None:
         """Check that messages were given up after as many deliveries as allowed, and not durably acked before."""

@@ -421,7 +421,7 @@ def judge(
     holds = [hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)]
     stored = {**stored, **_turned_up(unsure, holds, newest, [*letters, *(times.letters if times else ())])}
     one = _Judge(holds, session, outages, hand_overs)
-    dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
+    dead = DeadLetters(letters, one.by_place, max_deliveries, outages if output is None else (), one.find)
     one.verdict.letters = dead.counts
     one.repetitions()
     one.serial(standard=standard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -311,6 +312,15 @@ class TestDeadLetters:
         second = two.reject(6, two.take(5, 1), durable=7)
         found = verdict(one, two, letters=[letter(first, 2), letter(second, 6)])
         assert (found.findings, found.again) == ([], {"killed, rejected and not durable": 1})
+
+    def test_an_outage_may_leave_copies_of_one(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=9)
+        copies = [letter(reason, 2), letter(reason, 8)]
+        assert verdict(one, letters=copies, outages=[(2.1, 7)]).findings == []
+        assert len(verdict(one, letters=copies).findings) == 1
+        assert len(verdict(one, letters=copies, outages=[(9, 12)]).findings) == 1
+        assert verdict(one, letters=[copies[0], replace(copies[1], value="v2")], outages=[(2.1, 7)]).findings
 
     def test_one_that_could_not_be_stored_brings_the_message_again(self) -> None:
         one = Witness("one")
