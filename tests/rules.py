@@ -16,7 +16,7 @@ _OF_LEDGERS = frozenset({"limit", "count_deliveries", "bounded", "pages", "hand_
 
 def rules(*, selects: Selects | None = None, **options: Any) -> QueueRules:
     """Return the rules of a queue that was declared with these options of `QueueDefinition`."""
-    return QueueRules.of(QueueDefinition(name="q", topic="t", key_header=None, **options), selects)
+    return QueueRules.of(QueueDefinition(**{"name": "q", "topic": "t", "key_header": None, **options}), selects)
 
 
 def new_ledger(**options: Any) -> Ledger:

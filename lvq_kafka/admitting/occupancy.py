@@ -16,6 +16,7 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.producer.admission import Admission, Send
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardScreen
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
@@ -63,14 +64,15 @@ class Occupancy:
         self._stop = Event()
         selector = queue_selector(definition)
         selection = None if selector is None else Selection(definition.topic, BYTES, selector)
+        rules = QueueRules.of(definition, None if selector is None else selector.matches)
         group = self._group
         self._follower = Follower(
             cluster,
-            definition,
+            rules,
             since=None if group is None else lambda cluster, topic: group.bases,
             screen=in_turn(
                 None if definition.conflate else StandardScreen(),
-                None if selection is None else ValueScreen(definition, selection),
+                None if selection is None else ValueScreen(rules.keys, selection),
                 SizeScreen(_needed_headers(definition), definition.key_header),
             ),
             by_value=selection is not None,

@@ -26,7 +26,6 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.core.waiting.lifecycle import State
@@ -92,7 +91,7 @@ class SharedState:
         self.failed = False
         """True once the consumer has failed: no more messages will come."""
         self._definition = definition
-        self._foreign = ForeignHeaders.of(definition)
+        self._foreign = self.core.ledger.rules.foreign_headers()
         self._now = now
         self._times = self.core.ledger.times
         self._prepares = self._times is not None  # whether `acquire` has to look whether messages may be taken

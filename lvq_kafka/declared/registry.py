@@ -210,7 +210,7 @@ class Registry:
             writer.close(0)  # decided by now, or withdrawn as far as possible
 
     def _read(self) -> LatestValues:
-        values = LatestValues(topic=REGISTRY_TOPIC)
+        values = LatestValues()
         try:
             starts = self._cluster.logs.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:

@@ -10,7 +10,7 @@ from threading import Thread
 from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -32,7 +32,7 @@ class Follower:
 
     Args:
         cluster: the cluster that holds the topic.
-        definition: the queue, for its topic and its key header.
+        rules: those of the queue.
         since: the positions to start from, asked for once; None for the start of the log. A recreated topic is read
             from its start.
         screen: called with each batch before it is folded; returns the part of it that matters.
@@ -44,7 +44,7 @@ class Follower:
     def __init__(
         self,
         cluster: Cluster,
-        definition: QueueDefinition,
+        rules: QueueRules,
         *,
         since: Since | None = None,
         screen: Screen | None = None,
@@ -52,11 +52,12 @@ class Follower:
         by_value: bool = False,
         metadata_interval: float = 5.0,
     ) -> None:
-        self.topic = definition.topic
-        self.shared = FollowerState(definition.topic, partitions=partitions, time=cluster.now, timed=definition.timed)
+        self.topic = rules.keys.topic
+        timed = rules.times.matters
+        self.shared = FollowerState(self.topic, partitions=partitions, time=cluster.now, timed=timed)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(
-            cluster, definition, self.shared, self._metadata, since=since, screen=screen, by_value=by_value
+            cluster, rules, self.shared, self._metadata, since=since, screen=screen, by_value=by_value
         )
         self.waiter = CatchUpWaiter(self.shared, self._metadata)
         self._threads: list[Thread] = []

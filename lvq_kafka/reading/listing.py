@@ -10,8 +10,8 @@ from itertools import chain
 from lvq_kafka.core.latest.conditions import KeySelection
 from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.ranking import Rank, Ranking
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.runtime.header_warnings import RankWarnings
 
 __all__ = ["Listing"]
@@ -28,20 +28,20 @@ class Listing:
     Ranks are looked up when a list is made, and kept no longer.
 
     Args:
-        definition: the queue.
+        rules: those of the queue.
         by_rank: False to list by arrival alone, which costs less.
     """
 
-    def __init__(self, definition: QueueDefinition, *, by_rank: bool = True) -> None:
+    def __init__(self, rules: QueueRules, *, by_rank: bool = True) -> None:
         self.unranked = 0
         """The number of messages in the last list whose rank could not be read."""
-        self._definition = definition
+        self._order = rules.order
         self._ranks = by_rank
-        self._warnings = RankWarnings(logger, definition.topic, "unranked")
+        self._warnings = RankWarnings(logger, rules.keys.topic, "unranked")
 
     def keys(self, table: NewestRecords, among: KeySelection | None = None) -> Sequence[bytes]:
         """Return the keys of a table, or those among some, in order."""
-        keys = table.keys(self._definition.place_order)
+        keys = table.keys(self._order.place)
         if among:
             keys = [key for key in keys if key in among]
         ranking = self._ranking()
@@ -55,14 +55,11 @@ class Listing:
     def records(self, table: NewestRecords) -> Iterator[Record]:
         """Yield the records of a table in order."""
         if self._ranking() is None:
-            return table.records(self._definition.place_order)
+            return table.records(self._order.place)
         return filter(None, map(table.record, self.keys(table)))
 
     def _ranking(self) -> Ranking | None:
-        queue = self._definition
-        if not self._ranks:
-            return None
-        return Ranking.of(queue.order, priorities=queue.priorities, sort_header=queue.sort_header)
+        return self._order.ranking() if self._ranks else None
 
 
 def _by_rank(ranks: Sequence[Rank]) -> list[int]:

@@ -14,6 +14,7 @@ from lvq_kafka.core.latest.conditions import KeySelection
 from lvq_kafka.core.latest.fold import ReaderStats
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardScreen
 from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
@@ -63,11 +64,13 @@ class QueueReader(Bound, Generic[V]):
         self._cluster = cluster
         self._topic = definition.topic
         self._codec = codec
-        self._listing = Listing(definition)
         self._raw_on_error = undecodable == "raw"
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         selector = queue_selector(definition)
         judged = () if selector is None else (selector,)
+        rules = QueueRules.of(definition, None if selector is None else selector.matches)
+        self._rules = rules
+        self._listing = Listing(rules)
         self._selection = Selection(self._topic, codec, *judged, raw_on_error=self._raw_on_error, **selection)
         self._hiding = UndecodableScreen(definition.topic, codec)
         self._alone = None if definition.conflate else StandardScreen()
@@ -77,13 +80,13 @@ class QueueReader(Bound, Generic[V]):
         by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(
             cluster,
-            definition,
+            rules,
             since=since,
             screen=in_turn(
-                KeyScreen(definition, selected) if selected else None,
+                KeyScreen(rules.keys, selected) if selected else None,
                 self._alone,
                 self._hiding if undecodable == "skip" else None,
-                ValueScreen(definition, self._selection) if by_value else None,
+                ValueScreen(rules.keys, self._selection) if by_value else None,
             ),
             partitions=self._selection.partitions,
             by_value=by_value,

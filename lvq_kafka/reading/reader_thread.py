@@ -15,8 +15,7 @@ from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
@@ -48,7 +47,7 @@ class ReaderThread:
     def __init__(
         self,
         cluster: Cluster,
-        definition: QueueDefinition,
+        rules: QueueRules,
         shared: FollowerState,
         metadata: MetadataThread,
         *,
@@ -57,8 +56,8 @@ class ReaderThread:
         by_value: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._definition = definition
-        self._topic = definition.topic
+        self._rules = rules
+        self._topic = rules.keys.topic
         self._shared = shared
         self._metadata = metadata
         self._since = since
@@ -68,7 +67,7 @@ class ReaderThread:
         self._terms: Terms | None = None
         self._not_before: NotBefore | None = None
         self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
-        self._foreign = ForeignHeaders.of(definition)
+        self._foreign = rules.foreign_headers()
         self._reader: LogReader
 
     def open(self) -> None:
@@ -206,18 +205,14 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
-        self._terms, self._not_before = Terms.of(self._definition.ttl), NotBefore.of(self._definition.max_delay)
+        self._not_before = self._rules.times.not_before()
         values = LatestValues(
             described.partitions,
-            key_header=self._definition.naming_header,
-            key_mismatch=self._definition.key_mismatch,
-            topic=self._topic,
+            self._rules,
             tombstone_memory=self._tombstone_memory(retention),
-            terms=self._terms,
-            placement=self._definition.placement,
             foreign=self._foreign,
-            in_place=self._definition.order == "in-place",
         )
+        self._terms = values.terms
         values.progress.advance(starts)
         absence = Absence(retention)
         absence.track(self._shared.clock(), starts)
@@ -238,17 +233,17 @@ class ReaderThread:
 
     def _tombstone_memory(self, retention: float) -> int:
         """Return for how many ms deletes are remembered; in a standard queue, nothing has rivals."""
-        definition = self._definition
-        return round(1000 * (retention + (definition.max_delay or 0.0))) if definition.conflate else 0
+        rules = self._rules
+        return round(1000 * (retention + (rules.times.max_delay or 0.0))) if rules.keys.conflates else 0
 
     def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
         """Return a store that holds what is selected, once it is due, and folds into these values."""
         selected: LatestValues | SelectedValues = values
         if self._strays is not None:
-            selected = SelectedValues(values, self._definition, self._strays, several=several)
+            selected = SelectedValues(values, self._rules, self._strays, several=several)
         if self._not_before is None:
             return selected
-        return ScheduledValues(selected, self._definition, self._not_before)
+        return ScheduledValues(selected, self._rules, self._not_before)
 
     def _check_partitions(self, described: TopicDescription) -> None:
         missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))

@@ -12,15 +12,14 @@ from typing import Any, NoReturn
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
-from lvq_kafka.core.latest.conditions import keys_of
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION, delete_retention
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import as_float
 from lvq_kafka.core.timing.log_time import MOST_AHEAD
-from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, LVQError, TopicRecreated, TransportError
 from lvq_kafka.reading.entries import EndOfDump
 from lvq_kafka.reading.snapshot import Snapshot
@@ -124,15 +123,16 @@ class _Differences:
     """
 
     def __init__(self, definition: QueueDefinition, point: ResumePoint, end: EndOfDump) -> None:
-        self._definition = definition
-        self._judge = NotBefore.of(definition.max_delay)
+        rules = QueueRules.of(definition)
+        self._keys_of = rules.keys.of
+        self._judge = rules.times.not_before()
         self._point, self._end = point, end
         self._then, self._now = round(1000 * point.as_of), round(1000 * end.as_of)
         self._found: dict[tuple[int, bytes], bool | None] = {}  # None: as at the point
 
     def read(self, batch: RecordBatch) -> None:
         """Look at records in the order of the log."""
-        keys, since, judge, found = keys_of(batch, self._definition), self._point.offsets, self._judge, self._found
+        keys, since, judge, found = self._keys_of(batch), self._point.offsets, self._judge, self._found
         rows = zip(keys, batch.values, batch.partitions, batch.offsets, batch.timestamps, batch.headers)
         for key, value, partition, offset, timestamp, headers in rows:
             if key is None or offset >= self._end.offsets[partition]:  # the watch hears of it anyway

@@ -11,11 +11,11 @@ from operator import add
 from typing import Any
 
 from lvq_kafka.codecs import Codec
-from lvq_kafka.core.latest.conditions import UNSELECTED, KeySelection, keys_of
+from lvq_kafka.core.latest.conditions import UNSELECTED, KeySelection
 from lvq_kafka.core.log.mismatch import only_key_headers
 from lvq_kafka.core.log.records import RecordBatch, new_record
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import size_of
+from lvq_kafka.core.queue.rules import KeyRule
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.reading.entries import to_entry
 from lvq_kafka.reading.reader_thread import Screen
@@ -41,13 +41,13 @@ def in_turn(*screens: Screen | None) -> Screen | None:
 class KeyScreen:
     """Drops the records of keys that are not selected."""
 
-    def __init__(self, definition: QueueDefinition, keys: KeySelection) -> None:
-        self._definition = definition
+    def __init__(self, rule: KeyRule, keys: KeySelection) -> None:
+        self._rule = rule
         self._selected = keys
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the records of selected keys."""
-        rows = self._selected.rows(keys_of(batch, self._definition))
+        rows = self._selected.rows(self._rule.of(batch))
         return batch if len(rows) == len(batch) else batch.pick(rows)
 
 
@@ -74,13 +74,13 @@ class UndecodableScreen:
 class ValueScreen:
     """Marks the values that do not meet a selection's conditions."""
 
-    def __init__(self, definition: QueueDefinition, selection: Selection[Any]) -> None:
-        self._definition = definition
+    def __init__(self, rule: KeyRule, selection: Selection[Any]) -> None:
+        self._rule = rule
         self._selection = selection
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch, with `UNSELECTED` in place of values that do not match."""
-        keys, values, by_headers = keys_of(batch, self._definition), batch.values, self._selection.by_headers
+        keys, values, by_headers = self._rule.of(batch), batch.values, self._selection.by_headers
         if by_headers is not None:
             for row in [row for row, headers in enumerate(batch.headers) if not by_headers(headers or ())]:
                 if keys[row] is not None and values[row] is not None:

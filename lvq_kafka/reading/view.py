@@ -87,7 +87,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         )
         self._definition = definition
         self._source = self._shared
-        self._iterated = Listing(definition, by_rank=False)  # or each iteration would look at all headers
+        self._iterated = Listing(self._rules, by_rank=False)  # or each iteration would look at all headers
         self._callbacks: list[Watch[V]] = []
 
     def _wait_open(self, limit: Limit) -> None:

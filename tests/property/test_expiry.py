@@ -12,6 +12,7 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
 from tests.property.test_fold import expected
+from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 OPTIONS = [Ttl(), Ttl(default=0.3), Ttl(maximum=1), Ttl(minimum=0.2, maximum=0.9), Ttl(default=0.5, maximum=2)]
@@ -46,7 +47,7 @@ def test_r8_r10_at_any_moment_there_are_the_newest_values_that_have_not_expired(
     draws: list[tuple[int, int, bytes, bytes | None, bytes | None]], partitions: int, ttl: Ttl, data: st.DataObject
 ) -> None:
     written = log(draws, partitions)
-    latest = LatestValues(partitions, terms=Terms.of(ttl))
+    latest = LatestValues(partitions, rules(ttl=ttl))
     at = now = 0
     shown: set[bytes] = set()
     while at < len(written) or data.draw(st.booleans()):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
-from lvq_kafka.core.queue.message_groups import Placement
+from lvq_kafka.core.queue.message_groups import Groups, Placement
+from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
 headers: st.SearchStrategy[Headers] = st.sampled_from(
@@ -101,7 +102,7 @@ def feed(data: st.DataObject, latest: LatestValues, partition_logs: Sequence[Seq
 
 @given(data=st.data(), partition_logs=logs())
 def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_logs: list[list[Record]]) -> None:
-    latest = LatestValues(1, key_header="k")
+    latest = LatestValues(1, rules(key_header="k"))
     feed(data, latest, partition_logs)
     assert content(latest) == expected(partition_logs)
     assert [record.offset for record in latest.table.records()] == sorted(
@@ -116,7 +117,7 @@ def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_
 def test_keys_in_several_partitions_have_one_current_value_whatever_the_order_of_reading(
     data: st.DataObject, partition_logs: list[list[Record]], placement: Placement
 ) -> None:
-    latest = LatestValues(3, placement=placement)
+    latest = LatestValues(3, rules(groups=Groups(placement=placement)))
     feed(data, latest, partition_logs)
     assert content(latest) == expected(partition_logs, placement)
 

@@ -14,9 +14,10 @@ from lvq_kafka.core.latest.scheduled_values import ScheduledValues
 from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 LONGEST = 2_000  # ms
@@ -102,12 +103,12 @@ class Rule:
         )
 
 
-def queue(ttl: Ttl | None = None) -> QueueDefinition:
-    return QueueDefinition(name="t", topic="t", key_header=None, ttl=ttl, max_delay=LONGEST / 1000)
+def queue(ttl: Ttl | None = None) -> QueueRules:
+    return rules(ttl=ttl, max_delay=LONGEST / 1000)
 
 
 def fold(partitions: int, ttl: Ttl | None) -> ScheduledValues:
-    values = LatestValues(partitions, terms=Terms.of(ttl), tombstone_memory=1 << 60)
+    values = LatestValues(partitions, queue(ttl), tombstone_memory=1 << 60)
     return ScheduledValues(values, queue(ttl), NotBefore(LONGEST / 1000))
 
 

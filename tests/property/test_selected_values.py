@@ -13,9 +13,10 @@ from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.message_groups import Groups, Placement
+from lvq_kafka.core.queue.rules import PLAIN
 from tests.property.test_fold import Step, logs, placements
+from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
 HEADERS: list[Headers] = [(), (("k", b"a"),), (("x", b"1"),)]
@@ -64,10 +65,8 @@ class Selecting:
         """Read a history, given in batches, until there is no doubt."""
         while True:
             self.readings += 1
-            values = LatestValues(
-                self._partitions, key_header="k", key_mismatch=self._policy, placement=self._groups.placement
-            )
-            queue = QueueDefinition(name="t", topic="t", key_header="k", key_mismatch=self._policy, groups=self._groups)
+            queue = rules(key_header="k", key_mismatch=self._policy, groups=self._groups)
+            values = LatestValues(self._partitions, queue)
             selected = SelectedValues(values, queue, self._strays, several=self._partitions > 1)
             shown: set[bytes] = set()
             for records in history:
@@ -93,7 +92,7 @@ def test_the_selected_keys_are_the_filter_of_the_full_fold(
     data: st.DataObject, partitions: int, policy: KeyMismatchPolicy, placement: Placement
 ) -> None:
     history = [compacted(data, log) for log in data.draw(logs(partitions, steps))]
-    full = LatestValues(partitions, key_header="k", key_mismatch=policy, placement=placement)
+    full = LatestValues(partitions, rules(key_header="k", key_mismatch=policy, groups=Groups(placement=placement)))
     at = [0] * partitions
     batches: list[list[Record]] = []
     while any(position < len(log) for position, log in zip(at, history)):
@@ -135,9 +134,7 @@ def test_a_topic_whose_keys_keep_turning_up_elsewhere_is_not_read_again_for_each
     foreign = [Record(1 - home_partition(name, 2), at, at, name, IN) for at, name in enumerate(names)]
     doubts = 0
     for end in range(len(foreign)):
-        selected = SelectedValues(
-            LatestValues(2), QueueDefinition(name="t", topic="t", key_header=None), strays, several=True
-        )
+        selected = SelectedValues(LatestValues(2), PLAIN, strays, several=True)
         selected.apply(RecordBatch.of(foreign[: end + 1]))
         doubts += selected.doubtful
     assert doubts < 10

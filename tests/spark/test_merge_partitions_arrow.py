@@ -28,7 +28,7 @@ def batches(records: Iterable[Record]) -> list[pa.RecordBatch]:
 
 
 def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0, placement: Placement = "key") -> list[dict[str, Any]]:
-    step = MergePartitions("t", PARTITIONS, horizon, placement)
+    step = MergePartitions(PARTITIONS, horizon, placement)
     return [row for batch in step(rows) for row in batch.to_pylist()]
 
 
@@ -75,7 +75,7 @@ def test_what_is_kept_tells_what_the_whole_log_tells(history: list[list[Record]]
         shuffler.shuffle(records)  # a shuffle guarantees no order
         table = pa.Table.from_batches(kept) if kept else None
         known = [] if table is None else table.drop_columns(["lvq_role"]).to_batches()
-        kept = list(MergePartitions("t", PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))
+        kept = list(MergePartitions(PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))
         rows = [row for batch in kept for row in batch.to_pylist()]
         current = [row for row in rows if row["lvq_role"] == "current"]
         places = {(record.partition, record.offset) for record in view.table.records()}

@@ -51,7 +51,7 @@ def delta(records: Iterable[Record]) -> DriverDelta:
 
 def first(store: Store, records: Iterable[Record]) -> Version:
     """Return a version read from the whole log, as Spark writes it."""
-    rows = list(MergePartitions("t", PARTITIONS, FORGET_NONE)(batches(records)))
+    rows = list(MergePartitions(PARTITIONS, FORGET_NONE)(batches(records)))
     files: tuple[DataFile, ...] = ()
     if rows:
         content = pa.BufferOutputStream()

@@ -21,10 +21,10 @@ from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
-from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.headers import misspelt
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import brief, listed, printable
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
@@ -315,7 +315,7 @@ def _produce(
             options=["conflate"],
             hint="Send messages: lvq send.",
         )
-    common = replace(common, stand_for=ForeignHeaders.of(queue.definition).stand_for)
+    common = replace(common, stand_for=QueueRules.of(queue.definition).foreign_headers().stand_for)
     if queue.definition.groups is not None:
         common = replace(common, group_header=queue.definition.groups.header)
     begin = time.monotonic()

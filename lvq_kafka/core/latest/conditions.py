@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from lvq_kafka.core.log.mismatch import choose_keys, only_key_headers
-from lvq_kafka.core.log.records import Record, RecordBatch, header_value
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.log.records import Record, header_value
 
-__all__ = ["UNSELECTED", "ByHeaders", "Condition", "HeaderCondition", "KeySelection", "keys_of"]
+__all__ = ["UNSELECTED", "ByHeaders", "Condition", "HeaderCondition", "KeySelection"]
 
 UNSELECTED = bytes(bytearray(b"lvq-unselected"))
 """Replaces a value that is not selected, until the fold removes its key; compare by identity."""
@@ -87,17 +85,3 @@ class KeySelection:
             prefixes = self._prefixes
             return [row for row, key in enumerate(keys) if key is not None and key.startswith(prefixes)]
         return list(range(len(keys)))
-
-
-def keys_of(batch: RecordBatch, definition: QueueDefinition) -> list[bytes | None]:
-    """Return the key of each record of a batch (R16), as the fold will choose it.
-
-    Raises:
-        KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
-    """
-    key_header, policy = definition.naming_header, definition.key_mismatch
-    if policy == "record" or key_header is None or not any(batch.headers):
-        return batch.keys
-    if only_key_headers(key_header, batch.keys, batch.headers):
-        return batch.keys
-    return choose_keys(batch, definition.topic, key_header, policy)[0]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lvq_kafka.core.latest.columns import IMPLIED, Columns, ColumnTable, pick
 from lvq_kafka.core.latest.contest import choose
 from lvq_kafka.core.latest.expiring_table import ExpiringTable
-from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
+from lvq_kafka.core.log.mismatch import only_key_headers
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
-from lvq_kafka.core.queue.message_groups import Placement
 from lvq_kafka.core.queue.ranking import Order
+from lvq_kafka.core.queue.rules import PLAIN, QueueRules
 from lvq_kafka.core.timing.terms import NEVER, Terms
 
 __all__ = ["Changes", "LatestValues", "Order", "ReaderStats"]
@@ -83,14 +82,10 @@ class LatestValues:
 
     Args:
         partitions: the topic's partition count.
-        key_header: the header that holds the key; None if only the record key does.
-        key_mismatch: which key to use when header and record key disagree (R16).
-        tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
-        terms: when messages expire; None if none does.
-        placement: what writers choose the partition of a message by.
-        foreign: looks for headers of other systems; None if nobody wants to know.
-        in_place: whether the order in place matters (R4). Then a key that had expired before its new value came stands
+        rules: those of the queue. With the order in place (R4), a key that had expired before its new value came stands
             at the end, also for a reader that learns of both at once.
+        tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
+        foreign: looks for headers of other systems; None if nobody wants to know.
 
     Not thread-safe.
     """
@@ -101,29 +96,26 @@ class LatestValues:
     def __init__(
         self,
         partitions: int = 1,
+        rules: QueueRules = PLAIN,
         *,
-        key_header: str | None = None,
-        key_mismatch: KeyMismatchPolicy = "record",
-        topic: str = "",
         tombstone_memory: int = 86_400_000,
-        terms: Terms | None = None,
-        placement: Placement = "key",
         foreign: ForeignHeaders | None = None,
-        in_place: bool = False,
     ) -> None:
+        key_header = rules.keys.naming_header
+        self.terms = terms = rules.times.terms()
+        """The judge of lifetimes; None if nothing expires."""
         self.table: ColumnTable
         self._expiring: ExpiringTable | None = None
         if terms is None:
             self.table = ColumnTable(partitions=partitions, key_header=key_header)
         else:
             self.table = self._expiring = ExpiringTable(partitions=partitions, key_header=key_header, terms=terms)
-        self._place_terms = copy(terms) if in_place else None  # a copy, as each counts what it cannot read
+        self._place_terms = rules.times.terms() if rules.order.in_place else None  # its own, as it counts, too
         self.progress = Progress({})
         self.stats = ReaderStats()
-        self._topic = topic
-        self._key_mismatch = key_mismatch
+        self._rules = rules
         self._tombstone_memory = tombstone_memory
-        self._placement = placement
+        self._placement = rules.placement
         self._foreign = foreign
         self._newest_timestamp = 0
         self._malformed = 0  # counted so far
@@ -161,7 +153,7 @@ class LatestValues:
             if only_key_headers(name, keys, headers):
                 headers = [IMPLIED] * len(keys)  # no other header to look at, row by row
             else:
-                keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
+                keys, mismatched = self._rules.keys.choose(batch)
                 self.stats.mismatched += mismatched
                 if self._foreign is not None:
                     self._foreign.check(headers)

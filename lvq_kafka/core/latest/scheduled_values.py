@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lvq_kafka.core.latest.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.fold import Changes, LatestValues
 from lvq_kafka.core.latest.selected_values import SelectedValues
 from lvq_kafka.core.log.offset_line import OffsetLine
 from lvq_kafka.core.log.records import Record, RecordBatch, new_record, rows_by_partition
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.expiry_queue import ExpiryQueue
 from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.timing.terms import NEVER
@@ -29,16 +29,16 @@ class ScheduledValues:
 
     Args:
         values: the store of what counts, empty.
-        definition: the queue, for the keys of its records, as the fold chooses them.
+        rules: those of the queue, as the fold has them.
         judge: the judge of when records are due.
     """
 
-    def __init__(self, values: LatestValues | SelectedValues, definition: QueueDefinition, judge: NotBefore) -> None:
+    def __init__(self, values: LatestValues | SelectedValues, rules: QueueRules, judge: NotBefore) -> None:
         self.table = values.table
         self.progress = values.progress
         self.stats = values.stats
         self._values = values
-        self._definition = definition
+        self._rules = rules
         self._judge = judge
         self._scheduled = Scheduled()
         self._now = 0
@@ -71,7 +71,7 @@ class ScheduledValues:
         if not_due and (aside := self._set_aside(batch, not_due)):
             ends = {batch.partitions[row]: batch.offsets[row] + 1 for row in aside}
             batch = batch.without(aside)
-        keys = keys_of(batch, self._definition)
+        keys = self._rules.keys.of(batch)
         for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
             self._count_superseded(dropped, batch.values[row])
         changed = self._values.apply(batch)
@@ -80,7 +80,7 @@ class ScheduledValues:
 
     def _set_aside(self, batch: RecordBatch, not_due: Iterable[tuple[int, int]]) -> list[int]:
         """Set aside the records in these rows, but not those read before; return the rows."""
-        keys, positions, aside = keys_of(batch, self._definition), self.progress.positions, []
+        keys, positions, aside = self._rules.keys.of(batch), self.progress.positions, []
         for row, due in not_due:
             key, partition, offset = keys[row], batch.partitions[row], batch.offsets[row]
             if key is not None and offset >= positions.get(partition, 0):

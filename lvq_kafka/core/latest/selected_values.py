@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lvq_kafka.core.latest.conditions import UNSELECTED, keys_of
+from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.contest import is_home
 from lvq_kafka.core.latest.fold import Changes, LatestValues
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 
 __all__ = ["SelectedValues", "Strays"]
 
@@ -48,7 +48,7 @@ class SelectedValues:
 
     Args:
         values: the fold, empty.
-        definition: the queue, for the keys of its records, as the fold chooses them.
+        rules: those of the queue, as the fold has them.
         strays: the keys noted by earlier reads.
         several: whether several partitions are read.
     """
@@ -56,7 +56,7 @@ class SelectedValues:
     def __init__(
         self,
         values: LatestValues,
-        definition: QueueDefinition,
+        rules: QueueRules,
         strays: Strays,
         *,
         several: bool,
@@ -67,9 +67,9 @@ class SelectedValues:
         self.left: list[bytes] = []
         self.doubtful = False
         self._values = values
-        self._definition = definition
+        self._rules = rules
         self._strays = strays
-        if definition.placement == "group":
+        if rules.placement == "group":
             strays.keys = None
         self._several = several
         self._forgetful: set[int] = set()  # partitions with records that may be forgotten
@@ -92,7 +92,7 @@ class SelectedValues:
         values = batch.values
         if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
             return self._values.apply(batch, late=late)
-        keys = keys_of(batch, self._definition)
+        keys = self._rules.keys.of(batch)
         if not self._several:
             plain = self._without_deletes(keys, values)
             if plain is not None:
@@ -174,7 +174,7 @@ class SelectedValues:
         strays = self._strays.keys
         if not self._forgetful or self._forgetful == {partition} or strays is None or key in strays:
             return False
-        if is_home(key, partition, self.table.partitions, self._definition.placement):
+        if is_home(key, partition, self.table.partitions, self._rules.placement):
             return False
         strays.add(key)
         if not self.doubtful:

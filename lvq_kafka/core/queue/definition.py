@@ -18,10 +18,8 @@ from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,
     PRIORITY_HEADER,
     SORT_HEADER,
-    Order,
     QueueOrder,
     check_priorities,
-    place_order,
 )
 from lvq_kafka.core.queue.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.text.json_text import read_json
@@ -228,11 +226,6 @@ class QueueDefinition:
                 hint="Start it with another character.",
             )
         check_own_topic(self.topic)
-
-    @property
-    def place_order(self) -> Order:
-        """The place of a new value among those of its rank."""
-        return place_order(self.order)
 
     @property
     def rank_header(self) -> str | None:

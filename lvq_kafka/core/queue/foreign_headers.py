@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import itemgetter
 
-from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 
@@ -61,16 +60,6 @@ class ForeignHeaders:
         self._group_header = group_header
         self._unreported = self.names
         self._warnings: list[str] = []
-
-    @classmethod
-    def of(cls, definition: QueueDefinition) -> ForeignHeaders:
-        """Return the meaning of these headers in a queue."""
-        return cls(
-            definition.topic,
-            scheduled=definition.max_delay is not None,
-            group_header=None if definition.groups is None else definition.groups.header,
-            taken=(definition.key_header, definition.sort_header),
-        )
 
     def check(self, headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> None:
         """Look for such headers in what was read.

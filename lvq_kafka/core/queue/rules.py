@@ -14,6 +14,7 @@ from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys, only_key
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import Selects, only_selected
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import Order, QueueOrder, Ranking, place_order
@@ -31,9 +32,14 @@ class KeyRule:
     topic: str = ""
     """For errors."""
     header: str | None = None
-    """The header that names the key; None if only the record key does."""
+    """The key header; None if only the record key names the key."""
     mismatch: KeyMismatchPolicy = "record"
     conflates: bool = True
+
+    @property
+    def naming_header(self) -> str | None:
+        """The header whose value says which message is replaced; None in a standard queue."""
+        return self.header if self.conflates else None
 
     def choose(self, batch: RecordBatch) -> tuple[list[bytes | None], int]:
         """Return the key of each record, and the number of mismatches.
@@ -41,7 +47,7 @@ class KeyRule:
         Raises:
             KeyMismatch: there is one, and the policy is ``"fail"``.
         """
-        return choose_keys(batch, self.topic, self.header, self.mismatch)
+        return choose_keys(batch, self.topic, self.naming_header, self.mismatch)
 
     def of(self, batch: RecordBatch) -> list[bytes | None]:
         """Return the key of each record, without counting mismatches.
@@ -49,9 +55,10 @@ class KeyRule:
         Raises:
             KeyMismatch: there is one, and the policy is ``"fail"``.
         """
-        if self.mismatch == "record" or self.header is None or not any(batch.headers):
+        header = self.naming_header
+        if self.mismatch == "record" or header is None or not any(batch.headers):
             return batch.keys
-        if only_key_headers(self.header, batch.keys, batch.headers):
+        if only_key_headers(header, batch.keys, batch.headers):
             return batch.keys
         return self.choose(batch)[0]
 
@@ -66,6 +73,11 @@ class TimeRule:
     """The seconds by which a message may be scheduled ahead; None if none may."""
     keeps_expired: bool = False
     """Whether a consumer stores elsewhere what has expired, before that is done."""
+
+    @property
+    def matters(self) -> bool:
+        """True if messages may expire or be scheduled."""
+        return self.max_delay is not None or (self.ttl is not None and not self.ttl.never)
 
     def terms(self) -> Terms | None:
         """Return a new judge of lifetimes; None if nothing expires."""
@@ -122,7 +134,7 @@ class QueueRules:
             selects: its selector, compiled; see `lvq_kafka.selectors.of_queues.queue_rules`.
         """
         return cls(
-            keys=KeyRule(definition.topic, definition.naming_header, definition.key_mismatch, definition.conflate),
+            keys=KeyRule(definition.topic, definition.key_header, definition.key_mismatch, definition.conflate),
             selects=selects,
             times=TimeRule(definition.ttl, definition.max_delay, definition.expiry_topic is not None),
             order=OrderRule(definition.order, definition.priorities, definition.sort_header),
@@ -144,6 +156,15 @@ class QueueRules:
     def paged(self) -> Limits | None:
         """The limits beyond which consumers keep values on disk; None if they never do."""
         return self.limits if self.limits is not None and self.limits.policy == "disk" else None
+
+    def foreign_headers(self) -> ForeignHeaders:
+        """Return what headers of other systems mean in the queue, and a record of those that were found."""
+        return ForeignHeaders(
+            self.keys.topic,
+            scheduled=self.times.max_delay is not None,
+            group_header=None if self.groups is None else self.groups.header,
+            taken=(self.keys.header, self.order.sort_header),
+        )
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
         """Return the records, with deletes for the values that the queue does not select.

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
-from lvq_kafka.core.queue.message_groups import Placement
+from lvq_kafka.core.queue.message_groups import Groups, Placement
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_spark.scan.arrow_columns import ROWS, arrow_schema
 
 __all__ = ["ROLE", "MergePartitions"]
@@ -37,12 +38,11 @@ class MergePartitions:
     Older records of a key in the same partition are left out, and duplicates are dropped.
 
     Args:
-        topic, partitions: the topic and its partition count.
+        partitions: the topic's partition count.
         horizon: uncontested deletes from before are left out; milliseconds since the epoch.
         placement: what writers choose the partition of a message by.
     """
 
-    topic: str
     partitions: int
     horizon: int
     placement: Placement = "key"
@@ -78,7 +78,8 @@ class MergePartitions:
             Record(partition, offset, stamp, key, b"" if live else None)
             for partition, offset, stamp, key, live in zip(partitions, offsets, stamps, keys, lives)
         )
-        fold = LatestValues(self.partitions, topic=self.topic, tombstone_memory=sys.maxsize, placement=self.placement)
+        rules = QueueRules(groups=Groups(placement="group") if self.placement == "group" else None)
+        fold = LatestValues(self.partitions, rules, tombstone_memory=sys.maxsize)
         fold.apply(RecordBatch.of(sorted(records, key=itemgetter(0, 1))))
         winners = {(record.partition, record.offset) for record in fold.table.records()}
         return ["current" if place in winners else "rival" for place in zip(partitions, offsets)]

@@ -192,7 +192,7 @@ class Merger(IncrementalUpdate):
         from pyspark.storagelevel import StorageLevel
 
         spec = cut.spec
-        settle = MergePartitions(spec.topic, spec.partitions, spark_delta.FORGET_NONE, spec.placement)
+        settle = MergePartitions(spec.partitions, spark_delta.FORGET_NONE, spec.placement)
         # With one partition, there is no other record that a delete could count against.
         old = f"unix_millis(timestamp) < {horizon(cut.log, spec.max_delay)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)

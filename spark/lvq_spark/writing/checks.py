@@ -14,6 +14,7 @@ from lvq_kafka.core.queue.foreign_headers import GROUP_HEADERS, ForeignHeaders
 from lvq_kafka.core.queue.headers import RESERVED, reserved_header
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text import quoting
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER, check_ttl
@@ -210,7 +211,7 @@ def check_foreign(rows: DataFrame, definition: QueueDefinition, now: float) -> l
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    foreign = ForeignHeaders.of(definition)
+    foreign = QueueRules.of(definition).foreign_headers()
     names = F.array_intersect(F.col("headers")["key"], F.array(*map(F.lit, sorted(foreign.names))))
     found = {row.name for row in rows.select(F.explode(names).alias("name")).distinct().collect()}
     for name in sorted(found - foreign.stand_for.keys()):

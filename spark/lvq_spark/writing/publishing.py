@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 
 from pyspark.sql import DataFrame, Row
 
-from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.headers import reserved_header
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text import quoting
 from lvq_kafka.core.text.validation import choice, delays
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
@@ -179,7 +179,7 @@ def publish(
         if definition.rank_header is not None:
             check_ranks(checked, definition.rank_header)
         if groups is not None:
-            check_groups(checked, groups, ForeignHeaders.of(definition))
+            check_groups(checked, groups, QueueRules.of(definition).foreign_headers())
         if headers is not None:
             for warning in check_foreign(checked, definition, cluster.now()):
                 logger.warning("%s", warning)

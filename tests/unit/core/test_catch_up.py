@@ -21,7 +21,7 @@ from lvq_kafka.core.latest.replay import ReadStage, Replay
 from lvq_kafka.core.latest.scheduled_values import ScheduledValues
 from lvq_kafka.core.log.absence import STALLED, Absence
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import PLAIN
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
 from tests.pages import page, transitions
@@ -263,8 +263,7 @@ MANY = 3000
 
 
 def scheduled_read(since: Mapping[int, int]) -> Replay:
-    queue = QueueDefinition(name="prices", topic="prices", key_header=None, max_delay=10.0)
-    values = ScheduledValues(LatestValues(), queue, NotBefore(10.0))
+    values = ScheduledValues(LatestValues(), PLAIN, NotBefore(10.0))
     return replace(read_of(MANY, since=since), values=values)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.not_before import LONGEST_DELAY
 from lvq_kafka.core.timing.terms import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
@@ -344,7 +345,7 @@ def test_r20_an_order_by_rank_is_part_of_version_2(
 ) -> None:
     definition = QueueDefinition(name="q", topic="t", key_header="k", **options)
     assert {field: getattr(definition, field) for field in made} == made
-    assert definition.place_order == "tail"
+    assert QueueRules.of(definition).order.place == "tail"
     written = definition.to_json()
     assert b'"version": 2' in written
     assert stored in written

@@ -10,8 +10,9 @@ import pytest
 from lvq_kafka.core.latest.fold import LatestValues, Order, ReaderStats
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from lvq_kafka.errors import KeyMismatch
+from tests.rules import rules
 
 
 def put(
@@ -127,7 +128,7 @@ def test_positions_pass_records_and_what_is_no_record() -> None:
     [(), (("k", b"a"),), (("k", b"a"), ("x", b"1")), (("k", b"b"), ("k", b"a")), (("other", None),)],
 )
 def test_headers_are_kept_exactly(headers: Headers) -> None:
-    latest = LatestValues(key_header="k")
+    latest = LatestValues(1, rules(key_header="k"))
     fold(put(0, b"a", headers=(("z", b""),)), put(1, b"b", headers=(("k", b"b"),)), latest=latest)
     fold(put(2, b"a", headers=headers), latest=latest)
     record = latest.table.record(b"a")
@@ -136,18 +137,18 @@ def test_headers_are_kept_exactly(headers: Headers) -> None:
 
 
 def test_r16_a_header_that_disagrees_is_counted_and_the_record_key_counts() -> None:
-    latest = fold(put(0, b"a", headers=(("k", b"b"),)), latest=LatestValues(key_header="k"))
+    latest = fold(put(0, b"a", headers=(("k", b"b"),)), latest=LatestValues(1, rules(key_header="k")))
     assert (latest.table.keys(), latest.stats.mismatched) == ([b"a"], 1)
 
 
 def test_r16_the_header_counts_where_the_policy_says_so() -> None:
-    latest = LatestValues(key_header="k", key_mismatch="header")
+    latest = LatestValues(1, rules(key_header="k", key_mismatch="header"))
     fold(put(0, b"a", headers=(("k", b"x"), ("k", b"b"))), put(1, b"c"), latest=latest)
     assert latest.table.keys() == [b"b", b"c"]
 
 
 def test_r16_a_mismatch_is_an_error_where_the_policy_says_so_and_nothing_is_applied() -> None:
-    latest = LatestValues(key_header="k", key_mismatch="fail", topic="t")
+    latest = LatestValues(1, rules(key_header="k", key_mismatch="fail"))
     with pytest.raises(KeyMismatch, match="t/0/1") as caught:
         fold(put(0, b"a"), put(1, b"a", headers=(("k", b"b"),)), latest=latest)
     assert caught.value.position == ("t", 0, 1)
@@ -211,7 +212,7 @@ def test_a_copy_does_not_follow() -> None:
 
 
 def test_r8_r14_a_value_that_has_expired_by_the_time_it_is_read_hides_those_in_other_partitions() -> None:
-    latest, home = LatestValues(2, terms=Terms.of(Ttl())), home_partition(b"a", 2)
+    latest, home = LatestValues(2, rules(ttl=Ttl())), home_partition(b"a", 2)
     latest.expire(1000)
     latest.apply(
         RecordBatch.of([Record(home, 0, 10, b"a", b"1", ((TTL_HEADER, b"1"),)), Record(1 - home, 0, 20, b"a", b"2")])

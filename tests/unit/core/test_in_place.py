@@ -11,9 +11,9 @@ from lvq_kafka.core.consumer.partition_commits import PartitionCommits
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.lifecycle import State
-from tests.rules import new_ledger
+from tests.rules import new_ledger, rules
 from tests.unit.core.queues import Queue
 
 
@@ -139,9 +139,6 @@ def test_g16_in_transactions_places_give_way_when_nothing_else_makes_room(groups
     assert CommitMap.decode(queue.base, queue.ledger.assignment.claim(0).encode(95)).done(1)
 
 
-SHORT = Terms.of(Ttl(default=1))
-
-
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(("at", "expected"), [(2000, [b"a", b"b"]), (2001, [b"b", b"a"])])
 def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands_at_the_end(
@@ -151,7 +148,7 @@ def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands
     records = [Record(0, 0, 1000, b"a", b"1", ()), Record(0, 1, 1900, b"b", b"2", ()), Record(0, 2, at, b"a", b"3", ())]
     ledger = new_ledger(order="in-place", ttl=Ttl(default=1))
     ledger.assign(0, CommitMap(0), 3)
-    values = LatestValues(terms=SHORT, in_place=True)
+    values = LatestValues(1, rules(order="in-place", ttl=Ttl(default=1)))
     for batch in [records[:2], records[2:]] if apart else [records]:
         ledger.add(RecordBatch.of(batch))
         values.apply(RecordBatch.of(batch))

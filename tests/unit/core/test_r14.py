@@ -15,10 +15,11 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.message_groups import Placement
 from lvq_kafka.testing import MemoryCluster
 from tests.contract.r14 import BY_GROUP, PARTITIONS, R14ByGroupContract, R14Contract, records
+from tests.rules import rules
 
 
 def folded(batches: list[RecordBatch], placement: Placement = "key") -> Mapping[bytes, bytes]:
-    latest = LatestValues(PARTITIONS, placement=placement)
+    latest = LatestValues(PARTITIONS, rules(groups=Groups(placement=placement)))
     for batch in batches:
         latest.apply(batch)
     return {record.key: record.value for record in latest.table.records()}  # type: ignore[misc]

@@ -64,7 +64,7 @@ def overlaid(store: Store, base: Version, delta: DriverDelta, folder: str, start
     if below.rivals:
         known += [_of(batch, news, but=hidden) for batch in _batches(store, under)]
     parties = [delta.rows, *(_reached(table, begin).select(delta.rows.column_names) for table in known)]
-    settle = MergePartitions(base.topic, base.partitions, FORGET_NONE, base.placement)
+    settle = MergePartitions(base.partitions, FORGET_NONE, base.placement)
     settled = settle(batch for table in parties for batch in table.to_batches())
     overlay = pa.concat_tables([above.filter(pc.invert(met)), pa.Table.from_batches(settled, _STORED)])
     file = _write(store, f"{folder}/part-0.parquet", overlay)

@@ -174,7 +174,7 @@ def _with_roles(rows: DataFrame) -> DataFrame:
 def _merge_partitions(rows: DataFrame, version: Version, horizon: int) -> DataFrame:
     from lvq_spark.store.merge_partitions_arrow import MergePartitions
 
-    settle = MergePartitions(version.topic, version.partitions, horizon, version.placement)
+    settle = MergePartitions(version.partitions, horizon, version.placement)
     return map_in_arrow(rows.repartition("key"), settle, STORED)
 
 
