@@ -22,7 +22,7 @@ from lvq_kafka.core.facts import Depth, Position, Shortfall
 from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.fold import ReaderStats
 from lvq_kafka.core.queue.default_filters import DefaultFilters
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
@@ -51,6 +51,7 @@ __all__ = [
     "JSON",
     "TEXT",
     "AsyncDeliveries",
+    "BareOptions",
     "Browser",
     "Change",
     "ClientConfig",
@@ -80,6 +81,7 @@ __all__ = [
     "Producer",
     "ProducerOptions",
     "QueueDefinition",
+    "QueueOptions",
     "QueueStats",
     "ReaderStats",
     "ReaderStatus",

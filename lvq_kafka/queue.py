@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
@@ -15,17 +15,12 @@ from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
 from lvq_kafka.core.log.keys import Key
-from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import DefaultFilters
-from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition, check_name
-from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
 from lvq_kafka.core.queue.queue_options import SYSTEM_OPTIONS, fields_with_options
-from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.validation import choice, instance, limit
-from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits, Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.declared.registry import Registry
@@ -55,9 +50,7 @@ P = ParamSpec("P")
 _UNSAID: Any = object()
 """Stands for a key header that options name; with neither, `declare` refuses."""
 
-_DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)} | {
-    "key_header": _UNSAID
-}
+_DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)}
 
 _ELSEWHERE = {
     spelled: f"Pass it in options: options={{{option!r}: ...}}."
@@ -107,27 +100,33 @@ def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
 
 
 def _defined(
-    name: str, topic: str | None, said: Mapping[str, Any], options: Mapping[str, object] | None
+    name: str, topic: str | None, key_header: str | None, given: QueueOptions, options: Mapping[str, object] | None
 ) -> QueueDefinition:
     """Return the definition that the arguments of `declare` ask for.
 
     Raises:
         ConfigError: it is malformed, arguments and options disagree, or nothing names the key.
     """
-    if options is None:
-        if said["key_header"] is _UNSAID:
-            raise ConfigError(
-                f"The queue {name} needs the name of its key header.",
-                options=["key_header"],
-                hint='Name it, for example key_header="ticker", or in options; None means the record key itself.',
-            )
-        return QueueDefinition(name=name, topic=topic or name, **said)
-    given = {
-        field: value
-        for field, value in said.items()
-        if value is not (default := _DEFAULTS[field]) and (type(value), value) != (type(default), default)
-    }
-    return QueueDefinition(name=name, topic=topic or name, **fields_with_options(name, given, options))
+    fields: dict[str, Any] = {**given}
+    if "default_filters" in fields:
+        fields["default_filters"] = DefaultFilters.of(fields["default_filters"])
+    if key_header is not _UNSAID:
+        fields["key_header"] = key_header
+    elif options is None:
+        raise ConfigError(
+            f"The queue {name} needs the name of its key header.",
+            options=["key_header"],
+            hint='Name it, for example key_header="ticker", or in options; None means the record key itself.',
+        )
+    if options is not None:
+        unusual = {field: value for field, value in fields.items() if not _is_default(field, value)}
+        fields = fields_with_options(name, unusual, options)
+    return QueueDefinition(name=name, topic=topic or name, **fields)
+
+
+def _is_default(field: str, value: object) -> bool:
+    default = _DEFAULTS.get(field, MISSING)
+    return (type(value), value) == (type(default), default)
 
 
 class LastValueQueue(Bound, Generic[V]):
@@ -145,20 +144,11 @@ class LastValueQueue(Bound, Generic[V]):
         topic: the compacted topic.
         key_header: the message header that names the key; None when the record key itself is the key. Required, since
             it cannot be inferred.
-        keyless: what to do with messages that have no key; see `QueueDefinition`.
-        order: where a new value of a key goes; see `QueueDefinition`.
-        key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
-        ttl: how long messages live; see `QueueDefinition`.
-        max_delay: how far ahead messages may be scheduled; see `QueueDefinition`.
-        conflate: False for the topic of a standard queue, in which no message replaces another; see `QueueDefinition`.
-        priorities: the levels of ``order="priority"``; see `QueueDefinition`.
-        sort_header: the header of ``order="sorted"``; see `QueueDefinition`.
-        groups: how messages are grouped; see `QueueDefinition`.
-        limits: how much the queue may hold; see `QueueDefinition`.
         bootstrap_servers: where the topic lives; see `connect`.
         config: how to connect; see `connect`.
         cluster: an open cluster instead. You remain responsible for closing it.
         value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
+        options: the queue's; see `BareOptions`.
 
     Raises:
         ConfigError: a name, header or option is malformed, or ``key_header`` is missing.
@@ -171,36 +161,13 @@ class LastValueQueue(Bound, Generic[V]):
         topic: str,
         *,
         key_header: str | None,
-        keyless: KeylessPolicy = "pass",
-        order: QueueOrder = "tail",
-        key_mismatch: KeyMismatchPolicy = "record",
-        ttl: Ttl | None = None,
-        max_delay: float | None = None,
-        conflate: bool = True,
-        priorities: int | None = None,
-        sort_header: str | None = None,
-        groups: Groups | None = None,
-        limits: Limits | None = None,
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
+        **options: Unpack[BareOptions],
     ) -> None:
-        definition = QueueDefinition(
-            name=topic,
-            topic=topic,
-            key_header=key_header,
-            keyless=keyless,
-            order=order,
-            key_mismatch=key_mismatch,
-            ttl=ttl,
-            max_delay=max_delay,
-            conflate=conflate,
-            priorities=priorities,
-            sort_header=sort_header,
-            groups=groups,
-            limits=limits,
-        )
+        definition = QueueDefinition(name=topic, topic=topic, key_header=key_header, **options)
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
             self._set(definition, value, cluster, opened, declared=False)
@@ -260,20 +227,6 @@ class LastValueQueue(Bound, Generic[V]):
         *,
         key_header: str | None = _UNSAID,
         topic: str | None = None,
-        keyless: KeylessPolicy = "pass",
-        order: QueueOrder = "tail",
-        key_mismatch: KeyMismatchPolicy = "record",
-        non_destructive: bool = False,
-        ttl: Ttl | None = None,
-        expiry_topic: str | None = None,
-        selector: str | None = None,
-        default_filters: DefaultFilters | Mapping[str, Any] | None = None,
-        max_delay: float | None = None,
-        conflate: bool = True,
-        priorities: int | None = None,
-        sort_header: str | None = None,
-        groups: Groups | None = None,
-        limits: Limits | None = None,
         options: Mapping[str, object] | None = None,
         start: Start = "earliest",
         spec: TopicSpec | None = None,
@@ -282,6 +235,7 @@ class LastValueQueue(Bound, Generic[V]):
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
+        **given: Unpack[QueueOptions],
     ) -> LastValueQueue[T]:
         """Create a queue, or verify that it matches. Never silently changes anything that exists.
 
@@ -295,30 +249,9 @@ class LastValueQueue(Bound, Generic[V]):
             start: whether a new queue includes the existing contents of its topic, or only new messages.
             spec: how to create the topic if it is missing, and what to expect of an existing one.
             on_mismatch: what to do if an existing topic's settings break a last value queue.
-            keyless: what to do with messages that have no key; see `QueueDefinition`.
-            order: where a new value of a key goes; see `QueueDefinition`.
-            key_mismatch: what counts when header and record key disagree; see `QueueDefinition`.
-            non_destructive: whether the queue can only be read, never consumed.
-            ttl: how long its messages live; None if none of them expires.
-            expiry_topic: an existing topic to which consumers write what has expired; None drops it. Needs ``ttl``,
-                and consumers: the queue cannot be ``non_destructive``.
-            selector: the condition that a message must meet to be in this queue, in the syntax of JMS selectors, for
-                example ``"exchange = 'NYSE'"``. Others are done for this queue, and replace the value of their key
-                (R26). Needs the extra ``selectors``.
-            default_filters: what a browser of this queue selects if its caller says nothing: ``"replay_period"`` and
-                ``"selector"``, as for `browser`.
-            max_delay: the longest time, in seconds, by which a message may be scheduled ahead (R11); None if none may.
-                The topic is not compacted for as long.
-            conflate: False for a standard queue, in which no message replaces another (R35). Its topic is not
-                compacted, and keeps all messages until `reclaim`; ``key_header`` may be None for messages without keys.
-            priorities: with ``order="priority"``, the number of levels, from 2 to 10 (R20).
-            sort_header: with ``order="sorted"``, the header by whose text messages are sorted (R20).
-            groups: how messages are grouped; None if each is for any consumer (R36). A group is one consumer's at a
-                time if it lies in one partition: if the topic has one, with ``placement="group"``, or if the group is
-                the key.
-            limits: how much the queue may hold, and what happens beyond (R12); None for no limit.
             options: options by their names in Qpid, Artemis and Broker-J, or as ``lvq declare -o`` takes them, for
                 example ``{"last-value-key": "ticker", "expiry-delay": 60_000}``. They hold together with the arguments.
+            given: the queue's options; see `QueueOptions`.
 
         Raises:
             ConfigError: a name, header or option is unknown or malformed (R3), options exclude each other, or ``spec``
@@ -331,24 +264,7 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        said = {
-            "key_header": key_header,
-            "keyless": keyless,
-            "order": order,
-            "key_mismatch": key_mismatch,
-            "non_destructive": non_destructive,
-            "ttl": ttl,
-            "expiry_topic": expiry_topic,
-            "selector": selector,
-            "default_filters": DefaultFilters.of(default_filters),
-            "max_delay": max_delay,
-            "conflate": conflate,
-            "priorities": priorities,
-            "sort_header": sort_header,
-            "groups": groups,
-            "limits": limits,
-        }
-        definition = _defined(name, topic, said, options)
+        definition = _defined(name, topic, key_header, given, options)
         check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
         choice("start", start, get_args(Start))

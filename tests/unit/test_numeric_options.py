@@ -177,10 +177,10 @@ TABLE: dict[str, Row] = {
     "TopicSpec.delete_retention": Row(
         0.0, 9_223_372_036_854_774.0, lambda c, x: declared(c, spec=TopicSpec(delete_retention=x))
     ),
-    "LastValueQueue.max_delay": Row(0.001, LONGEST_DELAY, lambda c, x: constructed(c, max_delay=x)),
-    "LastValueQueue.priorities": Row(2, 10, lambda c, x: constructed(c, order="priority", priorities=x)),
-    "LastValueQueue.declare.max_delay": Row(0.001, LONGEST_DELAY, lambda c, x: declared(c, max_delay=x)),
-    "LastValueQueue.declare.priorities": Row(2, 10, lambda c, x: declared(c, order="priority", priorities=x)),
+    "BareOptions.max_delay": Row(0.001, LONGEST_DELAY, lambda c, x: constructed(c, max_delay=x)),
+    "BareOptions.priorities": Row(2, 10, lambda c, x: constructed(c, order="priority", priorities=x)),
+    "QueueOptions.max_delay": Row(0.001, LONGEST_DELAY, lambda c, x: declared(c, max_delay=x)),
+    "QueueOptions.priorities": Row(2, 10, lambda c, x: declared(c, order="priority", priorities=x)),
     "LastValueQueue.expire.older_than": Row(0.0, LARGEST, lambda c, x: filled(c).expire(x).without_room),
     "LastValueQueue.view.metadata_interval": Row(SMALLEST, math.inf, lambda c, x: viewed(c, metadata_interval=x)),
     "LastValueQueue.view.catch_up_timeout": Row(
@@ -250,9 +250,9 @@ def in_transaction(cluster: MemoryCluster, most: Any) -> object:
 SAME = {
     "Producer.put": "Message",  # each of these also sends with `put` and `put_async`
     "Producer.put_async": "Message",
-    "Producer.max_delay": "LastValueQueue.max_delay",
+    "Producer.max_delay": "BareOptions.max_delay",
     "Producer.max_block": "ProducerOptions.max_block",
-    "QueueDefinition": "LastValueQueue.declare",
+    "QueueDefinition": "QueueOptions",
     "Browser": "LastValueQueue.browser",
     "View.catch_up_timeout": "LastValueQueue.view.catch_up_timeout",
     "View.metadata_interval": "LastValueQueue.view.metadata_interval",

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
@@ -31,8 +31,10 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = [
     "REGISTRY_TOPIC",
+    "BareOptions",
     "KeylessPolicy",
     "QueueDefinition",
+    "QueueOptions",
     "check_letter_topic",
     "check_name",
     "check_own_topic",
@@ -64,32 +66,66 @@ _LONGEST_NAME = 200
 _LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class QueueDefinition:
-    """The name of a queue and the options it was declared with.
+class BareOptions(TypedDict, total=False):
+    """The part of `QueueOptions` that holds for a topic without a declaration, too."""
 
-    Args:
-        name: the queue's name; its consumer group is ``lvq.<name>``.
-        topic: the topic of the queue, log-compacted unless it is a standard queue. Several queues may share one.
-        key_header: the message header that holds the key; None if the record key itself is the key.
+    keyless: KeylessPolicy
+    order: QueueOrder
+    key_mismatch: KeyMismatchPolicy
+    ttl: Ttl | None
+    max_delay: float | None
+    conflate: bool
+    priorities: int | None
+    sort_header: str | None
+    groups: Groups | None
+    limits: Limits | None
+
+
+class QueueOptions(BareOptions, total=False):
+    """The options of a queue.
+
+    Attributes:
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
         order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place until compaction removes the
             record that gives it, and the key then is where its newest record is (R4). With ``"priority"`` or
             ``"sorted"``, what is handed out next depends on its rank (R20).
         key_mismatch: which one counts when key header and record key disagree (R16).
-        non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
-        expiry_topic: the topic to which consumers write what has expired; None drops it. Needs ``ttl``.
-        selector: the condition that a message must meet to be in the queue, in the syntax of JMS; None for all (R26).
-        default_filters: what a browser selects when its caller says nothing.
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may (R11, R22).
+            The topic is not compacted for as long.
         conflate: False makes it a standard queue, in which no message replaces another (R35). A key is then optional,
-            and a property of its message like any other.
-        priorities: with ``order="priority"``, the number of levels, from 2 to 10; 10 unless another is given.
+            and a property of its message like any other. The topic is not compacted, and keeps all messages until
+            `LastValueQueue.reclaim`.
+        priorities: with ``order="priority"``, the number of levels, from 2 to 10; 10 unless another is given (R20).
         sort_header: with ``order="sorted"``, the header by whose text messages are sorted; ``lvq-sort`` unless another
-            is given. Those without it come first.
-        groups: how messages are grouped; None if each is for any consumer (R36).
-        limits: how much the queue may hold; None for no limit (R12).
+            is given. Those without it come first (R20).
+        groups: how messages are grouped; None if each is for any consumer (R36). A group is one consumer's at a time if
+            it lies in one partition: if the topic has one, with ``placement="group"``, or if the group is the key.
+        limits: how much the queue may hold, and what happens beyond; None for no limit (R12).
+        non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
+        expiry_topic: the existing topic to which consumers write what has expired; None drops it. Needs ``ttl``, and
+            consumers.
+        selector: the condition that a message must meet to be in the queue, in the syntax of JMS selectors, for example
+            ``"exchange = 'NYSE'"``; None for all. Others are done for this queue, and replace the value of their key
+            (R26). Needs the extra ``selectors``.
+        default_filters: what a browser selects if its caller says nothing: ``"replay_period"`` and ``"selector"``, as
+            for `LastValueQueue.browser` (R28).
+    """
+
+    non_destructive: bool
+    expiry_topic: str | None
+    selector: str | None
+    default_filters: DefaultFilters | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class QueueDefinition:
+    """The name of a queue and the options it was declared with, see `QueueOptions`.
+
+    Args:
+        name: the queue's name; its consumer group is ``lvq.<name>``.
+        topic: the topic of the queue, log-compacted unless it is a standard queue. Several queues may share one.
+        key_header: the message header that holds the key; None if the record key itself is the key.
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), a choice is unknown,

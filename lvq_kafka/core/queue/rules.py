@@ -158,7 +158,7 @@ class QueueRules:
         return self.limits if self.limits is not None and self.limits.policy == "disk" else None
 
     def foreign_headers(self) -> ForeignHeaders:
-        """Return what headers of other systems mean in the queue, and a record of those that were found."""
+        """Return a new judge of headers that mean something in other systems."""
         return ForeignHeaders(
             self.keys.topic,
             scheduled=self.times.max_delay is not None,
