@@ -34,7 +34,6 @@ from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.queue_stats import QueueStats, measure
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
 from lvq_kafka.producing.producer import Producer, ProducerOptions
-from lvq_kafka.producing.standard_producer import StandardProducer
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
@@ -376,9 +375,8 @@ class LastValueQueue(Bound, Generic[V]):
             consumed=self._declared and not self.definition.non_destructive,
             max_block=options.get("max_block", _MAX_BLOCK),
         )
-        kind = Producer if self.definition.conflate else StandardProducer
         try:
-            return kind(
+            return Producer(
                 self.cluster,
                 self.topic,
                 key_header=self.key_header,
@@ -386,6 +384,7 @@ class LastValueQueue(Bound, Generic[V]):
                 value=self.value_codec,
                 ttl=self.definition.ttl,
                 max_delay=self.definition.max_delay,
+                conflate=self.definition.conflate,
                 order=self.definition.order,
                 sort_header=self.definition.sort_header,
                 groups=self.definition.groups,

@@ -18,11 +18,13 @@ from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.producer.message_terms import OwnTerms
-from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header, header_fault, misspelt
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header, check_sort_header, header_fault, misspelt
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import QueueOrder
+from lvq_kafka.core.queue.rules import KeyRule, OrderRule, QueueRules, TimeRule
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import choice, text, waiting
+from lvq_kafka.core.timing.not_before import check_max_delay
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -175,6 +177,8 @@ class Producer(Bound, Generic[V]):
         value: the codec for values.
         ttl: how long messages of the queue live; None if they may carry no TTL of their own.
         max_delay: the longest time, in seconds, by which messages may be scheduled ahead; None if they may not.
+        conflate: False for the topic of a standard queue, to which messages are only sent (R35): there are no values of
+            keys to put or delete. A message's key, if it has one, gives it a partition.
         order: the queue's order; messages may carry a rank if it is ``"priority"`` or ``"sorted"`` (R20).
         sort_header: with ``order="sorted"``, the header that ``sort`` sets; None for ``lvq-sort``.
         groups: how the queue's messages are grouped; None if they belong to no groups. With ``placement="group"``, the
@@ -201,6 +205,7 @@ class Producer(Bound, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]
         ttl: Ttl | None = None,
         max_delay: float | None = None,
+        conflate: bool = True,
         order: QueueOrder = "tail",
         sort_header: str | None = None,
         groups: Groups | None = None,
@@ -223,16 +228,18 @@ class Producer(Bound, Generic[V]):
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
-        self._terms = OwnTerms(
-            topic,
-            key_header=key_header,
-            ttl=ttl,
-            max_delay=max_delay,
-            order=order,
-            sort_header=sort_header,
+        if max_delay is not None:
+            check_max_delay("max_delay", max_delay)
+        if sort_header is not None:
+            check_sort_header(sort_header)
+        self._conflates = conflate
+        rules = QueueRules(
+            keys=KeyRule(topic, key_header, conflates=conflate),
+            times=TimeRule(ttl, max_delay),
+            order=OrderRule(order, sort_header=sort_header if order == "sorted" else None),
             groups=groups,
-            now=cluster.now,
         )
+        self._terms = OwnTerms(rules, cluster.now)
         self._judged = self._terms.judged
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
@@ -307,8 +314,10 @@ class Producer(Bound, Generic[V]):
         has groups (R36). See `Message`.
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
-        keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
+        keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``. In a standard queue, there is nothing to set.
         """
+        if not self._conflates:
+            raise self._no_value(key, "set", "Use send() instead: producer.send(Message(value)).")
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
@@ -348,8 +357,11 @@ class Producer(Bound, Generic[V]):
         """Delete a key by sending a tombstone. Raises what `send` raises.
 
         It deletes scheduled values of the key, too (R11); a delete itself cannot be scheduled. If the queue is placed
-        by group, the delete has to name the group of the key's value, with ``group`` or in the headers (R36).
+        by group, the delete has to name the group of the key's value, with ``group`` or in the headers (R36). In a
+        standard queue, there is nothing to delete.
         """
+        if not self._conflates:
+            raise self._no_value(key, "delete", "Consume the messages, or purge the queue.")
         name = encode_key(key)
         pairs = self._headers_for(name, headers)
         if headers:
@@ -550,6 +562,8 @@ class Producer(Bound, Generic[V]):
 
         Adds the header if it is missing, unless the message is a copy of a keyless one.
         """
+        if named is None and not key and not self._conflates:
+            return None  # so readers give the key of a message without one
         if named is None:
             if _is_unkeyed(headers):
                 self._check_keyless(headers)
@@ -564,10 +578,18 @@ class Producer(Bound, Generic[V]):
         return key
 
     def _make_key(self, headers: _Pairs) -> bytes | None:
+        """Return a record key for a message without one; a standard queue needs none (R35)."""
+        if not self._conflates:
+            return None
         self._check_keyless(headers)
         if not _is_unkeyed(headers):
             headers.append((UNKEYED_HEADER, b"1"))
         return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
+
+    def _no_value(self, key: Key, action: str, hint: str) -> ConfigError:
+        so = f"so {quoted(key)} has no value to {action}"
+        what = f"{self.topic!r} is the topic of a standard queue (`conflate=False`), {so}."
+        return ConfigError(what, options=["conflate"], hint=hint)
 
     def _check_keyless(self, headers: _Pairs) -> None:
         if self._keyless == "refuse":

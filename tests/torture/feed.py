@@ -21,7 +21,6 @@ from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producing.producer import Message, Producer
-from lvq_kafka.producing.standard_producer import StandardProducer
 
 __all__ = ["Call", "Feed", "Place", "Sent", "group_of"]
 
@@ -129,13 +128,14 @@ class Feed:
         limited = self._limited
         try:
             gate = None if limited is None else gate_of(self._cluster, limited, consumed=True, max_block=_MAX_BLOCK)
-            with (StandardProducer if self._standard else Producer)(
+            with Producer(
                 self._cluster,
                 self._topic,
                 key_header=None,
                 value=TEXT,
                 ttl=self._ttl,
                 max_delay=self._max_delay,
+                conflate=not self._standard,
                 groups=self._groups,
                 order=self._order,
                 gate=gate,

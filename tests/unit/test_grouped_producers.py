@@ -12,7 +12,6 @@ import pytest
 from lvq_kafka import Groups, LastValueQueue, Message, Producer, TopicSpec
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicNotFound, TransportError
-from lvq_kafka.producing.standard_producer import StandardProducer
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained
 from tests.waiting import eventually
@@ -72,7 +71,6 @@ def test_r36_asyncio_and_transactions_have_groups(memory_cluster: MemoryCluster)
 def test_r36_standard_queues_have_groups(memory_cluster: MemoryCluster) -> None:
     queue = grouped(memory_cluster, key_header=None, conflate=False)
     with queue.producer() as producer:
-        assert isinstance(producer, StandardProducer)
         for key in (None, "a", "b"):
             assert producer.send(Message("1", key=key, group="g")).result(5).partition == place("g")
         assert producer.send(Message("1", key="b")).result(5).partition == place("b"), "without a group, by the key"

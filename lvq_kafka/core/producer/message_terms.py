@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, GROUP_HEADERS, ForeignHeaders
-from lvq_kafka.core.queue.headers import RESERVED, check_sort_header, reserved_header
-from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups, encode_group
-from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER, QueueOrder
+from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, GROUP_HEADERS
+from lvq_kafka.core.queue.headers import RESERVED, reserved_header
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, encode_group
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import moment
 from lvq_kafka.core.timing.log_time import header_ms
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, check_ahead, check_max_delay
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl, check_ttl_header, ttl_text
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, check_ahead
+from lvq_kafka.core.timing.terms import TTL_HEADER, check_ttl_header, ttl_text
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["OwnTerms"]
@@ -27,58 +28,30 @@ class OwnTerms:
     """Adds and checks the terms of messages for one queue.
 
     Args:
-        topic: the queue's topic, for errors.
-        key_header: the header that holds the key; None if the record key does.
-        ttl: how long its messages live; None if they may carry no TTL.
-        max_delay: the longest time, in seconds, by which they may be scheduled ahead; None if they may not.
-        order: the queue's order; it says whether messages may carry a rank.
-        sort_header: the header by which a sorted queue is sorted; None for the usual one.
-        groups: how they are grouped; None if they belong to no groups.
+        rules: those of the queue.
         now: returns the time, in seconds since the epoch.
-
-    Raises:
-        ConfigError: ``max_delay`` is not such a time, or ``sort_header`` cannot be the name of such a header.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        *,
-        key_header: str | None,
-        ttl: Ttl | None,
-        max_delay: float | None,
-        order: QueueOrder,
-        sort_header: str | None,
-        groups: Groups | None,
-        now: Callable[[], float],
-    ) -> None:
-        if max_delay is not None:
-            check_max_delay("max_delay", max_delay)
-        if sort_header is not None:
-            check_sort_header(sort_header)
-        self._topic = topic
-        self._sort_header = sort_header or SORT_HEADER
-        self._group_header = None if groups is None else groups.header
-        self.foreign = ForeignHeaders(
-            topic,
-            scheduled=max_delay is not None,
-            group_header=self._group_header,
-            taken=(key_header, self._sort_header if order == "sorted" else None),
-        )
+    def __init__(self, rules: QueueRules, now: Callable[[], float]) -> None:
+        order, max_delay = rules.order.order, rules.times.max_delay
+        self._topic = rules.keys.topic
+        self._sort_header = rules.order.sort_header or SORT_HEADER
+        self._group_header = None if rules.groups is None else rules.groups.header
+        self.foreign = rules.foreign_headers()
         """The headers of other systems that ask for a time or a group."""
         allowed = {
-            TTL_HEADER: ttl is not None,
+            TTL_HEADER: rules.times.ttl is not None,
             NOT_BEFORE_HEADER: max_delay is not None,
             PRIORITY_HEADER: order == "priority",
             SORT_HEADER: order == "sorted" and self._sort_header == SORT_HEADER,
             GROUP_HEADER: self._group_header == GROUP_HEADER,
         }
         self._sorted = order == "sorted"
-        self._sorted_by_key = self._sort_header == key_header
+        self._sorted_by_key = self._sort_header == rules.keys.header
         self._refused = RESERVED - {name for name, may in allowed.items() if may}
         self.judged = RESERVED | self.foreign.names | ({self._group_header} - {None})
         """The headers to `check`."""
-        self._max_delay = 0.0 if max_delay is None else max_delay
+        self._max_delay = max_delay or 0.0
         self._now = now
 
     def add(

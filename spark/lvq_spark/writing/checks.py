@@ -241,17 +241,7 @@ class _ForeignCheck:
         """Report the first row that a producer would refuse."""
         import pyarrow as pa
 
-        queue = self.definition
-        terms = OwnTerms(
-            queue.topic,
-            key_header=queue.key_header,
-            ttl=queue.ttl,
-            max_delay=queue.max_delay,
-            order=queue.order,
-            sort_header=queue.sort_header,
-            groups=queue.groups,
-            now=lambda: self.now,
-        )
+        terms = OwnTerms(QueueRules.of(self.definition), now=lambda: self.now)
         for batch in batches:
             for key, value, headers in zip(*(batch.column(name).to_pylist() for name in ("key", "value", "headers"))):
                 try:
