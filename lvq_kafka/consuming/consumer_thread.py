@@ -28,7 +28,7 @@ from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.runtime.aio import in_background
 from lvq_kafka.runtime.exiting import ended, finish_at_exit
-from lvq_kafka.runtime.header_warnings import ExpiryWarnings, RankWarnings
+from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
 from lvq_kafka.runtime.unclosed import Unclosed
 
 __all__ = ["ConsumerThread", "Join"]
@@ -78,8 +78,8 @@ class ConsumerThread:
         self._dead_letters = dead_letters
         self._said_displaced = False
         self._expiry_letters = expiry_letters
-        self._rank_warnings = RankWarnings(logger, shared.topic, "stats.malformed")
-        self._expiry_warnings = ExpiryWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
+        self._header_warnings = HeaderWarnings(logger, shared.topic)
+        self._clock_warnings = ClockWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
         self._fruitless = 0
         self._starting_over = False
         self._stop = Event()
@@ -238,21 +238,18 @@ class ConsumerThread:
             )
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)
-        if (ranking := self._core.ledger.ranking) is not None:
-            self._rank_warnings.check(ranking)
+        self._header_warnings.check(self._core.ledger.ranking)
         self._expiry_letters.post()
         needed, self._needed_room = self._needed_room, self._core.needs_room
         if self._needed_room and not needed:  # the broker may accept longer texts than we assume
             self._monitor.hasten()
 
     def _report_times(self, times: MessageTimes) -> None:
-        expiring, scheduling = times.expiring, times.scheduling
-        self._expiry_warnings.check(
-            times.time,
-            None if expiring is None else expiring.terms,
-            None if expiring is None else expiring.malformed,
-            not_before=None if scheduling is None else scheduling.not_before,
-        )
+        self._clock_warnings.check(times.time)
+        if (expiring := times.expiring) is not None:
+            self._header_warnings.check(expiring.terms, expiring.malformed)
+        if (scheduling := times.scheduling) is not None:
+            self._header_warnings.check(scheduling.not_before)
 
     def _poll(self, member: GroupMember) -> Fetch | None:
         """Wait a moment for what comes next; return None if that fails."""

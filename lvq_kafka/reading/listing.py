@@ -12,7 +12,7 @@ from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.ranking import Rank, Ranking
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.runtime.header_warnings import RankWarnings
+from lvq_kafka.runtime.header_warnings import HeaderWarnings
 
 __all__ = ["Listing"]
 
@@ -37,7 +37,7 @@ class Listing:
         """The number of messages in the last list whose rank could not be read."""
         self._order = rules.order
         self._ranks = by_rank
-        self._warnings = RankWarnings(logger, rules.keys.topic, "unranked")
+        self._warnings = HeaderWarnings(logger, rules.keys.topic, "unranked")
 
     def keys(self, table: NewestRecords, among: KeySelection | None = None) -> Sequence[bytes]:
         """Return the keys of a table, or those among some, in order."""

@@ -21,7 +21,7 @@ from lvq_kafka.core.timing.terms import Terms
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
-from lvq_kafka.runtime.header_warnings import ExpiryWarnings
+from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
 
 __all__ = ["ReaderThread", "Screen", "Since"]
 
@@ -66,7 +66,8 @@ class ReaderThread:
         self._fruitless = 0
         self._terms: Terms | None = None
         self._not_before: NotBefore | None = None
-        self._expiry_warnings = ExpiryWarnings(logger, self._topic, "this machine's clock")
+        self._header_warnings = HeaderWarnings(logger, self._topic)
+        self._clock_warnings = ClockWarnings(logger, self._topic, "this machine's clock")
         self._foreign = rules.foreign_headers()
         self._reader: LogReader
 
@@ -103,7 +104,9 @@ class ReaderThread:
     def _pass_time(self) -> None:
         self._shared.pass_time_in_steps()
         if (time := self._shared.catch_up.time) is not None:
-            self._expiry_warnings.check(time, self._terms, not_before=self._not_before)
+            self._clock_warnings.check(time)
+            self._header_warnings.check(self._terms)
+            self._header_warnings.check(self._not_before)
 
     def _step(self) -> None:
         shared, catch_up = self._shared, self._shared.catch_up

@@ -62,6 +62,8 @@ class Ranking:
         has_levels: whether there are only a few different ranks.
     """
 
+    expected = f"a digit from 0 to {HIGHEST_PRIORITY}"  # of text, any is a rank
+
     def __init__(self, header: str, rank: Callable[[bytes | None], Rank | None], *, has_levels: bool = False) -> None:
         self.header = header
         self.has_levels = has_levels

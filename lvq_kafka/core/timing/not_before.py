@@ -95,6 +95,9 @@ class NotBefore:
         max_delay: the longest delay of the queue, in seconds.
     """
 
+    header = NOT_BEFORE_HEADER
+    expected = "a number of milliseconds"
+
     def __init__(self, max_delay: float) -> None:
         self.malformed = 0
         """The number of messages whose time could not be read."""

@@ -177,6 +177,9 @@ class Terms:
     Anyone can write any header. A TTL that is 0 or cannot be read counts as none, and is counted.
     """
 
+    header = TTL_HEADER
+    expected = "a positive number of milliseconds"
+
     def __init__(self, ttl: Ttl) -> None:
         self.malformed = 0
         """The number of messages whose TTL is 0 or could not be read."""
