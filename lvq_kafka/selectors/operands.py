@@ -13,6 +13,8 @@ from typing import Any, Literal, cast
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER
 from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.selectors import sql_logic
 from lvq_kafka.selectors.like_patterns import LONGEST_PATTERN, LikePattern
@@ -46,8 +48,6 @@ KEY_NAME = "lvq_key"
 """The identifier of the record key."""
 
 _DEEPEST = 100  # operators within operators; each is a call within a call when a record is judged
-_PRIORITY, _GROUP = "lvq-priority", "lvq-group"  # headers
-_DEFAULT_PRIORITY = 4  # as in JMS
 _OCTAL = re.compile("0[0-7]+")
 
 
@@ -137,13 +137,13 @@ def identifier(name: str, at: int, topic: str) -> Operand:
     JMS or this library defines it, or it is that of a header.
     """
     if name == "JMSPriority":
-        return Operand("number", _priority, at, name=name, reads=frozenset((_PRIORITY,)))
+        return Operand("number", _priority, at, name=name, reads=frozenset((PRIORITY_HEADER,)))
     if name == "JMSTimestamp":
         return Operand("number", _timestamp, at, name=name, of_record=True)
     term = _defined(name, topic)
     if term is None:
         return header(name, at)
-    reads = frozenset((_GROUP, name)) if name == "JMSXGroupID" else frozenset[str]()
+    reads = frozenset((GROUP_HEADER, name)) if name == "JMSXGroupID" else frozenset[str]()
     return Operand("header", term, at, name=name, of_record=name in ("JMSMessageID", KEY_NAME), reads=reads)
 
 
@@ -153,15 +153,15 @@ def _defined(name: str, topic: str) -> Term[bytes] | None:
     if name == "JMSDeliveryMode":
         return constant(b"PERSISTENT")
     if name == "JMSXGroupID":
-        return lambda fields, record: fields.get(_GROUP, fields.get(name))
+        return lambda fields, record: fields.get(GROUP_HEADER, fields.get(name))
     if name == KEY_NAME:
         return lambda fields, record: record.key
     return None
 
 
 def _priority(fields: Fields, record: Record) -> Number | None:
-    data = fields.get(_PRIORITY)
-    return _DEFAULT_PRIORITY if data is None else number_of(data)
+    data = fields.get(PRIORITY_HEADER)
+    return DEFAULT_PRIORITY if data is None else number_of(data)
 
 
 def _timestamp(fields: Fields, record: Record) -> Number | None:
