@@ -18,8 +18,6 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardScreen
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower
@@ -73,7 +71,7 @@ class Occupancy:
             screen=in_turn(
                 None if definition.conflate else StandardScreen(),
                 None if selection is None else ValueScreen(rules.keys, selection),
-                SizeScreen(_needed_headers(definition), definition.key_header),
+                SizeScreen(rules.times.headers, definition.key_header),
             ),
             by_value=selection is not None,
         )
@@ -294,12 +292,6 @@ class _Numbers(dict[bytes, int]):
 
 def _keys_of(batch: RecordBatch) -> list[bytes]:
     return batch.keys  # type: ignore[return-value]  # a table has no record without a key
-
-
-def _needed_headers(definition: QueueDefinition) -> set[str]:
-    """Return the names of the headers by which a follower decides what counts."""
-    needed = {TTL_HEADER, NOT_BEFORE_HEADER}
-    return needed if definition.key_header is None else needed | {definition.key_header}
 
 
 def _keep_asking(occupancy: ref[Occupancy], stop: Event) -> None:

@@ -20,8 +20,6 @@ from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import size_of
 from lvq_kafka.core.queue.rules import OrderRule
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.damage import Findings, examine
 from lvq_kafka.declared.group_checks import OnForeignCommits, known_ends, trusted
@@ -261,11 +259,7 @@ def _read(
     rules = queue_rules(definition)
     if definition.key_mismatch == "fail":  # nothing is consumed here, so do not stop where a consumer would
         rules = replace(rules, keys=replace(rules.keys, mismatch="record"))
-    needed = {
-        name
-        for name, judge in ((TTL_HEADER, rules.times.terms()), (NOT_BEFORE_HEADER, rules.times.not_before()))
-        if judge is not None
-    }
+    needed = rules.times.headers
     # In the order of arrival, and whole: nobody takes these messages, and what a ring may lack room for is there.
     listed = replace(rules, selects=None, order=OrderRule(rules.order.place), groups=None, limits=None)
     ledger = Ledger(listed, limit=ANY_LENGTH)

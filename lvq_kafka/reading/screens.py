@@ -103,12 +103,12 @@ class SizeScreen:
     So a follower keeps sizes, and no values.
 
     Args:
-        needed: the names of the headers that the fold reads; the others are dropped.
+        needed: the names of the headers that the fold reads, beside the key header; the others are dropped.
         key_header: the header that mostly stands alone, and repeats the key; None if there is none.
     """
 
     def __init__(self, needed: Collection[str], key_header: str | None) -> None:
-        self._needed = frozenset(needed)
+        self._needed = {*needed, key_header}
         self._key_header = key_header
         self._texts = _Texts()
 

@@ -79,6 +79,12 @@ class TimeRule:
         """True if messages may expire or be scheduled."""
         return self.max_delay is not None or (self.ttl is not None and not self.ttl.never)
 
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers that say the times of a message."""
+        judges = (self.terms(), self.not_before())
+        return frozenset(judge.header for judge in judges if judge is not None)
+
     def terms(self) -> Terms | None:
         """Return a new judge of lifetimes; None if nothing expires."""
         return Terms.of(self.ttl)
