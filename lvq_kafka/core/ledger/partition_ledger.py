@@ -174,12 +174,17 @@ class PartitionLedger:
     @property
     def available(self) -> int:
         """The number of waiting messages."""
-        return len(self.waiting) + self._buffer.keys_beside(self.waiting)
+        return len(self.waiting) - self._only_places + self._buffer.keys_beside(self.waiting)
 
     @property
     def alive(self) -> int:
         """The number of messages that are not done: waiting, scheduled, or held and the newest."""
-        return self.pending.count + self._buffer.keys_beside(self.waiting)
+        return self.pending.count - self._only_places + self._buffer.keys_beside(self.waiting)
+
+    @property
+    def _only_places(self) -> int:
+        """The number of messages that a value still to be read has replaced, in place (R4)."""
+        return sum(self.waiting.get(lane) is item for lane, item in self._place_givers.items())
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         """Add the next records, under these keys.

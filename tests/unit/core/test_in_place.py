@@ -54,6 +54,15 @@ def test_r4_in_place_what_an_ack_replaced_is_done_even_if_the_text_left_that_out
     assert (queue.base, queue.runs) == (3, ())
 
 
+def test_r4_in_place_a_message_of_which_only_the_place_counts_is_not_counted() -> None:
+    """Its newer value was acked, and one still to be read has replaced both."""
+    ledger = new_ledger(order="in-place")
+    ledger.assign(0, CommitMap(0, (2, 1), delivered=3), 4)
+    for offset, key in enumerate((b"a", b"b", b"a")):
+        ledger.offer(0, offset, key, b"v")
+    assert (ledger.assignment.available, ledger.assignment.outstanding) == (1, 1)
+
+
 @pytest.mark.parametrize("count_deliveries", [False, True])
 def test_r4_in_place_order_outlasts_release_delay_and_lost_handles(count_deliveries: bool) -> None:
     queue = Queue(*RECORDS, order="in-place", count_deliveries=count_deliveries)
