@@ -105,10 +105,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return Scheduling(config, log)
 
 
-SPARK_TIMEOUT = 1500
+LONG_TIMEOUT = 1500
 """Seconds, enough for any test on a loaded machine.
 
-A signal that interrupts a call to the JVM puts the connection out of step for all later tests of its worker.
+A signal that interrupts a call to the JVM puts the connection out of step for all later tests of its worker. A proof
+only computes; what it has found is said once it is the shortest, which takes minutes more.
 """
 
 
@@ -122,8 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, places in BY_PLACE.items():
             if item.nodeid.startswith(places):
                 item.add_marker(marker)
-        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT))
+        is_long = any(map(item.get_closest_marker, ("spark", "protocol")))
+        if is_long and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT))
     kept, left_out = [], []
     for item in items:
         (kept if _proves_something(item) else left_out).append(item)
