@@ -41,7 +41,7 @@ class _Shape(TypedDict):
     config: Mapping[str, str]
 
 
-logger = logging.getLogger("lvq_kafka.declared.queue_topic")
+logger = logging.getLogger("lvq_kafka.topics")
 
 
 def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> bool:

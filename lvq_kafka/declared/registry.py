@@ -38,7 +38,7 @@ from lvq_kafka.errors import (
 
 __all__ = ["Registry"]
 
-logger = logging.getLogger("lvq_kafka.declared.registry")
+logger = logging.getLogger("lvq_kafka.registry")
 
 _MOST_TOLD = 10  # unreadable definitions logged individually
 _POLL = 0.1  # seconds

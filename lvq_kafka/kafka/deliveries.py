@@ -31,7 +31,7 @@ from lvq_kafka.kafka.produce_errors import ProduceErrors
 
 __all__ = ["Deliveries", "KafkaReceipt"]
 
-logger = logging.getLogger("lvq_kafka.producing.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 _IDLE = 0.5  # seconds between polls with nothing in flight: for the client's log, errors and token refreshes
 _POLL = 0.05  # seconds a poll waits for a report; the first one ends it

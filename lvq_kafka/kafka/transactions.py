@@ -21,7 +21,7 @@ from lvq_kafka.kafka.threads import in_thread
 
 __all__ = ["Transactions"]
 
-logger = logging.getLogger("lvq_kafka.producing.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 _TIMEOUT = 60.0
 _OPEN_TIMEOUT = 30.0

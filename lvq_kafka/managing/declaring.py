@@ -32,7 +32,7 @@ __all__ = ["Declaration", "declare", "drop"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
-logger = logging.getLogger("lvq_kafka.declared.queue_topic")
+logger = logging.getLogger("lvq_kafka.topics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _REMEMBERED = 4096  # groups
 
 _Headers = Sequence[tuple[str, bytes | None]]
 
-logger = logging.getLogger("lvq_kafka.producing.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 
 class GroupPlacement:

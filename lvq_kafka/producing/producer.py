@@ -54,7 +54,7 @@ Append = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | 
 
 _Pairs = list[tuple[str, bytes | None]]
 
-logger = logging.getLogger("lvq_kafka.producing.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 _EXIT_FLUSH = 5.0  # seconds to flush when `with` exits on an exception; the exception matters more
 

@@ -18,7 +18,7 @@ from lvq_kafka.runtime.unclosed import opened_at
 
 __all__ = ["UnclosedProducer", "in_one_line", "verdict"]
 
-logger = logging.getLogger("lvq_kafka.producing.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 
 class _Refusing(Protocol):

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _PAUSE = 0.1  # seconds
 
-logger = logging.getLogger("lvq_kafka.runtime.retrying")
+logger = logging.getLogger("lvq_kafka.retrying")
 
 
 def patiently(call: Callable[[], T], timeout: float, *, unless: tuple[type[TransportError], ...] = ()) -> T:

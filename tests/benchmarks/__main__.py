@@ -218,7 +218,7 @@ def main() -> None:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {unknown.pop()}")
     # These topics' settings prevent compaction on purpose, and `declare` warns about them.
-    logging.getLogger("lvq_kafka.declared.queue_topic").setLevel(logging.ERROR)
+    logging.getLogger("lvq_kafka.topics").setLevel(logging.ERROR)
     sizes = QUICK if options.quick else Sizes()
     if options.spark_records:
         sizes = replace(sizes, spark_records=options.spark_records)

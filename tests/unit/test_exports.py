@@ -9,6 +9,7 @@ import re
 import typing
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,14 @@ def test_every_name_is_there_and_the_client_is_imported_when_it_is_asked_for() -
     assert set(dir(lvq_kafka)) >= set(lvq_kafka.__all__)
     with pytest.raises(AttributeError, match="Nonsense"):
         lvq_kafka.Nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_loggers_keep_their_names_wherever_their_modules_move() -> None:
+    """Programs set levels by them."""
+    root = Path(lvq_kafka.__file__).parents[1]
+    sources = [*(root / "lvq_kafka").rglob("*.py"), *(root / "spark").rglob("*.py")]
+    named = {name for path in sources for name in re.findall(r'getLogger\("([^"]+)"\)', path.read_text())}
+    of_consumers = {"consumer", "reader", "follower", "view", "selection", "producer", "limits", "client"}
+    of_queues = {"registry", "topics", "management", "retrying", "testing"}
+    ours = {f"lvq_kafka.{part}" for part in of_consumers | of_queues}
+    assert named == {"lvq_kafka", "lvq_spark", "lvq_spark.store", "lvq_spark.tasks", *ours}

@@ -240,7 +240,7 @@ class TestPlacement:
     ) -> None:
         queue = grouped(memory_cluster)
         monkeypatch.setattr("lvq_kafka.producing.group_placement._REFRESH", 0.0)
-        with queue.producer() as producer, caplog.at_level(logging.WARNING, "lvq_kafka.producing.producer"):
+        with queue.producer() as producer, caplog.at_level(logging.WARNING, "lvq_kafka.producer"):
             memory_cluster.fail_next("topics.describe", TransportError("No answer.", code="_TIMED_OUT", retriable=True))
             assert producer.put("a", "1", group="g").result(5).partition == place("g")
             eventually(lambda: "are as before: No answer." in caplog.text)

@@ -161,7 +161,7 @@ def test_a_callback_that_fails_is_logged_and_harms_nobody(
     writer: KafkaWriter, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[Receipt] = []
-    with caplog.at_level(logging.ERROR, "lvq_kafka.producing.producer"):
+    with caplog.at_level(logging.ERROR, "lvq_kafka.producer"):
         receipt = writer.append("t", b"k", b"v")
         receipt.add_done_callback(lambda _: [][0])
         receipt.add_done_callback(called.append)
@@ -238,7 +238,7 @@ def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
     mock.up()
     assert writer.flush(10) == 0
     assert receipt.result(0) == Position("t", 0, 0)
-    assert [record for record in caplog.records if record.name == "lvq_kafka.producing.producer"] == []
+    assert [record for record in caplog.records if record.name == "lvq_kafka.producer"] == []
 
 
 def test_whoever_awaits_a_receipt_whose_report_was_lost_learns_of_it_when_the_writer_is_closed(
