@@ -52,8 +52,10 @@ test-fast: $(READY) ## Run what needs no broker (under a minute)
 test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
+# Spark gives a Python worker that is no child of its daemon 10 s to start, whatever the load (a number in its code).
 test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 5 --max-worker-restart 0 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 5 --max-worker-restart 0 --dist loadgroup \
+	    --reruns 3 --only-rerun "failed to connect back"
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
