@@ -21,4 +21,4 @@ HERE = Path(__file__).resolve().parent
 @pytest.mark.timeout(0)
 def test_what_works_with_spark_connect(lvq_broker: ProvidedBroker) -> None:
     environment = own_environment() | quick_start(ROOT) | {GIVEN: lvq_broker.bootstrap_servers}
-    run_tests(sys.executable, [HERE / "connect" / "kafka/connecting.py"], environment)
+    run_tests(sys.executable, [HERE / "connect" / "connecting.py"], environment)
