@@ -147,7 +147,7 @@ def test_an_empty_queue_has_the_columns_too(spark: SparkSession, make_queue: Mak
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
     """Return the scans that snapshots send to the executors."""
     from lvq_spark import snapshots
-    from lvq_spark.session.local_session import serialization
+    from lvq_spark.scan import serialization
 
     found: list[Scan] = []
     send = serialization.map_in_arrow
