@@ -407,7 +407,7 @@ def test_splits_share_out_every_offset_once(cluster: MemoryCluster, splits: dict
 def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_spark.source.batch.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr("lvq_spark.source.partition_rows.KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     options = parse(failOnDataLoss="false")
     spec = plan(options, cluster)
@@ -421,7 +421,7 @@ def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
 def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
     cluster: MemoryCluster, dedupe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("lvq_spark.source.batch", "lvq_spark.scan.scanning"):
+    for module in ("lvq_spark.source.partition_rows", "lvq_spark.scan.scanning"):
         monkeypatch.setattr(f"{module}.KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     make, gone = cluster.reader, 0
@@ -456,7 +456,7 @@ def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_ar
         cluster.delete_records("t", partition, gone)
         raise DataLoss("Something is gone.")
 
-    monkeypatch.setattr("lvq_spark.source.batch.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr("lvq_spark.source.partition_rows.KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     monkeypatch.setattr(Scan, "read", lose)
     options = parse(failOnDataLoss="false")
