@@ -128,8 +128,8 @@ def kafka_error(error: BaseException) -> KafkaError | None:
 def no_broker_is_ready(error: KafkaError) -> bool:
     """Return whether a topic cannot be created for now: the controller hears from no broker.
 
-    That is so just after a start, and while the only broker gets no processor time for its heartbeats. Kafka answers
-    with the code of a replication factor that is too high.
+    A cluster that has just started is in this state, and so is one whose only broker is too starved to send heartbeats.
+    Kafka answers with the code of a replication factor that is too high.
     """
     return error.code() == KafkaError.INVALID_REPLICATION_FACTOR and "brokers are currently fenced" in error.str()
 
