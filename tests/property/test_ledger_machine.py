@@ -238,11 +238,7 @@ class Consuming(RuleBasedStateMachine):
             gated = self.ledger.assignment.gated if self.bounded else 0
             assert len(eligible) <= gated, "something could be handed out and was not"
             for partition in self.targets:
-                alive = self.alive(partition)
-                lowest = min(alive.values(), default=None)
-                if lowest is not None and self.order == "in-place":  # the base may be the place of another one
-                    base = self.ledger.assignment.base(partition)
-                    lowest = alive[self.lane(partition, base)[1]]
+                lowest = self.lowest(partition)
                 assert (partition, lowest) not in eligible, "the message at the base can always be handed out"
             return
         assert (item.partition, item.offset) in eligible, "I4"
@@ -380,6 +376,19 @@ class Consuming(RuleBasedStateMachine):
         """Return the offset of the outstanding message of each lane."""
         seen = self.seen[partition]
         return {self.lane(partition, at)[1]: at for at in seen if not self.is_done(partition, at)}
+
+    def lowest(self, partition: int) -> int | None:
+        """Return the offset of the message that needs no room (I9).
+
+        In place, the base may be the place of another one (R4), which waits for all acks to come before it gives way.
+        """
+        alive = self.alive(partition)
+        if self.catches_up(partition) or not alive:
+            return None
+        base = self.ledger.assignment.base(partition)
+        lowest = alive[self.lane(partition, base)[1]]
+        newest_in_work = {item.offset for item in self.held if item.partition == partition} & set(alive.values())
+        return None if lowest != base and newest_in_work else lowest
 
     def eligible(self) -> set[tuple[int, int]]:
         busy = {self.lane(item.partition, item.offset) for item in self.held}

@@ -352,6 +352,11 @@ class PartitionLedger:
         item.slot = old.slot
         self.pending.pass_place(old, item)
 
+    @property
+    def awaits_acks(self) -> bool:
+        """True if something is in work that is not done, as superseded messages are."""
+        return any(item.state in _NEWEST_IN_WORK for item in self.held.values())
+
     def forget_places(self) -> bool:
         """Claim the records as done that give waiting keys their places.
 

@@ -34,6 +34,9 @@ class _Roomy(Protocol):
     @property
     def held(self) -> Sized: ...
 
+    @property
+    def awaits_acks(self) -> bool: ...
+
     def forget_places(self) -> bool: ...
 
 
@@ -265,12 +268,13 @@ class BoundedHandOut:
         return False
 
     def _give_up_places(self, partitions: Collection[int]) -> bool:
-        """Have keys lose their places where messages wait for room and nothing is in work (R4).
+        """Have keys lose their places where messages wait for room and no ack will make any (R4).
 
-        So no ack will make any. Call it if there is nothing else to hand out. Return whether there were any places.
+        That is where nothing is in work, or only what is superseded. Call it if there is nothing else to hand out.
+        Return whether there were any places.
         """
         parts = [self._partitions[partition] for partition in partitions]
-        given_up = [part.forget_places() for part in parts if not part.held]
+        given_up = [part.forget_places() for part in parts if not part.awaits_acks]
         return any(given_up)
 
     def _resize(self) -> None:

@@ -148,6 +148,18 @@ def test_g16_in_transactions_places_give_way_when_nothing_else_makes_room(groups
     assert CommitMap.decode(queue.base, queue.ledger.assignment.claim(0).encode(95)).done(1)
 
 
+@pytest.mark.parametrize("groups", [None, Groups()], ids=["plain", "groups"])
+def test_g16_in_transactions_places_give_way_though_a_superseded_message_is_in_work(groups: Groups | None) -> None:
+    """Its ack makes no room: it is done."""
+    queue = Queue(("x", "x"), order="in-place", limit=64, bounded=True, groups=groups)
+    held = queue.take()
+    queue.send(("k", "old"), ("k", "new"), ("x", "x2"))
+    assert queue.drain() == ["new"]
+    assert queue.ledger.stats.displaced == 1
+    queue.ledger.ack(held)
+    assert queue.drain() == ["x2"]
+
+
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(("at", "expected"), [(2000, [b"a", b"b"]), (2001, [b"b", b"a"])])
 def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands_at_the_end(
