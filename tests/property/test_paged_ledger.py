@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPendingList
+from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPartition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
@@ -151,13 +151,14 @@ def test_a_paged_ledger_hands_out_the_same(
         assert paged.step(what, tuple(how)) == plain.step(what, tuple(how))
         assert paged.ledger.stats == plain.ledger.stats
         assert paged.ledger.assignment.claim(0) == plain.ledger.assignment.claim(0)
-        pending = paged.ledger._partitions[0].pending
-        assert isinstance(pending, PagedPendingList)
+        part = paged.ledger._partitions[0]
+        pending, pages_of_part = part.pending, part.features[-1]
+        assert isinstance(pages_of_part, PagedPartition)
         on_disk = [item for item in pending if isinstance(item, PagedItem) and item.page is not None]
         in_memory = [item.value for item in pending if isinstance(item, PagedItem) and item.page is None]
         assert (paging.messages, paging.bytes) == (len(on_disk), sum(map(len, pages.live)))
         assert len(pages.live) == len(on_disk), "what nobody can get is still on disk"
-        assert (pending.messages, pending.bytes) == (len(in_memory), sum(map(len, in_memory)))
+        assert (pages_of_part.messages, pages_of_part.bytes) == (len(in_memory), sum(map(len, in_memory)))
         refused += paging.refused
         if not refused:
             waiting = [item.value for item in pending if item.page is None and item.state == "available"]  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -43,7 +43,7 @@ from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
-from lvq_kafka.core.waiting.pending import CountedPendingList, PendingList, PlacedPendingList, RankedItem
+from lvq_kafka.core.waiting.pending import PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.ranked_queue import ByLevel, ranked_items
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN, InTurns
 from lvq_kafka.core.waiting.session_pins import Fronts, SessionPins, WaitingGroup
@@ -423,7 +423,7 @@ def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> Non
 
 
 def test_i24_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
-    def mutant(self: ByLevel[RankedItem]) -> RankedItem | None:
+    def mutant(self: ByLevel[Item]) -> Item | None:
         lines = [self._lines[rank] for rank in reversed(self._used)]
         return next((item for line in lines if (item := line.pop()) is not None), None)
 
@@ -432,26 +432,26 @@ def test_i24_the_worst_rank_first_is_caught(monkeypatch: Patch) -> None:
 
 
 def test_i24_a_returned_message_that_loses_its_rank_is_caught(monkeypatch: Patch) -> None:
-    again = RankedItem.again
+    again = Item.again
 
-    def mutant(self: RankedItem) -> Item:
+    def mutant(self: Item) -> Item:
         twin = again(self)
-        twin.rank = 0  # type: ignore[attr-defined]
+        twin.rank = 0
         return twin
 
-    monkeypatch.setattr(RankedItem, "again", mutant)
+    monkeypatch.setattr(Item, "again", mutant)
     assert caught("I24", by_rank)
 
 
 def test_i24_a_newer_value_with_the_rank_of_the_one_it_replaces_is_caught(monkeypatch: Patch) -> None:
     ranks: dict[bytes | int, Rank] = {}
 
-    def mutant(ranking: Ranking, kind: type[RankedItem]) -> Callable[..., Item]:
+    def mutant(ranking: Ranking, kind: type[Item]) -> Callable[..., Item]:
         make = ranked_items(ranking, kind)
 
         def item_of(*fields: Any) -> Item:
             item = make(*fields)
-            item.rank = ranks.setdefault(item.lane, item.rank)  # type: ignore[attr-defined]
+            item.rank = ranks.setdefault(item.lane, item.rank)
             return item
 
         return item_of
@@ -991,7 +991,12 @@ def test_i1_a_commit_that_passes_what_is_scheduled_is_caught(monkeypatch: Patch)
 
 def test_i6_a_scheduled_message_that_outlives_a_newer_one_is_caught(monkeypatch: Patch) -> None:
     """The mutant does not drop it when a newer message that counts is read. It hides that one when it is due."""
-    monkeypatch.setattr(TimedPartition, "_add_counting", lambda self, batch, keys: keys and self._part.add(batch, keys))
+
+    def mutant(self: TimedPartition, batch: Any, keys: Any) -> None:
+        if keys:
+            self._part.add_counting(batch, keys)
+
+    monkeypatch.setattr(TimedPartition, "_add_counting", mutant)
     assert caught("I6", scheduling_apart)
 
 
@@ -1297,17 +1302,28 @@ def test_i23_a_ring_that_evicts_what_came_last_is_caught(order: type[EvictionOrd
 
 def test_i23_an_update_that_costs_another_key_its_value_is_caught(monkeypatch: Patch) -> None:
     """The mutant counts both values of the key, as Qpid did."""
-    monkeypatch.setattr(CountedPendingList, "renew", PendingList.renew)
+    renew = PendingList.renew
+
+    def mutant(self: PendingList, item: Item, offset: int) -> None:
+        assert self.meter is not None
+        self.meter.swap(item, item.again())
+        renew(self, item, offset)
+
+    monkeypatch.setattr(PendingList, "renew", mutant)
     assert caught("I23", ringed)
 
 
 def test_i23_a_message_that_is_done_and_still_counts_is_caught(monkeypatch: Patch) -> None:
-    def mutant(self: CountedPendingList, item: Item, *, acked: bool) -> None:
-        if not acked:
-            self.exclude(item)
-        PendingList.remove(self, item, acked=acked)
+    remove = PendingList.remove
 
-    monkeypatch.setattr(CountedPendingList, "remove", mutant)
+    def mutant(self: PendingList, item: Item, *, acked: bool) -> None:
+        meter = self.meter
+        if acked:
+            self.meter = None
+        remove(self, item, acked=acked)
+        self.meter = meter
+
+    monkeypatch.setattr(PendingList, "remove", mutant)
     assert caught("I23", ringed)
 
 
@@ -1315,8 +1331,8 @@ def test_i23_a_ring_that_forgets_what_is_in_work_is_caught(monkeypatch: Patch) -
     hold = PartitionLedger.hold
 
     def mutant(self: PartitionLedger, item: Item) -> None:
-        assert isinstance(self.pending, CountedPendingList)
-        self.pending.exclude(item)
+        assert self.pending.meter is not None
+        self.pending.meter.exclude(item)
         hold(self, item)
 
     monkeypatch.setattr(PartitionLedger, "hold", mutant)
@@ -1342,16 +1358,10 @@ def test_i23_a_ring_that_does_not_wait_for_the_end_of_the_log_is_caught(monkeypa
 
 
 def test_i23_a_message_that_has_expired_and_costs_another_its_place_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(RingPartition, "leave_out", lambda self, item: None)
+    monkeypatch.setattr(RingPartition, "keep", lambda self, item: None)
     assert caught("I23", ringed_expiring_elsewhere)
 
 
 def test_i23_a_message_that_is_due_and_not_counted_is_caught(monkeypatch: Patch) -> None:
-    enter = RingPartition.enter
-
-    def mutant(self: RingPartition, items: Iterable[Item]) -> None:
-        if not isinstance(items, Generator):  # these were read just now
-            enter(self, items)
-
-    monkeypatch.setattr(RingPartition, "enter", mutant)
+    monkeypatch.setattr(RingPartition, "enter", lambda self, item: None)
     assert caught("I23", ringed_scheduling)

@@ -18,18 +18,10 @@ from itertools import count, repeat
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 from lvq_kafka.core.ledger.assignment import Assignment
+from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.ledger.grouped_partition import GroupedPartition
 from lvq_kafka.core.ledger.message_times import MessageTimes
-from lvq_kafka.core.ledger.paging import (
-    PagedGroupedPartition,
-    PagedItem,
-    PagedPartition,
-    PagedPendingList,
-    PagedRankedItem,
-    PageStore,
-    Paging,
-    PlacedPagedPendingList,
-)
+from lvq_kafka.core.ledger.paging import PagedItem, PagedPartition, PageStore, Paging
 from lvq_kafka.core.ledger.partition_ledger import Common, PartitionLedger
 from lvq_kafka.core.ledger.ring import Ring, RingPartition
 from lvq_kafka.core.ledger.scheduled_items import placed_items
@@ -43,7 +35,7 @@ from lvq_kafka.core.waiting.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
-from lvq_kafka.core.waiting.pending import Item, PendingList, PlacedPendingList, RankedItem
+from lvq_kafka.core.waiting.pending import Item, PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.rank_window import BeyondByLevel, BeyondByRank, RankWindow
 from lvq_kafka.core.waiting.ranked_queue import precedence, rank_of, ranked_items, ranked_line
 from lvq_kafka.core.waiting.ready_queue import ByPrecedence, BySlot, InTurns, ReadyQueue
@@ -103,7 +95,6 @@ class Ledger:
         """The ready queue, if messages are grouped; else None."""
         self._partitions: dict[int, PartitionLedger] = {}
         self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
-        self._rings: dict[int, RingPartition] = {}  # of all of them, in a ring
         self.assignment = Assignment(self._partitions, self._timed)
         """Queries on the partitions."""
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
@@ -131,8 +122,8 @@ class Ledger:
         self._timers = Timers()
 
     def _item_factory(self) -> Callable[..., Item]:
-        plain, by_rank = (Item, RankedItem) if self.paging is None else (PagedItem, PagedRankedItem)
-        new_item = plain if self.ranking is None else ranked_items(self.ranking, by_rank)
+        kind = Item if self.paging is None else PagedItem
+        new_item = kind if self.ranking is None else ranked_items(self.ranking, kind)
         judge = None if self.times is None or self.times.scheduling is None else self.times.scheduling.not_before
         return new_item if judge is None else placed_items(new_item, judge)
 
@@ -185,33 +176,30 @@ class Ledger:
         generation = next(self._generations)
         start = loaded.base if start is None else max(start, loaded.base)
         waits = self.rules.keys.conflates or self.ring is not None
-        in_place, counted = self.rules.order.in_place, None
-        if self.ring is not None:
-            counted = self.ring.new_pending(loaded, start, timed=self.times is not None, in_place=in_place)
-        part = self._partitions[partition] = self._new_partition()(
+        part = self._partitions[partition] = PartitionLedger(
             partition,
-            self._new_pending(loaded, start) if counted is None else counted,
+            (PlacedPendingList if self.rules.order.in_place else PendingList)(loaded, start),
             max(target, loaded.end) if waits else start,
             generation=generation,
             room=partial(self._new_room, partition),
             common=self._common,
         )
-        if self.times is not None:
-            self._timed[partition] = TimedPartition(partition, part, self.times, self.stats)
-        if self.ring is not None and counted is not None:
-            self._rings[partition] = RingPartition(part, counted, self.ring)
+        part.add_features(self._new_features(partition, part), self._timed.get(partition))
         return generation
 
-    def _new_partition(self) -> Callable[..., PartitionLedger]:
-        if self.groups is None:
-            return PartitionLedger if self.paging is None else PagedPartition
-        return partial(GroupedPartition if self.paging is None else PagedGroupedPartition, grouped=self.groups)
-
-    def _new_pending(self, loaded: CommitMap, start: int) -> PendingList:
-        in_place = self.rules.order.in_place
+    def _new_features(self, number: int, part: PartitionLedger) -> list[Feature]:
+        """Return the parts of the options in a partition. They are called in this order."""
+        features: list[Feature] = []
+        if self.times is not None:
+            self._timed[number] = TimedPartition(number, part, self.times, self.stats)
+            features.append(self._timed[number])
+        if self.ring is not None:
+            features.append(RingPartition(part, self.ring, timed=self.times is not None))
+        if self.groups is not None:
+            features.append(GroupedPartition(number, part, self.groups))
         if self.paging is not None:
-            return (PlacedPagedPendingList if in_place else PagedPendingList)(loaded, start, self.paging)
-        return (PlacedPendingList if in_place else PendingList)(loaded, start)
+            features.append(PagedPartition(part.pending, self.paging))
+        return features
 
     @property
     def window(self) -> int | None:
@@ -230,7 +218,9 @@ class Ledger:
         if self.ranking is not None:
             beyond = BeyondByLevel() if self.ranking.has_levels else BeyondByRank()
             waiting = self._bounded_hand_out.beyond
-            window = RankWindow(number, part.pending, self._line, self.capacity, beyond, waiting, counted=counted)
+            window = RankWindow(
+                number, part.pending, self._line, self.capacity, beyond, waiting, counted=counted, groups=self.groups
+            )
         return PartitionRoom(part, self.capacity, self._new_line(), window, counted=counted)
 
     def withhold(self, partitions: Collection[int]) -> None:
@@ -274,9 +264,7 @@ class Ledger:
         for partition in dict.fromkeys(partitions):
             self._partitions.pop(partition).revoke()
             self._bounded_hand_out.forget(partition)
-            if partition in self._timed:
-                self._timed.pop(partition).revoke()
-            self._rings.pop(partition, None)
+            self._timed.pop(partition, None)
         if self.groups is not None and not self._partitions:
             self.groups.unpin_all()
         return lost
@@ -309,32 +297,17 @@ class Ledger:
         """
         if keys is None:
             keys = batch.keys
-        for ring in self._rings.values():
-            ring.prepare()
-        if self.rules.keys.conflates:
-            self._add(batch, keys)
-        else:
-            self._add_alone(batch, keys)
-        for ring in self._rings.values():
-            ring.update()
-
-    def _add_alone(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        """Add records of which none replaces another."""
-        batch = self.rules.selected(batch, keys)
+        names = None
+        if not self.rules.keys.conflates:  # none replaces another
+            batch, names, keys = self.rules.selected(batch, keys), keys, no_keys(batch)
         for partition, rows in runs(batch.partitions):
-            run, names = (batch, keys) if rows is None else (batch.rows(rows.start, rows.stop), keys[rows])
-            self._add(run, no_keys(run))
-            self._partitions[partition].name(run, names)  # before the partition's next run
-
-    def _add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        parts = self._timed or self._partitions
-        for partition, rows in runs(batch.partitions):
-            if partition not in parts:
+            part = self._partitions.get(partition)
+            if part is None:
                 raise StateError(f"Partition {partition} is not assigned.")
             if rows is None:
-                parts[partition].add(batch, keys)
+                part.add(batch, keys, names)
             else:
-                parts[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
+                part.add(batch.rows(rows.start, rows.stop), keys[rows], None if names is None else names[rows])
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """Advance read positions, including past markers and holes. A position never moves back.
@@ -343,11 +316,8 @@ class Ledger:
             StateError: a partition is not assigned.
         """
         self.assignment.known(positions.keys())
-        parts = self._timed or self._partitions
         for partition, position in positions.items():
-            parts[partition].advance(position)
-        for ring in self._rings.values():
-            ring.update()
+            self._partitions[partition].advance(position)
 
     # ---------------------------------------------------------------- working
 
@@ -466,8 +436,9 @@ class Ledger:
             return False
         times.time.advance(clock)
         due = [] if times.scheduling is None else times.scheduling.pop_due()
-        for ring in self._rings.values() if due else ():
-            ring.prepare()
+        features = [feature for part in {item.partition for item in due} for feature in self._partitions[part].features]
+        for feature in features:
+            feature.prepare()
         for item in due:
             self._timed[item.partition].come_due(item)
         expired = [] if times.expiring is None else times.expiring.pop_expired()
@@ -477,10 +448,8 @@ class Ledger:
                 one = self._give_back(item, _ON_RELEASE, None)
             if one is not None and one.state in _ON_EXPIRE:
                 self._timed[one.partition].expire(one)
-                if self._rings:
-                    self._rings[one.partition].leave_out(one)
-        for partition, ring in self._rings.items() if due else ():
-            ring.enter(item for item in due if item.partition == partition)
+        for feature in features:
+            feature.update()
         if times.expiring is not None and times.expiring.is_overgrown:
             parts = self._partitions.values()
             alive = sum(part.pending.count for part in parts)
@@ -538,9 +507,9 @@ class Ledger:
         return self._timers.next
 
     def _come_back(self, item: Item | None) -> None:
-        """Have the ring, if there is one, consider a message that waits again."""
-        if item is not None and self._rings:
-            self._rings[item.partition].come_back(item)
+        if item is not None:
+            for feature in self._partitions[item.partition].features:
+                feature.come_back(item)
 
     def _remove(self, item: Item, outcomes: _Outcomes) -> None:
         after = outcomes.get(item.state) or item.refuse()
@@ -553,7 +522,5 @@ class Ledger:
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
             self._timers.set(twin, due)
-        if twin is not None and self.times is not None:
-            self.times.comes_back(item, twin)
         self.in_work -= 1
         return twin

@@ -8,25 +8,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.grouped_partition import GroupedPartition
-from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
+from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.waiting.pending import Deletion, Item, PendingList, PlacedPendingList, RankedItem
+from lvq_kafka.core.waiting.pending import Item, PendingList
 from lvq_kafka.errors import LockLost
 
-__all__ = [
-    "LEAST_PAGED",
-    "Page",
-    "PageStore",
-    "PagedGroupedPartition",
-    "PagedItem",
-    "PagedPartition",
-    "PagedPendingList",
-    "PagedRankedItem",
-    "Paging",
-    "PlacedPagedPendingList",
-]
+__all__ = ["LEAST_PAGED", "Page", "PageStore", "PagedItem", "PagedPartition", "Paging"]
 
 LEAST_PAGED = 256
 """The bytes of the smallest value that is paged. A page of a smaller one would take as much memory."""
@@ -124,54 +111,39 @@ class _Gone:
 _GONE = _Gone()
 
 
-class PagedRankedItem(PagedItem, RankedItem):
-    """A `PagedItem` in a queue that goes by rank."""
+class PagedPartition(Feature):
+    """The pages of an assigned partition: the values of new messages beyond its share.
 
-    __slots__ = ()
-
-
-class PagedPendingList(PendingList):
-    """A pending list that pages out the values of new messages beyond its partition's share.
-
-    A message whose value is in memory counts until it is done, and with the bytes of its value only.
+    A message whose value is in memory counts until it is done, and with the bytes of its value only. Values are in
+    memory again before their messages are in work: a message whose value cannot be read is never handed out.
     """
 
-    __slots__ = ("_most_bytes", "_most_messages", "_paging", "bytes", "messages")
+    __slots__ = ("_entered", "_most_bytes", "_most_messages", "_paging", "_pending", "bytes", "messages")
 
-    def __init__(self, loaded: CommitMap, start: int, paging: Paging) -> None:
-        super().__init__(loaded, start)
-        share = paging.limits.share(max(1, loaded.partitions))
+    buffers = False  # a buffer would have everything in memory that waits
+
+    def __init__(self, pending: PendingList, paging: Paging) -> None:
+        share = paging.limits.share(max(1, pending.loaded.partitions))
+        self._pending = pending
         self._paging = paging
         self._most_messages = math.inf if share.messages is None else share.messages
         self._most_bytes = math.inf if share.bytes is None else share.bytes
+        self._entered = 0  # the offset below which all messages have entered
         self.messages = 0
         """The messages whose values are in memory."""
         self.bytes = 0
         """The bytes of these values."""
+        pending.meter = self
 
-    def append(self, item: Item) -> None:
-        """See `PendingList.append`."""
-        super().append(item)
-        self._enter(item)
+    # ---------------------------------------------------------------- the partition
 
-    def remove(self, item: Item, *, acked: bool) -> None:
-        """See `PendingList.remove`."""
-        self._leave(item)
-        super().remove(item, acked=acked)
+    def update(self) -> None:
+        """See `Feature.update`."""
+        for item in self._pending.since(self._entered):
+            self._enter(item)
+        self._entered = self._pending.position
 
-    def replace(self, item: Item, twin: Item) -> None:
-        """See `PendingList.replace`."""
-        self._leave(item)
-        super().replace(item, twin)
-        self._enter(twin)
-
-    def clear(self) -> None:
-        """See `PendingList.clear`."""
-        for item in self:
-            self._leave(item)
-        super().clear()
-
-    def page_in(self, item: Item) -> None:
+    def hold(self, item: Item) -> None:
         """Read the value of a message back into memory, if it is on disk.
 
         Raises:
@@ -185,27 +157,11 @@ class PagedPendingList(PendingList):
             self._paging.bytes -= page.length
             self._keep(value)
 
-    def _enter(self, item: Item) -> None:
-        if isinstance(item, Deletion):
-            return
-        value, paging = item.value, self._paging
-        size = len(value)
-        if size >= LEAST_PAGED and (self.messages >= self._most_messages or self.bytes + size > self._most_bytes):
-            page = paging.store.write(value)
-            if page is not None:
-                item.value = page  # type: ignore[assignment]  # of a `PagedItem`
-                paging.messages += 1
-                paging.bytes += page.length
-                return
-            paging.refused += 1
-        self._keep(value)
+    # ---------------------------------------------------------------- the pending list
 
-    def _keep(self, value: bytes) -> None:
-        self.messages += 1
-        self.bytes += len(value)
-
-    def _leave(self, item: Item) -> None:
-        if not isinstance(item, PagedItem):
+    def exclude(self, item: Item) -> None:
+        """See `Meter.exclude`."""
+        if not isinstance(item, PagedItem) or item.offset >= self._entered:
             return
         page, paging = item.page, self._paging
         if page is not None:
@@ -216,39 +172,31 @@ class PagedPendingList(PendingList):
             self.messages -= 1
             self.bytes -= len(item.value)
 
+    def swap(self, item: Item, twin: Item) -> None:
+        """See `Meter.swap`."""
+        self.exclude(item)
+        self._enter(twin)
 
-class PlacedPagedPendingList(PlacedPendingList, PagedPendingList):
-    """A `PagedPendingList` of a queue in place."""
+    def clear(self) -> None:
+        """See `Meter.clear`."""
+        for item in self._pending:
+            self.exclude(item)
 
-    __slots__ = ()
+    def _enter(self, item: Item) -> None:
+        if not isinstance(item, PagedItem):
+            return
+        value, paging = item.value, self._paging
+        size = len(value)
+        if size >= LEAST_PAGED and (self.messages >= self._most_messages or self.bytes + size > self._most_bytes):
+            page = paging.store.write(value)
+            if page is not None:
+                item.value = page
+                paging.messages += 1
+                paging.bytes += page.length
+                return
+            paging.refused += 1
+        self._keep(value)
 
-
-class PagedPartition(PartitionLedger):
-    """An assigned partition of a queue whose values are paged.
-
-    Values are in memory again before their messages are in work: a message whose value cannot be read is never handed
-    out.
-    """
-
-    __slots__ = ()
-
-    pending: PagedPendingList
-
-    def _may_fall_behind(self, *_: object) -> bool:
-        """Return False: a buffer would have everything in memory that waits."""
-        return False
-
-    def hold(self, item: Item) -> None:
-        """See `PartitionLedger.hold`.
-
-        Raises:
-            PageUnreadable: the value of the message cannot be read back.
-        """
-        self.pending.page_in(item)
-        super().hold(item)
-
-
-class PagedGroupedPartition(PagedPartition, GroupedPartition):
-    """A `PagedPartition` of a queue with message groups."""
-
-    __slots__ = ()
+    def _keep(self, value: bytes) -> None:
+        self.messages += 1
+        self.bytes += len(value)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.commit_map.map_capacity import MOST_COUNTED
 from lvq_kafka.core.ledger.catch_up_buffer import CatchUpBuffer
+from lvq_kafka.core.ledger.feature import Feature, overrides_of
 from lvq_kafka.core.ledger.scheduled_items import counts_since
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
@@ -51,10 +52,16 @@ class Common:
     count_deliveries: bool
 
 
+class RecordSorter(Protocol):
+    """The way into a partition where some records do not count yet; see `TimedPartition`."""
+
+    def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None: ...
+
+
 class PartitionLedger:
     """An assigned partition.
 
-    `lvq_kafka.core.ledger.timed_partition` has the effects of time.
+    Its `features` are the parts of options that do more with messages: time, rings, message groups, paging.
 
     Args:
         pending: its messages, none so far.
@@ -66,22 +73,28 @@ class PartitionLedger:
 
     __slots__ = (
         "_buffer",
+        "_buffers",
         "_count_deliveries",
         "_counts",
         "_delivered",
         "_generation",
         "_line",
         "_number",
+        "_on_free",
+        "_on_hold",
+        "_on_wait",
         "_place_givers",
         "_rules",
         "_selects",
         "_slots",
+        "_sorter",
         "_stats",
         "_terms",
         "_withheld",
         "attempted",
         "changed",
         "changes",
+        "features",
         "held",
         "is_in_place",
         "most_deliveries",
@@ -148,6 +161,23 @@ class PartitionLedger:
         self.room = room(self)
         """It judges whether the commit map has room for a message."""
         self._line: Entrance[Any] = common.line if self.room.window is None else self.room.window
+        self.features: Sequence[Feature] = ()
+        """The parts of options, in the order in which they are called."""
+        self._sorter: RecordSorter | None = None
+        self._buffers = not self.is_in_place  # there, a key's first value sets its place
+        self._on_hold = self._on_free = self._on_wait = overrides_of((), "hold")
+
+    def add_features(self, features: Sequence[Feature], sorter: RecordSorter | None) -> None:
+        """Add the parts of options, before any record.
+
+        Args:
+            sorter: the one that adds new records, by `add_counting` and `append`; None if all count.
+        """
+        self.features, self._sorter = features, sorter
+        self._buffers = self._buffers and all(feature.buffers for feature in features)
+        self._on_hold = overrides_of(features, "hold")
+        self._on_free = overrides_of(features, "free")
+        self._on_wait = overrides_of(features, "wait")
 
     # ---------------------------------------------------------------- reading
 
@@ -186,12 +216,33 @@ class PartitionLedger:
         """The number of messages that a value still to be read has replaced, in place (R4)."""
         return sum(self.waiting.get(lane) is item for lane, item in self._place_givers.items())
 
-    def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        """Add the next records, under these keys.
+    def add(
+        self, batch: RecordBatch, keys: Sequence[bytes | None], names: Sequence[bytes | None] | None = None
+    ) -> None:
+        """Add the next records.
+
+        Args:
+            keys: the keys under which they conflate; None stands alone.
+            names: the keys that the messages have as a property, where none conflates.
 
         Raises:
             StateError: an offset was read before. Earlier records of the batch are kept.
         """
+        for feature in self.features:
+            feature.prepare()
+        try:
+            if self._sorter is None:
+                self.add_counting(batch, keys)
+            else:
+                self._sorter.add(batch, keys)
+            if names is not None:
+                self._name(batch, names)
+        finally:
+            for feature in self.features:
+                feature.update()
+
+    def add_counting(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Add records that count from now on. Raises what `add` raises."""
         self.changed = True
         if self._may_fall_behind(batch, keys):
             replaced = self._buffer.add(batch, keys)  # type: ignore[arg-type]  # no key is null
@@ -201,10 +252,10 @@ class PartitionLedger:
             self._drain_buffer()
             self._add_records(batch, keys)
 
-    def name(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+    def _name(self, batch: RecordBatch, names: Sequence[bytes | None]) -> None:
         """Give the messages of a batch, which was added without keys, these as a property."""
         first, _ = batch.ends
-        named = dict(zip(batch.offsets, keys))
+        named = dict(zip(batch.offsets, names))
         item = self.pending.last
         while item is not None and item.offset >= first:
             item.key = named[item.offset]
@@ -212,7 +263,7 @@ class PartitionLedger:
 
     def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
         """Return whether these records can be buffered for later, and whether that pays off."""
-        if self.open or self._withheld or self.is_in_place:  # with "in-place", a key's first value sets its place
+        if self.open or self._withheld or not self._buffers:
             return False
         first, _ = batch.ends
         return first >= self.position >= self.pending.loaded.end and self._buffer.suit(batch, keys, self.waiting)
@@ -229,6 +280,7 @@ class PartitionLedger:
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
+        on_wait = self._on_wait
         renewable = 1 if new_item is Item and self._terms is None else 0  # deliveries; others have to be looked at
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
@@ -276,16 +328,21 @@ class PartitionLedger:
                     pending.renew(item, offset)
                     item.timestamp, item.value, item.headers, item.redelivered = timestamp, value, header, False
                     replaced += 1
-                    if in_place:
-                        ready = False  # it keeps its place
-                    else:
-                        if ready:
+                    if not in_place:
+                        if ready or on_wait:
                             self.withdraw(item)
                         item.slot = next(slots)
+                    elif on_wait:
+                        self.withdraw(item)
+                    else:
+                        ready = False  # it keeps its place
                 if offset < delivered:
                     self._recall(item)
                 if ready:
                     line.add(item)
+                elif on_wait and is_open:
+                    for wait in on_wait:
+                        wait(item)
         finally:
             pending.position = position
             self._stats.read += read
@@ -337,6 +394,11 @@ class PartitionLedger:
         self.waiting[item.lane] = item
         if item.lane not in self.held:
             self.offer(item)
+        else:
+            for wait in self._on_wait:
+                wait(item)
+        for feature in self.features:
+            feature.enter(item)
 
     def inherit(self, item: Item, old: Item) -> None:
         """Give a message the place of the waiting one that it is about to replace (R4).
@@ -429,6 +491,8 @@ class PartitionLedger:
             self.open = True
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)
+        for feature in self.features:
+            feature.update()
 
     # ---------------------------------------------------------------- handing out
 
@@ -445,7 +509,7 @@ class PartitionLedger:
     @property
     def without_room(self) -> int:
         """The number of messages that wait for room in the map."""
-        return len(self.room)
+        return len(self.room) + sum(feature.without_room for feature in self.features)
 
     @property
     def stands_still(self) -> bool:
@@ -458,7 +522,14 @@ class PartitionLedger:
         return self.room.window is not None and self.room.window.overtaken and self.without_room > 0
 
     def hold(self, item: Item) -> None:
-        """Move a waiting message into work: it is set aside for a holder."""
+        """Move a waiting message into work: it is set aside for a holder.
+
+        Raises:
+            PageUnreadable: its value was on disk, and cannot be read back. Nothing has changed.
+        """
+        if self._on_hold:
+            for hold in self._on_hold:
+                hold(item)
         self.changed = True
         lane = item.lane
         del self.waiting[lane]
@@ -503,6 +574,9 @@ class PartitionLedger:
         del self.held[lane]
         if lane in self.waiting:
             self.offer(self.waiting[lane])
+        if self._on_free:
+            for free in self._on_free:
+                free(item)
 
     def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
         """Take a message back from its holder, leaving its handle in state ``after``.
@@ -528,6 +602,13 @@ class PartitionLedger:
         del self.held[lane]
         if lane in self.waiting:
             self.offer(self.waiting[lane])
+        if twin is not None:
+            for feature in self.features:
+                feature.replace(item, twin)
+            for wait in self._on_wait if delayed else ():
+                wait(twin)
+        for free in self._on_free:
+            free(item)
         return twin
 
     # ---------------------------------------------------------------- revoking
@@ -550,6 +631,9 @@ class PartitionLedger:
         for item in lost:
             item.state = _ON_REVOKE[item.state]
         self.held.clear()
+        for free in self._on_free:
+            for item in lost:
+                free(item)
         return lost
 
     def revoke(self) -> list[Item]:
@@ -558,6 +642,8 @@ class PartitionLedger:
         for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
         self.pending.clear()
+        for feature in self.features:
+            feature.revoke()
         return lost
 
     # ---------------------------------------------------------------- committing

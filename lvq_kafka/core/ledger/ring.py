@@ -23,19 +23,13 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
-from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.ranking import Rank
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.waiting.pending import (
-    CountedPendingList,
-    Item,
-    PlacedCountedPendingList,
-    PlacedRingPendingList,
-    RingPendingList,
-)
+from lvq_kafka.core.waiting.pending import Item, SizeMeter
 from lvq_kafka.core.waiting.ranked_queue import rank_of
 
 __all__ = ["WAITS", "ByOffset", "ByRank", "EvictionOrder", "Oversized", "Ring", "RingPartition"]
@@ -80,91 +74,87 @@ class Ring:
         """Return an order of evictions for one partition, empty."""
         return ByRank() if self._ranked else ByOffset()
 
-    def new_pending(self, loaded: CommitMap, start: int, *, timed: bool, in_place: bool) -> RingPendingList:
-        """Return a pending list that knows the depth of a partition.
 
-        Args:
-            timed: whether messages may be scheduled, or expire.
-            in_place: whether it remembers places.
-        """
-        if timed or self.limits.bytes is not None:
-            return PlacedCountedPendingList(loaded, start) if in_place else CountedPendingList(loaded, start)
-        return PlacedRingPendingList(loaded, start) if in_place else RingPendingList(loaded, start)
-
-
-class RingPartition:
+class RingPartition(Feature):
     """The ring of an assigned partition.
 
     Nothing is evicted before the partition has been read to its end: newer values and deletes further on decide what it
     holds. Messages are put into the order of evictions only when there is something to evict.
 
     Args:
-        pending: the partition's messages.
+        timed: whether messages may be scheduled, or expire. These do not count while they are pending for that reason.
     """
 
-    def __init__(self, part: PartitionLedger, pending: RingPendingList, ring: Ring) -> None:
+    def __init__(self, part: PartitionLedger, ring: Ring, *, timed: bool) -> None:
         self._part = part
-        self._pending = pending
+        self._pending = part.pending
         self._ring = ring
-        share = ring.limits.share(max(1, pending.loaded.partitions))
+        share = ring.limits.share(max(1, part.pending.loaded.partitions))
         self._messages = math.inf if share.messages is None else share.messages
         self._bytes = math.inf if share.bytes is None else share.bytes
         self._weighs = share.bytes is not None
-        self._counts = isinstance(pending, CountedPendingList)
+        self._meter = SizeMeter() if timed or self._weighs else None  # else all that is pending counts
+        self._pending.meter = self._meter
         self._counted = 0  # the offset up to which all that was read has been counted
+        self._entered: list[Item] = []  # what has come due since the last update
         self._newest = -1  # the offset of the message that came last
         self._order = ring.new_order()
         self._ordered = 0  # the offset below which all that waits is in that order
         self._before = 0, 0  # the depth before the last change, in messages and bytes
         self._evicts = False
 
+    @property
+    def messages(self) -> int:
+        """The number of messages that wait or are in work."""
+        return self._pending.count if self._meter is None else len(self._meter)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of these; 0 where there is no limit of bytes."""
+        return 0 if self._meter is None else self._meter.bytes
+
     def prepare(self) -> None:
-        """Note the depth before more is read or comes due; none until the end was reached."""
+        """See `Feature.prepare`. There is no depth until the end was reached."""
         if self._part.open:
-            self._before = self._pending.messages, self._pending.bytes
+            self._before = self.messages, self.bytes
+
+    def enter(self, item: Item) -> None:
+        """See `Feature.enter`."""
+        if self._part.open:
+            self._entered.append(item)
 
     def update(self) -> None:
-        """Count what was read since `prepare`, and evict what is beyond the share."""
-        if self._part.open and self._counted < self._part.position:
-            if self._counts:
-                self._include(self._since(self._counted))
+        """Count what was read or has come due since `prepare`, and evict what is beyond the share."""
+        if not self._part.open or (self._counted >= self._part.position and not self._entered):
+            return
+        if self._counted < self._part.position:
+            if self._meter is not None:
+                self._include(self._pending.since(self._counted))
             item = self._pending.last
             while item is not None and item.offset >= self._counted and item.state is not _AVAILABLE:
                 item = item.before
             if item is not None and item.offset >= self._counted:
                 self._newest = item.offset
             self._counted = self._part.position
-            self._evict_growth()
-
-    def enter(self, items: Iterable[Item]) -> None:
-        """Count messages that have come due, and evict what is beyond the share."""
-        if self._part.open:
-            for item in self._include(items):
+        if self._entered:
+            for item in self._include(self._entered):
                 self._newest = item.offset
                 self._add(item)
-            self._evict_growth()
+            self._entered.clear()
+        self._evict_growth()
 
     def come_back(self, item: Item) -> None:
-        """Consider a message that a holder has returned, under its new handle."""
+        """See `Feature.come_back`. It may be evicted at once."""
         if self._part.open:
             self._add(item)
             self._evict_surplus(self._messages, self._bytes)
 
-    def leave_out(self, item: Item) -> None:
-        """Leave out a message that has expired, though it stays until it is stored elsewhere."""
-        self._pending.exclude(item)
+    def keep(self, item: Item) -> None:
+        """See `Feature.keep`. It does not count."""
+        assert self._meter is not None
+        self._meter.exclude(item)
 
     # ---------------------------------------------------------------- counting
-
-    def _since(self, offset: int) -> list[Item]:
-        """Return what is pending from an offset on, in the order of the log."""
-        found: list[Item] = []
-        item = self._pending.last
-        while item is not None and item.offset >= offset:
-            found.append(item)
-            item = item.before
-        found.reverse()
-        return found
 
     def _include(self, items: Iterable[Item]) -> list[Item]:
         """Count messages from now on, and return them.
@@ -182,7 +172,8 @@ class RingPartition:
                         self._evict(item)
                 waiting = [item for item, size in zip(waiting, sizes) if size <= self._bytes]
                 sizes = [size for size in sizes if size <= self._bytes]
-        self._pending.include(waiting, sizes)
+        if self._meter is not None:
+            self._meter.include(waiting, sizes)
         return waiting
 
     def _add(self, item: Item) -> None:
@@ -198,17 +189,17 @@ class RingPartition:
         """
         messages, size = self._before
         self._evict_surplus(
-            self._messages if self._pending.messages > messages else math.inf,
-            self._bytes if self._pending.bytes > size else math.inf,
+            self._messages if self.messages > messages else math.inf,
+            self._bytes if self.bytes > size else math.inf,
         )
 
     def _evict_surplus(self, most_messages: float, most_bytes: float) -> None:
-        pending, order = self._pending, self._order
+        order = self._order
         spared: Item | None = None
-        if pending.messages > most_messages or pending.bytes > most_bytes:
-            order.extend([item for item in self._since(self._ordered) if item.state in WAITS])
+        if self.messages > most_messages or self.bytes > most_bytes:
+            order.extend([item for item in self._pending.since(self._ordered) if item.state in WAITS])
             self._ordered = self._counted
-        while pending.messages > most_messages or pending.bytes > most_bytes:
+        while self.messages > most_messages or self.bytes > most_bytes:
             item = order.pop()
             if item is None:
                 break
@@ -221,9 +212,9 @@ class RingPartition:
                 self._ring.crossings += 1
         if spared is not None:
             order.add(spared)
-        if self._evicts and pending.messages <= RESUME * self._messages and pending.bytes <= RESUME * self._bytes:
+        if self._evicts and self.messages <= RESUME * self._messages and self.bytes <= RESUME * self._bytes:
             self._evicts = False
-        order.tidy(pending.messages)
+        order.tidy(self.messages)
 
     def _evict(self, item: Item) -> None:
         self._part.evict(item)

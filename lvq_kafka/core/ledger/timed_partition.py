@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.log.offset_line import OffsetLine
@@ -24,11 +25,11 @@ _ON_WITHDRAW, _ON_REVOKE = TRANSITIONS[Event.WITHDRAW], TRANSITIONS[Event.REVOKE
 _OFFSET = attrgetter("offset")
 
 
-class TimedPartition:
-    """An assigned partition of a queue with options of time.
+class TimedPartition(Feature):
+    """The effects of time on the messages of an assigned partition.
 
     Args:
-        part: the partition. All records are added to it through this object.
+        part: the partition. It leaves new records to this object, which adds them.
     """
 
     def __init__(self, number: int, part: PartitionLedger, times: MessageTimes, stats: LedgerStats) -> None:
@@ -46,21 +47,20 @@ class TimedPartition:
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         """Add the next records, under these keys. Raises what `PartitionLedger.add` raises."""
         self._times.saw(batch.timestamps)
-        try:
-            at = 0
-            for row, due in self._not_due(batch):
-                self._add_counting(batch.rows(at, row), keys[at:row])
-                self._add_scheduled(batch.rows(row, row + 1), keys[row], due)
-                at = row + 1
-            self._add_counting(batch.rows(at, len(batch)) if at else batch, keys[at:] if at else keys)
-        finally:
-            self._judge()
+        at = 0
+        for row, due in self._not_due(batch):
+            self._add_counting(batch.rows(at, row), keys[at:row])
+            self._add_scheduled(batch.rows(row, row + 1), keys[row], due)
+            at = row + 1
+        self._add_counting(batch.rows(at, len(batch)) if at else batch, keys[at:] if at else keys)
 
-    def advance(self, position: int) -> None:
-        """Advance the read position. It never moves back."""
-        self._part.advance(position)
-        self._judge()
-        if self._part.open:
+    def update(self) -> None:
+        """Schedule the expiry of everything read since the last time."""
+        since, self._judged = self._judged, self._part.pending.position
+        if self._times.expiring is not None and self._judged > since:
+            for item in self._times.expiring.schedule(self._part.pending, since):
+                self.expire(item)
+        if self._late and self._part.open:
             late, self._late = self._late, []
             for item in late:  # a newer value may have replaced it, or have taken its place here
                 if item.state in _ON_EXPIRE and item.expires < self._times.time.now:
@@ -78,7 +78,7 @@ class TimedPartition:
         """
         if not keys:
             return
-        self._part.add(batch, keys)
+        self._part.add_counting(batch, keys)
         if self._scheduled and (lanes := self._scheduled.keys() & set(keys)):
             first = {lane: row for row, lane in zip(range(len(keys) - 1, -1, -1), reversed(keys)) if lane in lanes}
             for lane, row in first.items():
@@ -102,13 +102,6 @@ class TimedPartition:
         else:
             self._scheduled[item.lane] = OffsetLine(item, _OFFSET)
         scheduling.add(item, due)
-
-    def _judge(self) -> None:
-        """Schedule the expiry of everything read since the last time."""
-        since, self._judged = self._judged, self._part.pending.position
-        if self._times.expiring is not None and self._judged > since:
-            for item in self._times.expiring.schedule(self._part.pending, since):
-                self.expire(item)
 
     # ---------------------------------------------------------------- scheduled messages
 
@@ -205,6 +198,8 @@ class TimedPartition:
         del part.waiting[item.lane]
         part.attempted.pop(item.offset, None)
         part.withdraw(item)
+        for feature in part.features:
+            feature.keep(item)
         self._kept[item.offset] = item
         self._times.kept.add((item.partition, item.offset), item)
 
@@ -217,10 +212,16 @@ class TimedPartition:
         del self._kept[item.offset]
         self._part.bury(item)
 
+    # ---------------------------------------------------------------- settling
+
+    def replace(self, item: Item, twin: Item) -> None:
+        """See `Feature.replace`."""
+        self._times.comes_back(item, twin)
+
     # ---------------------------------------------------------------- revoking
 
     def revoke(self) -> None:
-        """Forget all messages after a revocation."""
+        """See `Feature.revoke`."""
         self._kept.clear()
         for item in list(self.scheduled):
             self._unschedule(item)

@@ -183,7 +183,7 @@ class PartitionRoom:
         if self.window is None:
             line.add(item)
         else:
-            self.window.enter(item)  # type: ignore[arg-type]  # they have ranks
+            self.window.enter(item)
 
     # ---------------------------------------------------------------- what goes without room
 
@@ -225,7 +225,7 @@ class PartitionRoom:
         if item is None:
             return False
         self._let_go = None if self.has_room(item) else item
-        window.enter(item)  # type: ignore[arg-type]  # they have ranks
+        window.enter(item)
         return True
 
     def keep(self) -> None:

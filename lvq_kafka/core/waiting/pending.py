@@ -6,14 +6,14 @@ that are not done form a list in offset order, and some of them are marked as ha
 That is all the state there is: every operation takes constant time, and acks take no room, however many there are above
 a message that is held for long.
 
-Queues in place also remember places (R4), and rings count what they hold (R12).
+Queues in place also remember places (R4), and rings and pages count what they hold (R12).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.queue.ranking import Rank
@@ -21,18 +21,7 @@ from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = [
-    "CountedPendingList",
-    "Deletion",
-    "Item",
-    "KeyPlace",
-    "PendingList",
-    "PlacedCountedPendingList",
-    "PlacedPendingList",
-    "PlacedRingPendingList",
-    "RankedItem",
-    "RingPendingList",
-]
+__all__ = ["Deletion", "Item", "KeyPlace", "Meter", "PendingList", "PlacedPendingList", "SizeMeter"]
 
 _AVAILABLE = State.AVAILABLE
 _OFFSET = attrgetter("offset")
@@ -46,6 +35,7 @@ class Item:
     __slots__ = (
         "after",
         "before",
+        "beyond",
         "deliveries",
         "due",
         "expires",
@@ -56,6 +46,7 @@ class Item:
         "lane",
         "offset",
         "partition",
+        "rank",
         "redelivered",
         "reserved",
         "slot",
@@ -96,6 +87,10 @@ class Item:
         self.due: float | None = None
         """The end of the holder's time or, for a delayed message, of the delay."""
         self.state = _AVAILABLE
+        self.rank: Rank
+        """Its place in the order of ranks, lowest first. Only in a queue that goes by rank (R20)."""
+        self.beyond: bool
+        """Whether it waits beyond the window of its partition. Only in a queue that goes by rank."""
         self.generation: int
         """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
         self.expires: int
@@ -122,6 +117,8 @@ class Item:
         """Return a new handle to the same message."""
         twin = type(self)(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
         twin.lane = self.lane
+        if hasattr(self, "rank"):
+            twin.rank, twin.beyond = self.rank, False
         twin.deliveries = self.delivered
         twin.redelivered = self.redelivered or not self.reserved
         return twin
@@ -143,24 +140,6 @@ class Item:
 
     def __repr__(self) -> str:
         return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
-
-
-class RankedItem(Item):
-    """A message in a queue that goes by rank (R20)."""
-
-    __slots__ = ("beyond", "rank")
-
-    beyond: bool
-    """Whether it waits beyond the window of its partition; see `lvq_kafka.core.waiting.rank_window`."""
-    rank: Rank
-    """That of its headers; messages of the lowest rank come first."""
-
-    def again(self) -> Item:
-        """See `Item.again`."""
-        twin = super().again()
-        assert isinstance(twin, RankedItem)
-        twin.rank, twin.beyond = self.rank, False
-        return twin
 
 
 class Deletion(Item):
@@ -185,6 +164,53 @@ class KeyPlace(Item):
         self.state = State.SUPERSEDED
 
 
+class Meter(Protocol):
+    """A count of pending messages; see `PendingList.meter`."""
+
+    def exclude(self, item: Item) -> None:
+        """Count a message no longer, if it counts: it is done, or replaced."""
+
+    def swap(self, item: Item, twin: Item) -> None:
+        """Count a message under its new handle, if it counts."""
+
+    def clear(self) -> None:
+        """Count nothing any longer: all messages are about to be dropped."""
+
+
+class SizeMeter:
+    """Counts messages, and adds up their sizes. See `Meter`."""
+
+    __slots__ = ("_sizes", "bytes")
+
+    def __init__(self) -> None:
+        self._sizes: dict[Item, int] = {}
+        self.bytes = 0
+        """The sizes of the messages that count."""
+
+    def __len__(self) -> int:
+        """Return the number of messages that count."""
+        return len(self._sizes)
+
+    def include(self, items: Sequence[Item], sizes: Sequence[int]) -> None:
+        """Count messages, of these sizes in bytes, from now on."""
+        self._sizes.update(zip(items, sizes))
+        self.bytes += sum(sizes)
+
+    def exclude(self, item: Item) -> None:
+        """See `Meter.exclude`."""
+        self.bytes -= self._sizes.pop(item, 0)
+
+    def swap(self, item: Item, twin: Item) -> None:
+        """See `Meter.swap`."""
+        if item in self._sizes:
+            self._sizes[twin] = self._sizes.pop(item)
+
+    def clear(self) -> None:
+        """See `Meter.clear`."""
+        self._sizes.clear()
+        self.bytes = 0
+
+
 class PendingList:
     """The messages of one partition that are not done, by offset.
 
@@ -193,7 +219,18 @@ class PendingList:
         start: the offset to read from: ``loaded.base``, or higher if the log starts above it.
     """
 
-    __slots__ = ("_done_starts", "acked_behind", "count", "first", "last", "loaded", "next_done", "places", "position")
+    __slots__ = (
+        "_done_starts",
+        "acked_behind",
+        "count",
+        "first",
+        "last",
+        "loaded",
+        "meter",
+        "next_done",
+        "places",
+        "position",
+    )  # fmt: skip
 
     most_splits: ClassVar[int] = 1
     """The most pairs of runs that an ack adds to a claim."""
@@ -209,6 +246,8 @@ class PendingList:
         """Messages that are followed by an ack before the next one."""
         self.places: dict[Item, KeyPlace] = {}
         """By message, the place that it took over; see `PlacedPendingList`."""
+        self.meter: Meter | None = None
+        """The count of some of the messages."""
         self._done_starts = iter([first for first, _ in loaded.done_from(start)])
         self.next_done = next(self._done_starts, _NEVER)
         """The start of the next run that the loaded map calls done.
@@ -257,6 +296,8 @@ class PendingList:
 
     def remove(self, item: Item, *, acked: bool) -> None:
         """Remove a message that was acked, or superseded and therefore done anyway."""
+        if self.meter is not None:
+            self.meter.exclude(item)
         before, after = item.before, item.after
         if after is None:
             self.last = before
@@ -279,6 +320,8 @@ class PendingList:
 
         The old one counts as superseded.
         """
+        if self.meter is not None:
+            self.meter.exclude(item)
         before, after, last = item.before, item.after, self.last
         marked = item in self.acked_behind
         if marked:
@@ -298,6 +341,8 @@ class PendingList:
 
     def replace(self, item: Item, twin: Item) -> None:
         """Replace the handle of a message by another one."""
+        if self.meter is not None:
+            self.meter.swap(item, twin)
         twin.before, twin.after = item.before, item.after
         if twin.before is None:
             self.first = twin
@@ -314,6 +359,8 @@ class PendingList:
 
     def clear(self) -> None:
         """Drop all messages without leaving reference cycles."""
+        if self.meter is not None:
+            self.meter.clear()
         item = self.first
         while item is not None:
             following = item.after
@@ -328,6 +375,16 @@ class PendingList:
         while item is not None:
             yield item
             item = item.after
+
+    def since(self, offset: int) -> list[Item]:
+        """Return what is pending from an offset on, and the places there, in the order of the log."""
+        found: list[Item] = []
+        item = self.last
+        while item is not None and item.offset >= offset:
+            found.append(item)
+            item = item.before
+        found.reverse()
+        return found
 
     # ---------------------------------------------------------------- claiming
 
@@ -447,96 +504,3 @@ def _runs(base: int, done: Iterable[tuple[int, int]]) -> tuple[int, tuple[int, .
             base = end
         at = end
     return base, tuple(runs)
-
-
-class RingPendingList(PendingList):
-    """A pending list that knows its depth: how much of it waits or is in work.
-
-    This one is for queues with a limit of messages, and without options of time: all that is pending counts.
-    """
-
-    __slots__ = ()
-
-    @property
-    def messages(self) -> int:
-        """The number of messages that wait or are in work."""
-        return self.count
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of these; 0 where there is no limit of bytes."""
-        return 0
-
-    def include(self, items: Sequence[Item], sizes: Sequence[int]) -> None:
-        """Count messages, of these sizes in bytes, from now on."""
-
-    def exclude(self, item: Item) -> None:
-        """Count a message no longer, if it counts."""
-
-
-class CountedPendingList(RingPendingList):
-    """A pending list that counts some of what is pending, and adds up sizes.
-
-    A message counts from `include` on, until it is done, replaced, or excluded. Scheduled messages are not included,
-    and what has expired is excluded while it waits to be stored elsewhere.
-    """
-
-    __slots__ = ("_bytes", "_sizes")
-
-    def __init__(self, loaded: CommitMap, start: int) -> None:
-        super().__init__(loaded, start)
-        self._sizes: dict[Item, int] = {}
-        self._bytes = 0
-
-    @property
-    def messages(self) -> int:
-        """See `RingPendingList.messages`."""
-        return len(self._sizes)
-
-    @property
-    def bytes(self) -> int:
-        """See `RingPendingList.bytes`."""
-        return self._bytes
-
-    def include(self, items: Sequence[Item], sizes: Sequence[int]) -> None:
-        """See `RingPendingList.include`."""
-        self._sizes.update(zip(items, sizes))
-        self._bytes += sum(sizes)
-
-    def exclude(self, item: Item) -> None:
-        """See `RingPendingList.exclude`."""
-        self._bytes -= self._sizes.pop(item, 0)
-
-    def remove(self, item: Item, *, acked: bool) -> None:
-        """See `PendingList.remove`."""
-        self.exclude(item)
-        super().remove(item, acked=acked)
-
-    def renew(self, item: Item, offset: int) -> None:
-        """See `PendingList.renew`. The newer message has to be included, too."""
-        self.exclude(item)
-        super().renew(item, offset)
-
-    def replace(self, item: Item, twin: Item) -> None:
-        """See `PendingList.replace`."""
-        if item in self._sizes:
-            self._sizes[twin] = self._sizes.pop(item)
-        super().replace(item, twin)
-
-    def clear(self) -> None:
-        """See `PendingList.clear`."""
-        super().clear()
-        self._sizes.clear()
-        self._bytes = 0
-
-
-class PlacedRingPendingList(PlacedPendingList, RingPendingList):
-    """A `RingPendingList` of a queue in place."""
-
-    __slots__ = ()
-
-
-class PlacedCountedPendingList(PlacedPendingList, CountedPendingList):
-    """A `CountedPendingList` of a queue in place."""
-
-    __slots__ = ()

@@ -25,9 +25,9 @@ from typing import Protocol
 
 from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 from lvq_kafka.core.queue.ranking import Rank
-from lvq_kafka.core.waiting.pending import Item, PendingList, RankedItem
+from lvq_kafka.core.waiting.pending import Item, PendingList
 from lvq_kafka.core.waiting.ranked_queue import precedence
-from lvq_kafka.core.waiting.ready_queue import ReadyQueue
+from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
 
 __all__ = ["Beyond", "BeyondByLevel", "BeyondByRank", "RankWindow"]
 
@@ -50,6 +50,7 @@ class RankWindow:
         beyond: keeps the messages beyond the window, none so far.
         waiting: the windows beyond which messages wait, by partition. This one is added when some do.
         counted: whether delivery counts take room, too.
+        groups: where messages keep their places while they are not ready; those beyond the window keep none.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class RankWindow:
         waiting: dict[int, RankWindow],
         *,
         counted: bool,
+        groups: Entrance[Item] | None = None,
     ) -> None:
         self._number = number
+        self._groups = groups
         self.pending = pending
         """The messages of the partition that are not done."""
         self._line = line
@@ -81,7 +84,7 @@ class RankWindow:
         self._most: float = 0  # messages beyond, until the window is measured again
         self._count = 0  # of the messages beyond
         self._gone = 0  # at most so many more are listed there
-        self.ready: set[RankedItem] = set()
+        self.ready: set[Item] = set()
         """The messages that went through to the ready queue, and were not found to have no room."""
         self._ahead = {first for first, _ in pending.loaded.done_from(pending.position)}
         """Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs."""
@@ -115,7 +118,7 @@ class RankWindow:
 
     # ---------------------------------------------------------------- the messages
 
-    def add(self, item: RankedItem) -> None:
+    def add(self, item: Item) -> None:
         """See `ReadyQueue.add`."""
         offset = item.offset
         if offset >= self._end and self.is_due:
@@ -124,6 +127,8 @@ class RankWindow:
             self.enter(item)
         elif not item.beyond:
             item.beyond = True
+            if self._groups is not None:
+                self._groups.remove(item)
             if not self._count:
                 self._waiting[self._number] = self
                 self.best, self.best_slot = item.rank, item.slot
@@ -132,7 +137,7 @@ class RankWindow:
             self._count += 1
             self._beyond.add(item)
 
-    def remove(self, item: RankedItem) -> None:
+    def remove(self, item: Item) -> None:
         """See `ReadyQueue.remove`."""
         if item.beyond:
             self._remove_beyond(item)
@@ -140,7 +145,7 @@ class RankWindow:
             self.ready.discard(item)
             self._line.remove(item)
 
-    def enter(self, item: RankedItem) -> None:
+    def enter(self, item: Item) -> None:
         """Let a message through to the ready queue."""
         self.ready.add(item)
         self._line.add(item)
@@ -180,11 +185,11 @@ class RankWindow:
         return bool(found)
 
     @property
-    def head(self) -> RankedItem | None:
+    def head(self) -> Item | None:
         """The best message beyond the window; None if nothing is there."""
         return self._beyond.head
 
-    def pop_best(self) -> RankedItem:
+    def pop_best(self) -> Item:
         """Take out the best message beyond the window, to go ahead of it. There must be one."""
         item = self._beyond.head
         assert item is not None
@@ -198,7 +203,7 @@ class RankWindow:
         """Let the best message beyond the window through to the ready queue. There must be one."""
         self.enter(self.pop_best())
 
-    def _remove_beyond(self, item: RankedItem) -> None:
+    def _remove_beyond(self, item: Item) -> None:
         item.beyond = False
         self._count -= 1
         self._forget(1)
@@ -277,16 +282,16 @@ class RankWindow:
 
 
 class Beyond(Protocol):
-    """Messages in two orders. Those that are not marked as `RankedItem.beyond` do not count."""
+    """Messages in two orders. Those that are not marked as `Item.beyond` do not count."""
 
-    def add(self, item: RankedItem) -> None:
+    def add(self, item: Item) -> None:
         """Add a message, which is marked."""
 
     @property
-    def head(self) -> RankedItem | None:
+    def head(self) -> Item | None:
         """The best message, by rank and slot; None if there is none."""
 
-    def pop_below(self, end: int) -> list[RankedItem]:
+    def pop_below(self, end: int) -> list[Item]:
         """Remove and return the messages below an offset, without their marks."""
 
     def tidy(self) -> None:
@@ -298,27 +303,27 @@ class BeyondByRank:
 
     def __init__(self) -> None:
         self._ticks = count()
-        self._by_rank: list[tuple[Rank, int, int, RankedItem]] = []  # a heap: rank, slot, a tie breaker
-        self._by_offset: list[tuple[int, int, RankedItem]] = []  # the same: offset, a tie breaker
+        self._by_rank: list[tuple[Rank, int, int, Item]] = []  # a heap: rank, slot, a tie breaker
+        self._by_offset: list[tuple[int, int, Item]] = []  # the same: offset, a tie breaker
 
     def __bool__(self) -> bool:
         return bool(self._by_offset)
 
-    def add(self, item: RankedItem) -> None:
+    def add(self, item: Item) -> None:
         """See `Beyond.add`."""
         tick = next(self._ticks)
         heappush(self._by_rank, (item.rank, item.slot, tick, item))
         heappush(self._by_offset, (item.offset, tick, item))
 
     @property
-    def head(self) -> RankedItem | None:
+    def head(self) -> Item | None:
         """See `Beyond.head`."""
         heap = self._by_rank
         while heap and not heap[0][3].beyond:
             heappop(heap)
         return heap[0][3] if heap else None
 
-    def pop_below(self, end: int) -> list[RankedItem]:
+    def pop_below(self, end: int) -> list[Item]:
         """See `Beyond.pop_below`."""
         heap, found = self._by_offset, []
         while heap and heap[0][0] < end:
@@ -340,11 +345,11 @@ class BeyondByLevel:
     """Few different ranks, in constant time for messages that arrive in order."""
 
     def __init__(self) -> None:
-        self._lines: dict[Rank, deque[RankedItem]] = {}  # each in the order of offsets, and of slots
+        self._lines: dict[Rank, deque[Item]] = {}  # each in the order of offsets, and of slots
         self._ranks: list[Rank] = []  # these ranks, in order
         self._strays = BeyondByRank()
 
-    def add(self, item: RankedItem) -> None:
+    def add(self, item: Item) -> None:
         """See `Beyond.add`."""
         line = self._lines.get(item.rank)
         if line is None:
@@ -356,7 +361,7 @@ class BeyondByLevel:
             self._strays.add(item)
 
     @property
-    def head(self) -> RankedItem | None:
+    def head(self) -> Item | None:
         """See `Beyond.head`."""
         stray = self._strays.head
         for rank in self._ranks:
@@ -367,7 +372,7 @@ class BeyondByLevel:
                 return line[0] if stray is None else min(line[0], stray, key=precedence)
         return stray
 
-    def pop_below(self, end: int) -> list[RankedItem]:
+    def pop_below(self, end: int) -> list[Item]:
         """See `Beyond.pop_below`."""
         found = self._strays.pop_below(end) if self._strays else []
         for line in self._lines.values():
@@ -384,5 +389,5 @@ class BeyondByLevel:
         self._strays.tidy()
 
 
-def _marked(items: Iterable[RankedItem]) -> Iterable[RankedItem]:
+def _marked(items: Iterable[Item]) -> Iterable[Item]:
     return (item for item in items if item.beyond)

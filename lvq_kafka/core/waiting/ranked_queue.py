@@ -8,16 +8,16 @@ from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from lvq_kafka.core.queue.ranking import Rank, Ranking
-from lvq_kafka.core.waiting.pending import Item, RankedItem
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.core.waiting.ready_queue import ByPrecedence, BySlot, HeadedQueue, Slotted
 
 __all__ = ["ByLevel", "precedence", "rank_of", "ranked_items", "ranked_line"]
 
 precedence: Callable[[Item], tuple[Rank, int]] = attrgetter("rank", "slot")
-"""Returns what orders a `RankedItem`: its rank, then its slot."""
+"""Returns what orders a message in a queue that goes by rank: its rank, then its slot."""
 
 rank_of: Callable[[Item], Rank] = attrgetter("rank")
-"""Returns the rank of a `RankedItem`."""
+"""Returns the rank of a message."""
 
 
 class Ranked(Slotted, Protocol):
@@ -80,17 +80,17 @@ class ByLevel(Generic[T]):
 
 
 def ranked_line(ranking: Ranking, *, as_they_come: bool) -> HeadedQueue[Item]:
-    """Return an empty ready queue in the order of ranks. It takes `RankedItem`s only.
+    """Return an empty ready queue in the order of ranks.
 
     Args:
         as_they_come: whether messages mostly arrive in the order of their slots.
     """
     by_level = ranking.has_levels and as_they_come
-    return ByLevel() if by_level else ByPrecedence(precedence)  # type: ignore[return-value]
+    return ByLevel() if by_level else ByPrecedence(precedence)
 
 
-def ranked_items(ranking: Ranking, kind: Callable[..., RankedItem]) -> Callable[..., Item]:
-    """Return a function that makes a `RankedItem`, of this kind, of the arguments of `Item`."""
+def ranked_items(ranking: Ranking, kind: Callable[..., Item]) -> Callable[..., Item]:
+    """Return a function that makes a ranked item, of this kind, of the arguments of `Item`."""
 
     def ranked(*arguments: Any, **named: Any) -> Item:
         item = kind(*arguments, **named)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.waiting.pending import RankedItem
+from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.core.waiting.rank_window import Beyond, BeyondByLevel, BeyondByRank
 from lvq_kafka.core.waiting.ranked_queue import precedence
 
@@ -22,8 +22,8 @@ STEPS = st.lists(
 )
 
 
-def item_of(offset: int, slot: int, rank: int) -> RankedItem:
-    item = RankedItem(0, offset, 0, b"key", b"value", None, slot)
+def item_of(offset: int, slot: int, rank: int) -> Item:
+    item = Item(0, offset, 0, b"key", b"value", None, slot)
     item.rank, item.beyond = rank, True
     return item
 
@@ -33,7 +33,7 @@ def item_of(offset: int, slot: int, rank: int) -> RankedItem:
 def test_whatever_comes_and_goes_the_best_is_first_and_the_lowest_are_reached(
     kind: Callable[[], Beyond], steps: list[tuple[str, int, bool]]
 ) -> None:
-    beyond, marked, gone = kind(), list[RankedItem](), list[RankedItem]()
+    beyond, marked, gone = kind(), list[Item](), list[Item]()
     offsets, slots = count(), count()
     late: list[int] = []
     for step, number, is_stray in steps:

@@ -18,7 +18,6 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.waiting.pending import RankedItem
 from lvq_kafka.core.waiting.rank_window import RankWindow
 from tests.rules import new_ledger
 
@@ -52,7 +51,7 @@ def fill(
 def take(ledger: Ledger) -> tuple[int, int]:
     """Take and ack the next message; return its priority and offset."""
     item = ledger.acquire()
-    assert isinstance(item, RankedItem)
+    assert item is not None
     ledger.ack(item)
     assert isinstance(item.rank, int)
     return -item.rank, item.offset

@@ -353,7 +353,7 @@ def test_what_has_become_obsolete_takes_no_memory_for_long(options: dict[str, st
     queue = Queue(limits=ring(200), **options)
     for at in range(150):
         queue.send(*((f"k{number}", "v") for number in range(100)), (f"new {at}", "v"))
-    (part,) = queue.ledger._rings.values()
+    (part,) = queue.ledger._partitions[0].features
     assert len(part._order) <= 2 * 200 + 1024 + 101
     assert count_of(queue) == 50
 
