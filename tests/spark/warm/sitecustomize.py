@@ -1,7 +1,7 @@
-"""Imports for PySpark's daemons, done once instead of in every Python that they fork.
+"""Imports for PySpark's Pythons: from files that are compiled, and in its daemons once instead of in every fork.
 
 In this suite Spark starts a new Python every few seconds, and importing pyarrow, numpy and the library takes longer
-than its task. Python imports a module of this name at its start; the daemons find it by ``PYTHONPATH``, which Spark
+than its task. Python imports a module of this name at its start; the workers find it by ``PYTHONPATH``, which Spark
 passes on to them. ``tests/spark/starting.py`` does the same for the JVM.
 """
 
@@ -21,9 +21,12 @@ MODULES = (
     "lvq_spark.source.streaming",
 )
 
-if "pyspark.daemon" in sys.orig_argv:
-    # Each fork would read these archives' directories; their contents are installed, or are not Python.
+if sys.orig_argv[-1].startswith("pyspark."):
+    # Their contents are installed, or are not Python. Every process would compile what is in a zip, for half a second,
+    # and each fork would read its directory.
     sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
+
+if "pyspark.daemon" in sys.orig_argv:
     for name in (sys.orig_argv[-1], *MODULES):
         with suppress(ImportError):  # the library is not installed everywhere
             importlib.import_module(name)
