@@ -21,6 +21,7 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.facts import Depth, Position, Shortfall
 from lvq_kafka.core.latest.catch_up import ReaderStatus
 from lvq_kafka.core.latest.fold import ReaderStats
+from lvq_kafka.core.producer.message_terms import MessageTerms
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions
 from lvq_kafka.core.queue.limits import Limits
@@ -76,6 +77,7 @@ __all__ = [
     "LastValueQueue",
     "Limits",
     "Message",
+    "MessageTerms",
     "PartitionStats",
     "Position",
     "Producer",

@@ -18,6 +18,7 @@ from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
 from lvq_kafka.core.queue.queue_options import SYSTEM_OPTIONS, fields_with_options
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.validation import choice, instance, limit
@@ -378,16 +379,8 @@ class LastValueQueue(Bound, Generic[V]):
         try:
             return Producer(
                 self.cluster,
-                self.topic,
-                key_header=self.key_header,
-                keyless=self.definition.keyless,
+                QueueRules.of(self.definition),
                 value=self.value_codec,
-                ttl=self.definition.ttl,
-                max_delay=self.definition.max_delay,
-                conflate=self.definition.conflate,
-                order=self.definition.order,
-                sort_header=self.definition.sort_header,
-                groups=self.definition.groups,
                 transactional_id=options.get("transactional_id"),
                 max_block=max_block,
                 gate=gate,

@@ -12,20 +12,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Protocol, Self, TypedDict, get_args
+from typing import Any, Generic, NoReturn, Protocol, Self, TypedDict, Unpack
 
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key
-from lvq_kafka.core.producer.message_terms import OwnTerms
-from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header, check_sort_header, header_fault, misspelt
+from lvq_kafka.core.producer.message_terms import MessageTerms, OwnTerms
+from lvq_kafka.core.queue.headers import UNKEYED_HEADER, header_fault, misspelt
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import QueueOrder
-from lvq_kafka.core.queue.rules import KeyRule, OrderRule, QueueRules, TimeRule
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.text.validation import choice, text, waiting
-from lvq_kafka.core.timing.not_before import check_max_delay
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.text.validation import text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -41,10 +38,7 @@ from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.exiting import say
 from lvq_kafka.runtime.forking import Bound
 
-__all__ = ["Append", "Gate", "Keyless", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
-
-Keyless = Literal["pass", "refuse"]
-"""The policy for messages without a key (R1)."""
+__all__ = ["Append", "Gate", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
 
 MessageHeaders = Mapping[str, HeaderValue | None] | Sequence[tuple[str, HeaderValue | None]]
 """Headers as a caller passes them. Pairs may repeat a name; the last one counts."""
@@ -69,13 +63,7 @@ class Message(Generic[V]):
     Some names are reserved (R22). If you pass no headers, ``headers`` is a fresh dict to fill in. ``key`` is for queues
     without a key header, where the record key itself is the key; on other queues it is optional and must match the key
     header if both are present.
-    ``ttl`` is the number of seconds after which the message expires, if its queue allows that (R10).
-    ``not_before`` schedules the message, if its queue allows that: it counts from that time on (R11), in seconds since
-    the epoch or as a datetime with a time zone.
-    ``priority``, from 0 to 9 (first), is for queues with ``order="priority"``; without one it is 4. ``sort`` is the
-    text by which a queue with ``order="sorted"`` is sorted; it sets the queue's sort header (R20).
-    ``group`` names the group that the message belongs to, if its queue has groups (R36). It is stored in the header of
-    the queue's groups, which the message may have instead.
+    The other fields are the message's own terms, as in `MessageTerms`.
     The broker sets the message's timestamp when it appends the message.
     """
 
@@ -163,33 +151,23 @@ class Producer(Bound, Generic[V]):
     ``max_block`` limits; and, on a queue with the policy ``"reject"`` or ``"block"``, for news of the queue and for
     room in it (R12). There, use `send_async` and `put_async`.
 
-    A queue's limits bind the producers that `LastValueQueue.producer` returns. This constructor knows of none.
+    A queue's limits bind the producers that `LastValueQueue.producer` returns. This constructor knows of none. If
+    messages are placed by group, the cluster is asked for the topic's partitions, now and every 30 s of sending.
 
     Thread-safe, except for transactions, which belong to a single thread. Does not survive a fork: open it in the
     process that uses it.
 
     Args:
         cluster: the cluster.
-        topic: the queue's topic.
-        key_header: the header that holds the key; None when the record key itself is the key.
-        keyless: the policy for messages without a key: ``"pass"`` sends them as ordinary messages that nothing
-            replaces, ``"refuse"`` raises.
+        rules: those of the queue, with the topic.
         value: the codec for values.
-        ttl: how long messages of the queue live; None if they may carry no TTL of their own.
-        max_delay: the longest time, in seconds, by which messages may be scheduled ahead; None if they may not.
-        conflate: False for the topic of a standard queue, to which messages are only sent (R35): there are no values of
-            keys to put or delete. A message's key, if it has one, gives it a partition.
-        order: the queue's order; messages may carry a rank if it is ``"priority"`` or ``"sorted"`` (R20).
-        sort_header: with ``order="sorted"``, the header that ``sort`` sets; None for ``lvq-sort``.
-        groups: how the queue's messages are grouped; None if they belong to no groups. With ``placement="group"``, the
-            cluster is asked for the topic's partitions, now and every 30 s of sending.
         transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
             id.
         max_block: seconds that a send may wait for room in the local buffer; None for no limit.
         gate: judges what is sent to a queue with limits; closed with the producer.
 
     Raises:
-        ConfigError: the key header's name is empty or reserved, or an option has an unknown value.
+        ConfigError: an option has an unknown value.
         TopicNotFound: messages are placed by group, and the topic does not exist.
         TransportError: there is a transactional id, and the cluster refuses to open it; or messages are placed by
             group, and it does not describe the topic.
@@ -198,47 +176,23 @@ class Producer(Bound, Generic[V]):
     def __init__(
         self,
         cluster: Cluster,
-        topic: str,
+        rules: QueueRules,
         *,
-        key_header: str | None,
-        keyless: Keyless = "pass",
         value: Codec[V] = BYTES,  # type: ignore[assignment]
-        ttl: Ttl | None = None,
-        max_delay: float | None = None,
-        conflate: bool = True,
-        order: QueueOrder = "tail",
-        sort_header: str | None = None,
-        groups: Groups | None = None,
         transactional_id: str | None = None,
         max_block: float | None = None,
         gate: Gate | None = None,
     ) -> None:
-        if key_header is not None and not key_header.strip():
-            raise ConfigError(
-                "key_header is empty.", options=["key_header"], hint="Name a header, or None for the record key."
-            )
-        check_key_header(key_header)
-        choice("keyless", keyless, get_args(Keyless))
-        choice("order", order, get_args(QueueOrder))
         if transactional_id is not None:
             text("transactional_id", transactional_id)
-        self.topic = topic
-        self._key_header = key_header
-        self._sole_header: Any = object() if key_header is None else key_header  # without one, matches no header
-        self._keyless = keyless
+        keys, groups = rules.keys, rules.groups
+        self.topic = keys.topic
+        self._key_header = keys.header
+        self._sole_header: Any = object() if keys.header is None else keys.header  # without one, matches no header
+        self._keyless = keys.keyless
+        self._conflates = keys.conflates
         self._codec = value
         self._as_is = value is BYTES
-        if max_delay is not None:
-            check_max_delay("max_delay", max_delay)
-        if sort_header is not None:
-            check_sort_header(sort_header)
-        self._conflates = conflate
-        rules = QueueRules(
-            keys=KeyRule(topic, key_header, conflates=conflate),
-            times=TimeRule(ttl, max_delay),
-            order=OrderRule(order, sort_header=sort_header if order == "sorted" else None),
-            groups=groups,
-        )
         self._terms = OwnTerms(rules, cluster.now)
         self._judged = self._terms.judged
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
@@ -249,7 +203,7 @@ class Producer(Bound, Generic[V]):
         if groups is not None and groups.placement == "group":
             append = self._by_group(cluster, groups)
         self._append: Append = append if gate is None else gate.guard(append)
-        self._unclosed = UnclosedProducer(self, self.writer, topic, _nothing if gate is None else gate.close)
+        self._unclosed = UnclosedProducer(self, self.writer, self.topic, _nothing if gate is None else gate.close)
 
     # ------------------------------------------------------------ sending
 
@@ -294,24 +248,10 @@ class Producer(Bound, Generic[V]):
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
         return self._append(self.topic, key, data, pairs)
 
-    def put(
-        self,
-        key: Key,
-        value: V,
-        headers: MessageHeaders | None = None,
-        *,
-        ttl: float | None = None,
-        not_before: float | datetime | None = None,
-        priority: int | None = None,
-        sort: str | None = None,
-        group: str | bytes | None = None,
-    ) -> Receipt:
+    def put(self, key: Key, value: V, headers: MessageHeaders | None = None, **terms: Unpack[MessageTerms]) -> Receipt:
         """Set the value of a key, adding the key header. Raises what `send` raises.
 
-        With ``ttl``, the value expires after so many seconds, if the queue allows that (R10). With ``not_before``, it
-        is the key's value only from that time on, if the queue allows that (R11). With ``priority`` or ``sort``, it has
-        a rank, if the queue's order is by rank (R20). ``group`` is the group that the value belongs to, if the queue
-        has groups (R36). See `Message`.
+        The value may have terms of its own, such as ``ttl``; see `MessageTerms`.
 
         The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
         keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``. In a standard queue, there is nothing to set.
@@ -321,8 +261,8 @@ class Producer(Bound, Generic[V]):
         name = encode_key(key)
         sole = None if headers else self._key_header
         pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
-        if not (ttl is not_before is priority is None and sort is group is None):
-            self._terms.add(pairs, ttl=ttl, not_before=not_before, priority=priority, sort=sort, group=group)
+        if terms:
+            self._terms.add(pairs, **terms)
         if headers:
             self._terms.translate(pairs)
         data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
@@ -337,20 +277,10 @@ class Producer(Bound, Generic[V]):
         return self.send(message) if self._gate is None else await self._gate.send_async(partial(self.send, message))
 
     async def put_async(
-        self,
-        key: Key,
-        value: V,
-        headers: MessageHeaders | None = None,
-        *,
-        ttl: float | None = None,
-        not_before: float | datetime | None = None,
-        priority: int | None = None,
-        sort: str | None = None,
-        group: str | bytes | None = None,
+        self, key: Key, value: V, headers: MessageHeaders | None = None, **terms: Unpack[MessageTerms]
     ) -> Receipt:
         """Like `put`, for asyncio; see `send_async`."""
-        own: dict[str, Any] = {"ttl": ttl, "not_before": not_before, "priority": priority, "sort": sort, "group": group}
-        put = partial(self.put, key, value, headers, **own)
+        put = partial(self.put, key, value, headers, **terms)
         return put() if self._gate is None else await self._gate.send_async(put)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:

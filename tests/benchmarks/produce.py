@@ -20,6 +20,7 @@ from confluent_kafka import Producer as Client
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import DEFAULTS, OWNED
 from lvq_kafka.producing.producer import Message, Producer
+from tests.rules import rules
 
 VALUE = b"v" * 256
 Loop = tuple[Callable[[int], None], Callable[[], None]]
@@ -65,7 +66,7 @@ def bare(servers: str, name: str, *, reports: bool) -> Loop:
 
 
 def with_producer(cluster: KafkaCluster, name: str, *, send: bool) -> Loop:
-    producer = Producer(cluster, name, key_header="ticker")
+    producer = Producer(cluster, rules(topic=name, key_header="ticker"))
 
     def loop(messages: int) -> None:
         for number in range(messages):
@@ -81,7 +82,7 @@ def with_producer(cluster: KafkaCluster, name: str, *, send: bool) -> Loop:
 
 def acknowledgements(cluster: KafkaCluster, name: str) -> list[float]:
     """Return the seconds from a put to its receipt, sorted, for one put at a time."""
-    with Producer(cluster, name, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=name, key_header="ticker")) as producer:
         producer.put(KEYS[0], VALUE).result()
         seconds = []
         for number in range(SYNCHRONOUS):

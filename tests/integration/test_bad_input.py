@@ -17,6 +17,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from lvq_kafka import JSON, LastValueQueue, Position, Producer, TopicSpec, queues
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
+from lvq_kafka.core.queue.rules import KeyRule, QueueRules
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -34,6 +35,7 @@ from lvq_kafka.errors import (
 from lvq_kafka.kafka import ClientConfig
 from tests.integration.bad_input import AT_ONCE, IN_TIME, enter, error_of, lvq, queue_of, send
 from tests.integration.secure import PASSWORD, SecureBroker, secure_broker
+from tests.rules import rules
 from tests.waiting import eventually
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -383,7 +385,7 @@ def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain:
 
 def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, tmp_path: Path) -> None:
     queue = LastValueQueue.open("prices", bootstrap_servers=plain)
-    with Producer(queue.cluster, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(queue.cluster, QueueRules(keys=KeyRule(REGISTRY_TOPIC))) as registry:
         registry.put("newer", b'{"version": 3}')
         registry.put("broken", b"{")
     for name, culprit, remedy in (("newer", "version 3", "upgrade"), ("broken", "not readable", "lvq delete")):
@@ -400,7 +402,7 @@ def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, 
     assert code == 2
     assert "upgrade" in line
     assert "prices" in [definition.name for definition in queues(plain)]
-    with Producer(queue.cluster, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(queue.cluster, QueueRules(keys=KeyRule(REGISTRY_TOPIC))) as registry:
         registry.delete("newer")
         registry.delete("broken")
     queue.close()
@@ -439,7 +441,7 @@ def test_a_message_that_is_too_large_is_refused_by_the_client_or_the_broker_and_
 
 def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -> None:
     queue = LastValueQueue.declare("numbers", key_header="name", value=JSON, bootstrap_servers=plain)
-    with Producer(queue.cluster, "numbers", key_header="name") as producer:
+    with Producer(queue.cluster, rules(topic="numbers", key_header="name")) as producer:
         producer.put("good", b"1")
         producer.put("bad", b"{")
     with queue.view() as view:
@@ -460,7 +462,7 @@ def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -
 
 def test_r16_a_record_whose_header_disagrees_with_its_key_fails_those_who_asked_for_it(plain: str) -> None:
     strict = LastValueQueue.declare("strict", key_header="ticker", key_mismatch="fail", bootstrap_servers=plain)
-    with Producer(strict.cluster, "strict", key_header=None) as producer:
+    with Producer(strict.cluster, rules(topic="strict", key_header=None)) as producer:
         position = producer.put("A", b"1", headers={"ticker": "B"}).result(20)
 
     def consume() -> None:

@@ -23,6 +23,7 @@ from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import Cable
 from tests.contract.harness import pairs, read_all, settled
+from tests.rules import rules
 from tests.running import ROOT
 from tests.waiting import eventually
 
@@ -140,7 +141,7 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
             kept += [delivery.value for delivery in batch]
     with (
         four_partitions.consuming() as consumer,
-        Producer(cluster, out, key_header=None, value=TEXT, transactional_id=out) as producer,
+        Producer(cluster, rules(topic=out, key_header=None), value=TEXT, transactional_id=out) as producer,
     ):
         while len(kept) + len(moved) < 400:
             with consumer.transaction(producer) as tx:
@@ -176,7 +177,7 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every
     refused: list[TransportError] = []
     with (
         one_partition.consuming(dead_letters=dead) as consumer,
-        Producer(cluster, dead, key_header=None, value=TEXT, transactional_id=dead) as producer,
+        Producer(cluster, rules(topic=dead, key_header=None), value=TEXT, transactional_id=dead) as producer,
     ):
         eventually(reject, 60)
     assert [type(error) for error in refused][:1] == [MessageTooLarge]
@@ -326,7 +327,7 @@ def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_parti
     one_partition.send(("a", "a"))
 
     def producer(name: str) -> Producer[Any]:
-        return Producer(cluster, out, key_header=None, value=TEXT, transactional_id=f"{out}.{name}")
+        return Producer(cluster, rules(topic=out, key_header=None), value=TEXT, transactional_id=f"{out}.{name}")
 
     def overtaken(zombie: Consumer[str], its_output: Producer[Any]) -> None:
         with zombie.transaction(its_output) as tx:

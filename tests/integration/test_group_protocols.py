@@ -17,6 +17,7 @@ from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import LockLost
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Producer
+from tests.rules import rules
 from tests.waiting import eventually
 
 KEYS = [f"k{number}" for number in range(40)]
@@ -31,7 +32,7 @@ class Group:
         self.definition = QueueDefinition(name=topic, topic=topic, key_header=None)
         cluster.topics.create(topic, partitions=4, config={"cleanup.policy": "compact"})
         declare_group(cluster, self.definition.group, topic)
-        with Producer(cluster, topic, key_header=None, value=TEXT) as producer:
+        with Producer(cluster, rules(topic=topic, key_header=None), value=TEXT) as producer:
             for key in KEYS:
                 producer.put(key, key)
 
@@ -120,7 +121,9 @@ def test_transactions_are_not_held_up_by_the_polling_of_their_consumer(group: Gr
     # The client admits one thread at a time. Before the poller gave way, most of these transactions timed out.
     with group.member(**{"transaction.timeout.ms": 15_000}) as (consumer, cluster):
         done = 0
-        with Producer(cluster, topic_name, key_header=None, value=TEXT, transactional_id=topic_name) as producer:
+        with Producer(
+            cluster, rules(topic=topic_name, key_header=None), value=TEXT, transactional_id=topic_name
+        ) as producer:
             for _ in range(8):
                 with consumer.transaction(producer, timeout=60) as transaction:
                     for delivery in transaction.acquire_many(5, timeout=60):

@@ -15,6 +15,7 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import UNREADABLE
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
+from lvq_kafka.core.queue.rules import KeyRule, QueueRules
 from lvq_kafka.errors import CommitMapRefused, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.reading.entries import Entry
@@ -115,7 +116,7 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
         f"--{topic_name}": b"{}",
     }
     queue = declare(kafka_cluster, topic_name)  # creates the registry if this test is the first on its broker
-    with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(kafka_cluster, QueueRules(keys=KeyRule(REGISTRY_TOPIC))) as registry:
         for key, value in hostile.items():
             registry.put(key, value)
     command = ["-m", "lvq_kafka", "-b", broker.bootstrap_servers]
@@ -131,7 +132,7 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
                 assert screen.wait() == 2
             assert screen.text.replace("\n", "").isprintable()
     finally:
-        with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
+        with Producer(kafka_cluster, QueueRules(keys=KeyRule(REGISTRY_TOPIC))) as registry:
             for key in hostile:
                 registry.delete(key)
     queue.drop()

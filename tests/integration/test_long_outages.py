@@ -15,6 +15,7 @@ from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.test_producer import COMPACT, read
 from tests.late_cables import HoldingCable, SlowCable
+from tests.rules import rules
 from tests.waiting import eventually
 
 
@@ -52,7 +53,7 @@ class Numbers:
 def numbers(cluster: KafkaCluster, servers: str, topic: str, limit: float = 1.0) -> Iterator[Numbers]:
     cluster.topics.create(topic, partitions=1, config=COMPACT)
     through = KafkaCluster(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
-    producer = Producer(through, topic, key_header="n")
+    producer = Producer(through, rules(topic=topic, key_header="n"))
     sent = Numbers(producer)
     sent.send_until_stored()  # a new broker takes a while to give a producer its id
     yield sent

@@ -16,6 +16,7 @@ from lvq_kafka.core.log.keys import home_partition, murmur2
 from lvq_kafka.embedded import ensure_jars, find_java
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producing.producer import Message, Producer
+from tests.rules import rules
 
 PARTITION_COUNTS = (1, 2, 7, 64, 1000)
 TOPIC_PARTITIONS = 7
@@ -66,7 +67,7 @@ def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
     vectors: dict[bytes, list[int]], kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
-    with Producer(kafka_cluster, topic_name, key_header="key") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="key")) as producer:
         put = {key: producer.put(key, b"v") for key in vectors}
         sent = {key: producer.send(Message(b"v", headers={"key": key})) for key in vectors}
         deleted = {key: producer.delete(key) for key in vectors}
@@ -81,7 +82,7 @@ def test_g15_a_transactional_producer_does_too(
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
     with (
-        Producer(kafka_cluster, topic_name, key_header="key", transactional_id=topic_name) as producer,
+        Producer(kafka_cluster, rules(topic=topic_name, key_header="key"), transactional_id=topic_name) as producer,
         producer.transaction(),
     ):
         receipts = {key: producer.put(key, b"v") for key in vectors}

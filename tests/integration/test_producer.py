@@ -18,6 +18,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.contract.harness import follow
+from tests.rules import rules
 from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
@@ -33,7 +34,7 @@ def read(cluster: KafkaCluster, topic: str) -> list[Record]:
 
 def test_messages_lie_in_the_log_as_they_were_sent(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
-    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="ticker")) as producer:
         receipts = [
             producer.send(Message(b"118.50", headers={"ticker": "IBM", "ttl": 60_000, "none": None})),
             producer.put(1, b""),
@@ -57,7 +58,7 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_cluster: KafkaCluster, 
 def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     kafka_cluster.topics.create(topic_name, partitions=4, config=COMPACT)
     called: list[Receipt] = []
-    with Producer(kafka_cluster, topic_name, key_header="n") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="n")) as producer:
         receipts = []
         for number in range(30_000):
             receipts.append(producer.put(number % 100, b"%d" % number))
@@ -75,7 +76,7 @@ def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
     seconds: list[float] = []
     told: list[float] = []
-    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="ticker")) as producer:
         producer.put("IBM", b"v").result(20)
         for _ in range(100):
             begin = time.perf_counter()
@@ -96,7 +97,7 @@ def test_sends_can_be_awaited_one_by_one_and_together(kafka_cluster: KafkaCluste
 
     async def use() -> list[float]:
         seconds = []
-        async with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
+        async with Producer(kafka_cluster, rules(topic=topic_name, key_header="ticker")) as producer:
             for number in range(50):
                 begin = time.perf_counter()
                 assert await producer.put("IBM", b"v") == Position(topic_name, 0, number)
@@ -116,7 +117,7 @@ def test_g14_acknowledged_messages_outlive_the_broker_once_and_in_order(
     cluster = KafkaCluster(private_broker.bootstrap_servers)
     cluster.topics.create("prices", partitions=1, config=COMPACT)
     receipts = []
-    with Producer(cluster, "prices", key_header="ticker") as producer:
+    with Producer(cluster, rules(topic="prices", key_header="ticker")) as producer:
         for number in range(3000):
             receipts.append(producer.put("IBM", b"%d" % number))
             if number == 1000:
@@ -136,7 +137,7 @@ def test_without_a_broker_a_message_fails_when_its_time_is_up_and_names_the_addr
     unused_tcp_address: str,
 ) -> None:
     cluster = KafkaCluster(ClientConfig(unused_tcp_address, {"delivery.timeout.ms": 500}))
-    with Producer(cluster, "prices", key_header="ticker") as producer:
+    with Producer(cluster, rules(topic="prices", key_header="ticker")) as producer:
         receipt = producer.put("IBM", b"v")
         with pytest.raises(OutcomeUnknown):
             receipt.result(0.05)
@@ -158,7 +159,7 @@ def test_a_message_for_a_missing_topic_says_so_on_leaving_the_context(broker: Pr
     cluster = KafkaCluster(ClientConfig(broker.bootstrap_servers, {"topic.metadata.propagation.max.ms": 200}))
     with (
         pytest.raises(DeliveryFailed, match="no such topic"),
-        Producer(cluster, topic_name, key_header="t") as producer,
+        Producer(cluster, rules(topic=topic_name, key_header="t")) as producer,
     ):
         producer.put("IBM", b"v")
     cluster.close()
@@ -168,7 +169,7 @@ def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
-    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="ticker")) as producer:
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client accepts 1048588"):
             producer.put("IBM", b"v" * 1_048_588)
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 20003 bytes.*max\.message\.bytes") as caught:
@@ -181,7 +182,7 @@ def test_a_message_as_large_as_a_broker_takes_by_default_passes_the_client(
     kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
-    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="ticker")) as producer:
         receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # too large to share a batch
         assert [receipt.result(20).offset for receipt in receipts] == [0, 1, 2]
 
@@ -195,7 +196,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(kafka_cluster: KafkaCluster, 
             producer.put("b", b"never")
             raise ZeroDivisionError
 
-    with Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name) as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="n"), transactional_id=topic_name) as producer:
         with pytest.raises(ZeroDivisionError):
             fail()
         with producer.transaction(timeout=30):
@@ -217,7 +218,7 @@ def test_a_producer_that_was_fenced_off_learns_it_in_every_way_by_the_same_code(
     kafka_cluster.topics.create(topic_name, partitions=1, config=COMPACT)
 
     def open_producer() -> Producer[bytes]:
-        return Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name)
+        return Producer(kafka_cluster, rules(topic=topic_name, key_header="n"), transactional_id=topic_name)
 
     zombie = open_producer()
     with zombie.transaction():
@@ -268,7 +269,7 @@ def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_cluster: 
             return False
         return True
 
-    with Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name) as producer:
+    with Producer(kafka_cluster, rules(topic=topic_name, key_header="n"), transactional_id=topic_name) as producer:
         with pytest.raises(MessageTooLarge):
             send()
         eventually(send_again)

@@ -23,6 +23,7 @@ from lvq_kafka.producing.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.writing.publishing import Published, publish
 from lvq_spark.writing.sizes import SizeLimits, oversize, suspect
+from tests.rules import rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -487,7 +488,7 @@ def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
     limits = [SizeLimits(10_000, None, "t"), SizeLimits(1_048_588, 20_000, "t")]
     for cluster, limit in zip((KafkaCluster(small), lvq_cluster), limits):
         rows, refused = [], []
-        with Producer(cluster, queue.topic, key_header="ticker") as producer:
+        with Producer(cluster, rules(topic=queue.topic, key_header="ticker")) as producer:
             for key, headers in shapes:
                 about = (limit.topic or limit.client) - len(key) - sum(len(n + (v or "")) for n, v in headers or ())
                 for size in range(about - 110, about - 30):

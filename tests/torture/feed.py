@@ -21,6 +21,7 @@ from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producing.producer import Message, Producer
+from tests.rules import rules
 
 __all__ = ["Call", "Feed", "Place", "Sent", "group_of"]
 
@@ -130,14 +131,16 @@ class Feed:
             gate = None if limited is None else gate_of(self._cluster, limited, consumed=True, max_block=_MAX_BLOCK)
             with Producer(
                 self._cluster,
-                self._topic,
-                key_header=None,
+                rules(
+                    topic=self._topic,
+                    key_header=None,
+                    ttl=self._ttl,
+                    max_delay=self._max_delay,
+                    conflate=not self._standard,
+                    groups=self._groups,
+                    order=self._order,
+                ),
                 value=TEXT,
-                ttl=self._ttl,
-                max_delay=self._max_delay,
-                conflate=not self._standard,
-                groups=self._groups,
-                order=self._order,
                 gate=gate,
             ) as producer:
                 for key in keys:

@@ -12,6 +12,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producing.producer import Producer
+from tests.rules import rules
 from tests.torture.journal import Kind
 from tests.torture.settling import is_poison, is_sick, reason
 from tests.torture.worker import Worker, run
@@ -101,7 +102,10 @@ class Transforming:
 def transform(worker: Worker) -> None:
     orders = worker.orders
     producer = Producer(
-        worker.cluster, orders.output, key_header=None, value=TEXT, transactional_id=orders.transactional_id
+        worker.cluster,
+        rules(topic=orders.output, key_header=None),
+        value=TEXT,
+        transactional_id=orders.transactional_id,
     )
     try:
         with worker.consumer() as consumer:

@@ -42,6 +42,7 @@ from lvq_kafka import (
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 
 
 class Opened:
@@ -207,7 +208,6 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("LastValueQueue.declare", "start", [None, "now"], lambda o, x: o.declare(start=x)),
     ("LastValueQueue.declare", "on_mismatch", [None, "ignore"], lambda o, x: o.declare(on_mismatch=x)),
     ("LastValueQueue.declare", "max_delay", ["5", math.nan, 0, -1, math.inf], lambda o, x: o.declare(max_delay=x)),
-    ("Producer", "max_delay", ["5", 0], lambda o, x: Producer(o.cluster, "q", key_header="k", max_delay=x)),
     *(
         (what, option, bad, lambda o, x, option=option, order=order: o.declare(order=order, **{option: x}))
         for what, option, bad, order in (
@@ -216,7 +216,7 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
         )
     ),
     ("LastValueQueue.declare", "order", [None, 5, "lifo"], lambda o, x: o.declare(order=x)),
-    ("Producer", "order", [None, "lifo"], lambda o, x: Producer(o.cluster, "q", key_header="k", order=x)),
+    ("Producer", "order", [None, "lifo"], lambda o, x: Producer(o.cluster, rules(topic="q", key_header="k", order=x))),
     ("Producer.put", "priority", ["5", 5.0, True, -1, 10], lambda o, x: o.ranking.put("a", "1", priority=x)),
     ("Message", "priority", ["5", 5.0, 10], lambda o, x: o.ranking.send(Message("1", key="a", priority=x))),
     ("Producer.put", "sort", [5, b"a", "\ud800"], lambda o, x: o.sorting.put("a", "1", sort=x)),
@@ -286,7 +286,7 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
 
 
 def with_groups(opened: Opened, act: Callable[[Producer[bytes]], object]) -> None:
-    with Producer(opened.cluster, "q", key_header="k", groups=Groups()) as producer:
+    with Producer(opened.cluster, rules(topic="q", key_header="k", groups=Groups())) as producer:
         act(producer)
 
 

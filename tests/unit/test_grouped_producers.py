@@ -13,6 +13,7 @@ from lvq_kafka import Groups, LastValueQueue, Message, Producer, TopicSpec
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicNotFound, TransportError
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 from tests.unit.managing import declare, drained
 from tests.waiting import eventually
 
@@ -248,7 +249,7 @@ class TestPlacement:
 
     def test_r36_a_producer_by_group_needs_the_topic(self, memory_cluster: MemoryCluster) -> None:
         with pytest.raises(TopicNotFound):
-            Producer(memory_cluster, "nowhere", key_header="ticker", groups=PLACED)
+            Producer(memory_cluster, rules(topic="nowhere", key_header="ticker", groups=PLACED))
 
     def test_r36_groups_in_several_partitions_are_a_finding(
         self, memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture

@@ -37,6 +37,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.reading.entries import Deleted
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2028\x00"
 """An operating system command, a control sequence, C1, an override of the text direction, and a line separator."""
@@ -80,7 +81,7 @@ def cluster() -> Iterator[MemoryCluster]:
 
 
 def poison(cluster: MemoryCluster, key: str | bytes, value: bytes | None) -> None:
-    with Producer(cluster, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(cluster, rules(topic=REGISTRY_TOPIC, key_header=None)) as registry:
         if value is None:
             registry.delete(key)
         else:
@@ -123,7 +124,7 @@ def test_a_definition_is_the_trouble_of_its_own_queue_only(
 def test_of_many_definitions_that_cannot_be_read_the_first_are_told(
     cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Producer(cluster, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(cluster, rules(topic=REGISTRY_TOPIC, key_header=None)) as registry:
         for number in range(1_000):
             registry.put(f"evil{number}", b"{")
     assert [one.name for one in queues(cluster=cluster)] == ["prices"]

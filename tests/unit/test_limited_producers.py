@@ -33,6 +33,7 @@ from lvq_kafka.errors import (
     TopicNotFound,
 )
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 from tests.waiting import eventually
 
 Queue = LastValueQueue[str]
@@ -698,7 +699,7 @@ def test_other_queues_have_no_gate(memory_cluster: MemoryCluster, limits: Limits
 
 def test_a_bare_producer_knows_no_limits(memory_cluster: MemoryCluster) -> None:
     rejecting(memory_cluster, 1)
-    with Producer(memory_cluster, "q", key_header="k", value=TEXT) as producer:
+    with Producer(memory_cluster, rules(topic="q", key_header="k"), value=TEXT) as producer:
         fill(producer, "a", "b")
 
 

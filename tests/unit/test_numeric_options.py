@@ -248,9 +248,7 @@ def in_transaction(cluster: MemoryCluster, most: Any) -> object:
 
 
 SAME = {
-    "Producer.put": "Message",  # each of these also sends with `put` and `put_async`
-    "Producer.put_async": "Message",
-    "Producer.max_delay": "BareOptions.max_delay",
+    "MessageTerms": "Message",  # each of these also sends with `put` and `put_async`
     "Producer.max_block": "ProducerOptions.max_block",
     "QueueDefinition": "QueueOptions",
     "Browser": "LastValueQueue.browser",

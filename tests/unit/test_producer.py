@@ -33,6 +33,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 
 TOPIC = "prices"
 REFUSED = DeliveryFailed("Not stored.", key=b"IBM", code="NOT_ENOUGH_REPLICAS")
@@ -62,7 +63,7 @@ RESERVED = ("lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"
 @pytest.mark.parametrize("name", RESERVED)
 @pytest.mark.parametrize("key_header", ["ticker", None])
 def test_r22_a_reserved_header_is_refused_and_named(cluster: MemoryCluster, name: str, key_header: str | None) -> None:
-    with Producer(cluster, TOPIC, key_header=key_header) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header=key_header)) as producer:
         for headers in ({name: 5}, [("a", "1"), (name, None)]):
             for call in (
                 lambda headers: producer.send(Message(b"1", headers=headers, key="IBM")),
@@ -76,7 +77,7 @@ def test_r22_a_reserved_header_is_refused_and_named(cluster: MemoryCluster, name
 
 
 def test_r10_a_message_says_its_ttl(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker", ttl=Ttl())) as producer:
         producer.put("IBM", b"1", ttl=1.5)
         producer.put("IBM", b"1", {"a": "b"}, ttl=2)
         producer.send(Message(b"1", headers={"ticker": "IBM"}, ttl=0.25))
@@ -106,7 +107,7 @@ def test_r10_a_message_says_its_ttl(cluster: MemoryCluster) -> None:
 def test_r10_a_ttl_that_makes_no_sense_is_refused(
     cluster: MemoryCluster, message: Message[bytes], said: str, options: tuple[str, ...]
 ) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker", ttl=Ttl())) as producer:
         with pytest.raises(ConfigError, match=said) as caught:
             producer.send(message)
         assert caught.value.options == options
@@ -114,7 +115,7 @@ def test_r10_a_ttl_that_makes_no_sense_is_refused(
 
 
 def test_r22_a_ttl_is_refused_where_the_queue_has_none(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         for call in (lambda: producer.put("IBM", b"1", ttl=5), lambda: producer.send(Message(b"1", ttl=5))):
             with pytest.raises(ConfigError, match=r"'lvq-ttl' is reserved.*ttl=Ttl\(\)"):
                 call()
@@ -134,7 +135,7 @@ def dated() -> MemoryCluster:
 
 def test_r11_a_message_says_from_when_on_it_counts(dated: MemoryCluster) -> None:
     zone = timezone(timedelta(hours=5, minutes=30))
-    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+    with Producer(dated, rules(topic=TOPIC, key_header="ticker", max_delay=60.0)) as producer:
         producer.put("IBM", b"1", not_before=NOW + 1.5)
         producer.put("IBM", b"1", {"a": "b"}, not_before=NOW + 60)
         producer.put("IBM", b"1", not_before=datetime.fromtimestamp(NOW + 2, zone))
@@ -153,13 +154,13 @@ def test_r11_a_message_says_from_when_on_it_counts(dated: MemoryCluster) -> None
 
 @pytest.mark.parametrize("not_before", [0, NOW - 1e9, NOW, datetime(1970, 1, 1, tzinfo=UTC)])
 def test_r11_a_time_in_the_past_is_no_error(dated: MemoryCluster, not_before: float | datetime) -> None:
-    with Producer(dated, TOPIC, key_header="ticker", max_delay=0.001) as producer:
+    with Producer(dated, rules(topic=TOPIC, key_header="ticker", max_delay=0.001)) as producer:
         producer.put("IBM", b"1", not_before=not_before).result()
     assert len(stored(dated)) == 1
 
 
 def test_r11_a_scheduled_message_may_have_a_ttl_which_comes_last(dated: MemoryCluster) -> None:
-    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0, ttl=Ttl()) as producer:
+    with Producer(dated, rules(topic=TOPIC, key_header="ticker", max_delay=60.0, ttl=Ttl())) as producer:
         producer.put("IBM", b"1", {"a": "b"}, ttl=5, not_before=NOW)
         producer.send(Message(b"1", {"ticker": "IBM"}, ttl=5, not_before=NOW))
     assert [[name for name, _ in record.headers][-2:] for record in dated.records(TOPIC)] == [
@@ -219,7 +220,7 @@ NAIVE = datetime(2027, 1, 15, 8)
 def test_r11_a_time_that_makes_no_sense_is_refused(
     dated: MemoryCluster, message: Message[bytes], said: str, options: tuple[str, ...]
 ) -> None:
-    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+    with Producer(dated, rules(topic=TOPIC, key_header="ticker", max_delay=60.0)) as producer:
         calls: list[Callable[[], object]] = [lambda: producer.send(message)]
         calls += [lambda: producer.put("IBM", message.value, message.headers, not_before=message.not_before)]
         for call in calls:
@@ -233,14 +234,14 @@ def test_r11_what_is_too_far_ahead_goes_by_the_time_of_each_call() -> None:
     times = iter([NOW, NOW + 1])
     late = MemoryCluster(clock=lambda: next(times, NOW + 2))
     late.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
-    with Producer(late, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+    with Producer(late, rules(topic=TOPIC, key_header="ticker", max_delay=60.0)) as producer:
         with pytest.raises(ConfigError, match=r"60\.500 s ahead"):
             producer.put("IBM", b"1", not_before=NOW + 60.5)
         producer.put("IBM", b"1", not_before=NOW + 60.5).result()
 
 
 def test_r22_no_message_is_scheduled_where_the_queue_does_not_allow_it(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker", ttl=Ttl()) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker", ttl=Ttl())) as producer:
         for call in (
             lambda: producer.put("IBM", b"1", not_before=5),
             lambda: producer.send(Message(b"1", not_before=datetime.now(UTC))),
@@ -252,7 +253,7 @@ def test_r22_no_message_is_scheduled_where_the_queue_does_not_allow_it(cluster: 
 
 
 def test_r11_a_delete_is_not_scheduled(dated: MemoryCluster) -> None:
-    with Producer(dated, TOPIC, key_header="ticker", max_delay=60.0) as producer:
+    with Producer(dated, rules(topic=TOPIC, key_header="ticker", max_delay=60.0)) as producer:
         for headers in ({"lvq-not-before": 1_800_000_001_000}, [("a", "b"), ("lvq-not-before", "5")]):
             with pytest.raises(ConfigError, match="lvq-not-before would schedule a delete") as caught:
                 producer.delete("IBM", headers)  # type: ignore[arg-type]
@@ -267,7 +268,7 @@ def test_a_message_shows_when_it_counts() -> None:
 
 def test_r22_the_marks_of_copied_messages_are_not_refused(cluster: MemoryCluster) -> None:
     marks = {"lvq-unkeyed": "1", "lvq-unreadable": "1", "lvq-dlq-source": "prices/0/1", "lvq-else": "1"}
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(Message(b"1", headers=marks))
     assert only(cluster).headers == tuple((name, value.encode()) for name, value in marks.items())
 
@@ -275,7 +276,7 @@ def test_r22_the_marks_of_copied_messages_are_not_refused(cluster: MemoryCluster
 @pytest.mark.parametrize("name", [*RESERVED, "lvq-unkeyed", "lvq-unreadable"])
 def test_r22_no_key_header_has_a_reserved_name(cluster: MemoryCluster, name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' cannot be the key header") as caught:
-        Producer(cluster, TOPIC, key_header=name)
+        Producer(cluster, rules(topic=TOPIC, key_header=name))
     assert caught.value.options == ("key_header",)
 
 
@@ -283,7 +284,7 @@ def test_r22_no_key_header_has_a_reserved_name(cluster: MemoryCluster, name: str
 
 
 def test_the_key_header_is_the_record_key(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         receipt = producer.send(Message(b"118.50", headers={"source": "feed", "ticker": "IBM"}))
         assert receipt.result() == Position(TOPIC, 0, 0)
     record = only(cluster)
@@ -292,7 +293,7 @@ def test_the_key_header_is_the_record_key(cluster: MemoryCluster) -> None:
 
 
 def test_put_sets_the_key_header(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.put("IBM", b"1")
         producer.put("IBM", b"2", headers={"source": "feed"})
         producer.put("IBM", b"3", headers={"ticker": "IBM", "source": "feed"})
@@ -301,7 +302,7 @@ def test_put_sets_the_key_header(cluster: MemoryCluster) -> None:
 
 
 def test_delete_is_a_record_without_a_value_and_empty_bytes_is_a_value(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.delete("IBM")
         producer.put("IBM", b"")
     assert stored(cluster) == [(b"IBM", None, {"ticker": b"IBM"}), (b"IBM", b"", {"ticker": b"IBM"})]
@@ -314,7 +315,7 @@ def test_delete_is_a_record_without_a_value_and_empty_bytes_is_a_value(cluster: 
 def test_r2_keys_are_bytes_on_the_wire_and_the_empty_string_is_a_key(
     cluster: MemoryCluster, key: Any, wire: bytes
 ) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(Message(b"v", headers={"ticker": key}))
         producer.put(key, b"v")
         producer.delete(key)
@@ -323,7 +324,7 @@ def test_r2_keys_are_bytes_on_the_wire_and_the_empty_string_is_a_key(
 
 @pytest.mark.parametrize("key", [1.5, ["IBM"], object(), "\ud800"])
 def test_r2_other_types_are_refused_at_send(cluster: MemoryCluster, key: Any) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         with pytest.raises(UnencodableKey, match="header 'ticker' cannot be sent"):
             producer.send(Message(b"v", headers={"ticker": key}))
         with pytest.raises(UnencodableKey):
@@ -334,7 +335,7 @@ def test_r2_other_types_are_refused_at_send(cluster: MemoryCluster, key: Any) ->
 @pytest.mark.parametrize("value", [["IBM"], object(), "\ud800"])
 def test_r2_other_types_are_refused_as_other_headers_too(cluster: MemoryCluster, value: Any) -> None:
     refused = pytest.raises(UnencodableKey, match="header 'other' cannot be sent")
-    with Producer(cluster, TOPIC, key_header="ticker") as producer, refused:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer, refused:
         producer.put("IBM", b"v", headers={"other": value})
     assert cluster.records(TOPIC) == []
 
@@ -344,7 +345,7 @@ def test_r2_a_float_is_a_header_where_that_is_not_the_key(cluster: MemoryCluster
         def __repr__(self) -> str:
             return "Price"
 
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(Message(b"v", headers={"ticker": "IBM", "bid": 118.5, "ask": Price(0.1)}))
         producer.put("IBM", b"v", headers=[("bid", 1e22), ("ask", float("nan"))])
         with pytest.raises(UnencodableKey, match="header 'bid' cannot be sent") as caught:
@@ -360,42 +361,45 @@ def test_headers_can_be_filled_in_after_the_message_is_made(cluster: MemoryClust
     message, other = Message(b"v"), Message(b"w")
     message.headers["ticker"] = "IBM"  # type: ignore[index]
     assert message.headers is not other.headers
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(message)
     assert only(cluster).key == b"IBM"
     assert repr(other) == "Message(b'w')"
 
 
 def test_the_last_of_repeated_key_headers_counts(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(Message(b"v", headers=[("ticker", "IBM"), ("x", None), ("ticker", "AAPL")]))
     assert only(cluster).key == b"AAPL"
     assert only(cluster).headers == (("ticker", b"IBM"), ("x", None), ("ticker", b"AAPL"))
 
 
 def test_a_header_name_must_be_text(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         with pytest.raises(UnencodableKey, match="name of a header"):
             producer.send(Message(b"v", headers={1: "IBM"}))  # type: ignore[dict-item]
         with pytest.raises(UnencodableKey, match="name of a header"):
             producer.put("IBM", b"v", headers={"\ud800": "IBM"})
         producer.put("IBM", b"v", headers={"Börse": "Xetra"})
     assert dict(only(cluster).headers)["Börse"] == b"Xetra"
-    with Producer(cluster, TOPIC, key_header=None) as producer, pytest.raises(UnencodableKey, match="name of a header"):
+    with (
+        Producer(cluster, rules(topic=TOPIC, key_header=None)) as producer,
+        pytest.raises(UnencodableKey, match="name of a header"),
+    ):
         producer.send(Message(b"v", headers={None: "IBM"}))  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match="cannot be the key header"):
-        Producer(cluster, TOPIC, key_header="\udfff")
+        Producer(cluster, rules(topic=TOPIC, key_header="\udfff"))
 
 
 def test_key_and_key_header_may_both_be_given_when_they_agree(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.send(Message(b"v", headers={"ticker": "1"}, key=1))
         producer.send(Message(b"v", key="IBM"))
     assert stored(cluster) == [(b"1", b"v", {"ticker": b"1"}), (b"IBM", b"v", {"ticker": b"IBM"})]
 
 
 def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         with pytest.raises(ConfigError, match=r"'IBM'.*'ticker'.*'AAPL'") as caught:
             producer.send(Message(b"v", headers={"ticker": "AAPL"}, key="IBM"))
         assert caught.value.options == ("key", "ticker")
@@ -407,7 +411,7 @@ def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(cl
 
 
 def test_without_a_key_header_the_record_key_itself_is_the_key(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header=None) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header=None)) as producer:
         producer.send(Message(b"1", headers={"ticker": "AAPL"}, key="IBM"))
         producer.put("IBM", b"2")
         producer.delete("IBM")
@@ -420,7 +424,7 @@ def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
     cluster: MemoryCluster, headers: Any, key_header: str | None
 ) -> None:
     for _ in range(2):
-        with Producer(cluster, TOPIC, key_header=key_header) as producer:
+        with Producer(cluster, rules(topic=TOPIC, key_header=key_header)) as producer:
             producer.send(Message(b"v", headers=headers))
             producer.send(Message(b"v", headers=headers))
     records = cluster.records(TOPIC)
@@ -433,7 +437,7 @@ def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
 
 @pytest.mark.parametrize("key_header", ["ticker", None])
 def test_r1_a_copy_of_a_message_without_a_key_has_none_either(cluster: MemoryCluster, key_header: str | None) -> None:
-    with Producer(cluster, TOPIC, key_header=key_header) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header=key_header)) as producer:
         producer.send(Message(b"v", headers={"source": "feed"}))
         [given] = cluster.records(TOPIC)
         producer.put(given.key, b"w", given.headers)
@@ -444,7 +448,7 @@ def test_r1_a_copy_of_a_message_without_a_key_has_none_either(cluster: MemoryClu
     assert [record.value for record in records] == [b"v", b"w", b"x", b"y", None]
     assert {record.headers for record in records} == {given.headers}
     assert len({record.key for record in records}) == 2, "without its key it is another message"
-    with Producer(cluster, TOPIC, key_header=key_header, keyless="refuse") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header=key_header, keyless="refuse")) as producer:
         for copy in (
             lambda: producer.put(given.key, b"w", given.headers),
             lambda: producer.send(Message(b"w", headers=given.headers, key=given.key)),
@@ -457,7 +461,7 @@ def test_r1_a_copy_of_a_message_without_a_key_has_none_either(cluster: MemoryClu
 def test_r1_a_queue_may_refuse_messages_without_a_key(
     cluster: MemoryCluster, key_header: str | None, says: str
 ) -> None:
-    with Producer(cluster, TOPIC, key_header=key_header, keyless="refuse") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header=key_header, keyless="refuse")) as producer:
         with pytest.raises(MissingKey, match=f"{says}.*keyless"):
             producer.send(Message(b"v"))
         with pytest.raises(MissingKey):
@@ -465,19 +469,11 @@ def test_r1_a_queue_may_refuse_messages_without_a_key(
     assert cluster.records(TOPIC) == []
 
 
-@pytest.mark.parametrize("options", [{"key_header": ""}, {"key_header": " "}, {"key_header": "a", "keyless": "drop"}])
-def test_bad_options_are_errors_that_name_them(cluster: MemoryCluster, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Producer(cluster, TOPIC, **options)
-    assert set(caught.value.options) <= set(options)
-    assert caught.value.options
-
-
 @given(st.lists(st.tuples(st.sampled_from(["IBM", "AAPL"]), st.none() | st.binary(max_size=3)), max_size=20))
 def test_the_last_value_of_each_key_is_the_one_sent_last(sends: list[tuple[str, bytes | None]]) -> None:
     cluster = MemoryCluster()
     cluster.topics.create(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         for key, value in sends:
             _ = producer.delete(key) if value is None else producer.put(key, value)
     assert {record.key: record.value for record in cluster.records(TOPIC)} == {k.encode(): v for k, v in sends}
@@ -487,16 +483,19 @@ def test_the_last_value_of_each_key_is_the_one_sent_last(sends: list[tuple[str, 
 
 
 def test_values_go_through_the_codec(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker", value=JSON) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker"), value=JSON) as producer:
         producer.put("IBM", {"bid": 1})
         producer.send(Message(None, headers={"ticker": "IBM"}))
     assert [record.value for record in cluster.records(TOPIC)] == [b'{"bid":1}', b"null"]
 
 
 def test_a_value_that_cannot_be_written_is_refused_at_send(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker", value=TEXT) as producer, pytest.raises(EncodeError):
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker"), value=TEXT) as producer, pytest.raises(EncodeError):
         producer.put("IBM", b"bytes")  # type: ignore[arg-type]
-    with Producer(cluster, TOPIC, key_header="ticker") as raw, pytest.raises(EncodeError, match=r"delete\(\)"):
+    with (
+        Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as raw,
+        pytest.raises(EncodeError, match=r"delete\(\)"),
+    ):
         raw.send(Message(None, headers={"ticker": "IBM"}))  # type: ignore[arg-type]
     assert cluster.records(TOPIC) == []
 
@@ -507,7 +506,7 @@ def test_a_codec_can_add_headers(cluster: MemoryCluster) -> None:
             headers.append(("written-for", topic.encode()))
             return value
 
-    with Producer(cluster, TOPIC, key_header="ticker", value=Marking(bytes, bytes)) as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker"), value=Marking(bytes, bytes)) as producer:
         producer.put("IBM", b"v")
     assert dict(only(cluster).headers) == {"ticker": b"IBM", "written-for": b"prices"}
 
@@ -523,7 +522,7 @@ def test_a_message_shows_what_it_holds_and_shortens_a_long_value() -> None:
 
 def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(cluster: MemoryCluster) -> None:
     cluster.fail_next("append", REFUSED, times=3)
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         for _ in range(3):
             producer.put("IBM", b"v")
         with pytest.raises(DeliveryFailed) as caught:
@@ -535,7 +534,7 @@ def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(clu
 
 def test_a_failure_that_a_receipt_has_shown_is_not_raised_again(cluster: MemoryCluster) -> None:
     cluster.fail_next("append", REFUSED, times=2)
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         with pytest.raises(DeliveryFailed):
             producer.put("IBM", b"v").result()
         assert isinstance(producer.put("IBM", b"v").exception(), DeliveryFailed)
@@ -543,13 +542,13 @@ def test_a_failure_that_a_receipt_has_shown_is_not_raised_again(cluster: MemoryC
 
 def test_leaving_the_context_raises_what_nobody_saw(cluster: MemoryCluster) -> None:
     cluster.fail_next("append", REFUSED)
-    with pytest.raises(DeliveryFailed), Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with pytest.raises(DeliveryFailed), Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         producer.put("IBM", b"v")
 
 
 def test_close_raises_what_nobody_saw(cluster: MemoryCluster) -> None:
     cluster.fail_next("append", MessageTooLarge("Too large.", code="MSG_SIZE_TOO_LARGE"))
-    producer = Producer(cluster, TOPIC, key_header="ticker")
+    producer = Producer(cluster, rules(topic=TOPIC, key_header="ticker"))
     producer.put("IBM", b"v")
     with pytest.raises(MessageTooLarge):
         producer.close()
@@ -559,7 +558,7 @@ def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_
     cluster.fail_next("append", REFUSED)
 
     def put_and_fail() -> None:
-        with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
             producer.put("IBM", b"v")
             raise ZeroDivisionError
 
@@ -571,7 +570,7 @@ def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_
 def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_still_be_stored(
     cluster: MemoryCluster,
 ) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         cluster.disconnect()
         receipt = producer.put("IBM", b"v")
         with pytest.raises(OutcomeUnknown, match=r"1 message for 'prices' not acknowledged within 0\.01 s") as caught:
@@ -586,7 +585,7 @@ def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_
 
 
 def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(cluster: MemoryCluster) -> None:
-    producer = Producer(cluster, TOPIC, key_header="ticker")
+    producer = Producer(cluster, rules(topic=TOPIC, key_header="ticker"))
     cluster.disconnect()
     receipt = producer.put("IBM", b"v")
     with pytest.raises(OutcomeUnknown):
@@ -600,7 +599,7 @@ def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(cl
 @pytest.mark.parametrize("size", [5_000, 2_000_000], ids=["for the topic", "for the client"])
 def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(cluster: MemoryCluster, size: int) -> None:
     cluster.topics.create("small", partitions=1, config={"max.message.bytes": "1000"})
-    with Producer(cluster, "small", key_header="ticker") as producer:
+    with Producer(cluster, rules(topic="small", key_header="ticker")) as producer:
         with pytest.raises(DeliveryFailed) as caught:
             producer.put("IBM", b"v" * size).result()
         assert isinstance(caught.value, MessageTooLarge)
@@ -608,7 +607,7 @@ def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(clus
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(cluster: MemoryCluster) -> None:
-    producer = Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
+    producer = Producer(cluster, rules(topic=TOPIC, key_header="ticker"), transactional_id="feed")
 
     def put_into_an_outage() -> None:
         with producer.transaction(0.01):
@@ -626,7 +625,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(cl
 
 def test_a_send_can_be_awaited(cluster: MemoryCluster) -> None:
     async def use() -> None:
-        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        async with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
             assert await producer.send(Message(b"1", headers={"ticker": "IBM"})) == Position(TOPIC, 0, 0)
             cluster.fail_next("append", REFUSED)
             with pytest.raises(DeliveryFailed):
@@ -641,7 +640,7 @@ def test_a_send_can_be_awaited(cluster: MemoryCluster) -> None:
 
 def test_a_task_that_is_cancelled_while_it_awaits_a_send_does_not_take_it_back(cluster: MemoryCluster) -> None:
     async def use() -> None:
-        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        async with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
             cluster.disconnect()
             receipt = producer.put("IBM", b"1")
             with pytest.raises(TimeoutError):
@@ -656,7 +655,7 @@ def test_leaving_async_with_flushes_without_holding_up_the_loop_and_raises_what_
     cluster: MemoryCluster,
 ) -> None:
     async def use() -> None:
-        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        async with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
             cluster.disconnect()
             producer.put("IBM", b"1")
             cluster.fail_next("append", REFUSED)
@@ -674,12 +673,12 @@ def test_the_writer_is_opened_as_the_options_say(cluster: MemoryCluster, monkeyp
         return MemoryCluster().writer()
 
     monkeypatch.setattr(cluster, "writer", writer)
-    Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5).close()
+    Producer(cluster, rules(topic=TOPIC, key_header="ticker"), transactional_id="feed", max_block=2.5).close()
     assert opened == [{"transactional_id": "feed", "max_block": 2.5}]
 
 
 def test_a_closed_producer_refuses_everything_but_another_close(cluster: MemoryCluster) -> None:
-    producer = Producer(cluster, TOPIC, key_header="ticker")
+    producer = Producer(cluster, rules(topic=TOPIC, key_header="ticker"))
     producer.close()
     producer.close()
     with pytest.raises(Closed):
@@ -688,7 +687,7 @@ def test_a_closed_producer_refuses_everything_but_another_close(cluster: MemoryC
         producer.delete("IBM")
     with pytest.raises(Closed, match="The producer of 'prices' is closed"):
         producer.send(Message(b"v", headers={"ticker": "IBM"}))
-    again = Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
+    again = Producer(cluster, rules(topic=TOPIC, key_header="ticker"), transactional_id="feed")
     again.close()
     with pytest.raises(Closed, match="The producer of 'prices' is closed"), again.transaction():
         pytest.fail("nothing can begin")
@@ -699,7 +698,7 @@ def test_who_sends_a_bare_value_is_told_what_send_takes(cluster: MemoryCluster) 
         def items(self) -> Any:
             raise AttributeError("mine")
 
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
         with pytest.raises(TypeError, match=r"send takes a Message, not 'x'; put\(key, value\) is the shorthand"):
             producer.send("x")  # type: ignore[arg-type]
         with pytest.raises(AttributeError, match="mine"):  # unchanged when a message's headers raise it
@@ -707,7 +706,7 @@ def test_who_sends_a_bare_value_is_told_what_send_takes(cluster: MemoryCluster) 
 
 
 def test_threads_may_share_a_producer(cluster: MemoryCluster) -> None:
-    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer:
 
         def send(name: int) -> None:
             for _ in range(50):
@@ -735,7 +734,7 @@ def send_and_fail(producer: Producer[bytes]) -> None:
 
 @pytest.fixture
 def transactional(cluster: MemoryCluster) -> Iterator[Producer[bytes]]:
-    with Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker"), transactional_id="feed") as producer:
         yield producer
 
 
@@ -800,7 +799,7 @@ def test_a_transaction_in_a_transaction_is_an_error_and_aborts_the_outer_one(
 
 def test_a_producer_without_a_transactional_id_has_no_transactions(cluster: MemoryCluster) -> None:
     with (
-        Producer(cluster, TOPIC, key_header="ticker") as producer,
+        Producer(cluster, rules(topic=TOPIC, key_header="ticker")) as producer,
         pytest.raises(StateError, match="transactional"),
         producer.transaction(),
     ):
@@ -813,7 +812,7 @@ def test_a_newer_producer_with_the_same_transactional_id_fences_this_one_off(
     def send_and_be_fenced() -> None:
         with transactional.transaction():
             transactional.put("IBM", b"old")
-            successors.append(Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed"))
+            successors.append(Producer(cluster, rules(topic=TOPIC, key_header="ticker"), transactional_id="feed"))
 
     successors: list[Producer[bytes]] = []
     with pytest.raises(TransportError) as caught:

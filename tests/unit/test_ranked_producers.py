@@ -10,6 +10,7 @@ import pytest
 from lvq_kafka import LastValueQueue, Message, Producer, Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 
 TOPIC = "prices"
 
@@ -204,14 +205,14 @@ def test_a_queue_may_be_sorted_by_its_keys_which_leaves_nothing_to_set(cluster: 
 
 def test_a_bare_producer_is_given_the_order(cluster: MemoryCluster) -> None:
     cluster.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
-    with Producer(cluster, TOPIC, key_header="ticker", order="sorted", sort_header="price") as producer:
+    with Producer(cluster, rules(topic=TOPIC, key_header="ticker", order="sorted", sort_header="price")) as producer:
         producer.put("IBM", b"1", sort="118")
     assert headers(cluster) == [{"ticker": b"IBM", "price": b"118"}]
     with pytest.raises(ConfigError) as caught:
-        Producer(cluster, TOPIC, key_header="ticker", order="sideways")  # type: ignore[arg-type]
+        Producer(cluster, rules(topic=TOPIC, key_header="ticker", order="sideways"))  # type: ignore[arg-type]
     assert caught.value.options == ("order",)
     with pytest.raises(ConfigError, match="reserved") as caught:
-        Producer(cluster, TOPIC, key_header="ticker", order="sorted", sort_header="lvq-ttl")
+        Producer(cluster, rules(topic=TOPIC, key_header="ticker", order="sorted", sort_header="lvq-ttl"))
     assert caught.value.options == ("sort_header",)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypedDict
 
 from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, GROUP_HEADERS
 from lvq_kafka.core.queue.headers import RESERVED, reserved_header
@@ -17,11 +18,31 @@ from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, check_ahead
 from lvq_kafka.core.timing.terms import TTL_HEADER, check_ttl_header, ttl_text
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["OwnTerms"]
+__all__ = ["MessageTerms", "OwnTerms"]
 
 _Pairs = list[tuple[str, bytes | None]]
 
 _PRIORITIES = frozenset(b"%d" % priority for priority in range(HIGHEST_PRIORITY + 1))
+
+
+class MessageTerms(TypedDict, total=False):
+    """The terms of one message, beside its headers.
+
+    Attributes:
+        ttl: the seconds after which it expires, if its queue allows that (R10).
+        not_before: the time from which it counts, if its queue allows that (R11): in seconds since the epoch, or as a
+            datetime with a time zone.
+        priority: its priority, from 0 to 9 (first), in a queue with ``order="priority"``; without one, it is 4 (R20).
+        sort: the text by which it is sorted, in a queue with ``order="sorted"``; it becomes the queue's sort header
+            (R20).
+        group: the group that it belongs to, if its queue has groups (R36). It becomes the header of the queue's groups.
+    """
+
+    ttl: float | None
+    not_before: float | datetime | None
+    priority: int | None
+    sort: str | None
+    group: str | bytes | None
 
 
 class OwnTerms:

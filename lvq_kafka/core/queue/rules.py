@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import Selects, only_selected
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups, Placement
@@ -35,6 +35,8 @@ class KeyRule:
     """The key header; None if only the record key names the key."""
     mismatch: KeyMismatchPolicy = "record"
     conflates: bool = True
+    keyless: KeylessPolicy = "pass"
+    """The policy of producers for messages without a key (R1)."""
 
     @property
     def naming_header(self) -> str | None:
@@ -140,7 +142,13 @@ class QueueRules:
             selects: its selector, compiled; see `lvq_kafka.selectors.of_queues.queue_rules`.
         """
         return cls(
-            keys=KeyRule(definition.topic, definition.key_header, definition.key_mismatch, definition.conflate),
+            keys=KeyRule(
+                definition.topic,
+                definition.key_header,
+                definition.key_mismatch,
+                definition.conflate,
+                definition.keyless,
+            ),
             selects=selects,
             times=TimeRule(definition.ttl, definition.max_delay, definition.expiry_topic is not None),
             order=OrderRule(definition.order, definition.priorities, definition.sort_header),

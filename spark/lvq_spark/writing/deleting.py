@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Producer
 from lvq_spark.cut.pinning import SnapshotSpec
@@ -29,10 +30,13 @@ AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes keys of a cut. ``config`` holds the secrets; its repr hides them."""
+    """Deletes keys of a cut.
+
+    ``rules`` are those of the queue. ``config`` holds the secrets; its repr hides them.
+    """
 
     cut: SnapshotSpec
-    key_header: str | None
+    rules: QueueRules
     config: ClientConfig
 
     REPORT = "partition int, end bigint, vanished bigint, spared bigint, overwritten binary"
@@ -49,7 +53,7 @@ class Delete:
         with (
             closing(KafkaCluster(self.config)) as cluster,
             Tail(cluster, self.cut) as tail,
-            Producer(cluster, self.cut.topic, key_header=self.key_header, groups=self.cut.groups) as producer,
+            Producer(cluster, self.rules) as producer,
         ):
             deletes = _Deletes(tail, producer, self.cut.groups)
             for keys in chain([first], portions):

@@ -195,12 +195,11 @@ def publish(
             try:
                 if check_deletes(gone.withColumn("suspect", may_be_too_large), limits, queue.key_header):
                     # Deletes come first, since they read everything that was written to the log since the cut.
-                    delete = Delete(cut, queue.key_header, config)
+                    delete = Delete(cut, QueueRules.of(definition), config)
                     deletes = map_in_arrow(gone.select("key", GROUP), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
-        options = (definition.ttl, definition.max_delay, definition.order, definition.sort_header, groups)
-        write = Write(topic, queue.key_header, *options, config)
+        write = Write(QueueRules.of(definition), config)
         writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()

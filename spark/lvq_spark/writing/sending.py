@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.facts import Position
-from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.ranking import QueueOrder
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producing.producer import Producer
 
@@ -44,16 +42,10 @@ class Ends(dict[int, int]):
 class Write:
     """Writes rows of key, value and headers to a topic.
 
-    Its messages may have a TTL, a rank or a group, or be scheduled. ``config`` holds the secrets; its repr hides them.
+    ``rules`` are those of the queue. ``config`` holds the secrets; its repr hides them.
     """
 
-    topic: str
-    key_header: str | None
-    ttl: Ttl | None
-    max_delay: float | None
-    order: QueueOrder
-    sort_header: str | None
-    groups: Groups | None
+    rules: QueueRules
     config: ClientConfig
 
     REPORT = "partition int, end bigint, written bigint, deleted bigint"
@@ -63,16 +55,7 @@ class Write:
         ends, written, deleted = Ends(), 0, 0
         with (
             closing(KafkaCluster(self.config)) as cluster,
-            Producer(
-                cluster,
-                self.topic,
-                key_header=self.key_header,
-                ttl=self.ttl,
-                max_delay=self.max_delay,
-                order=self.order,
-                sort_header=self.sort_header,
-                groups=self.groups,
-            ) as producer,
+            Producer(cluster, self.rules) as producer,
         ):
             for batch in batches:
                 columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers"))

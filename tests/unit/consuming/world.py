@@ -16,6 +16,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.producing.producer import Producer
 from lvq_kafka.testing import MemoryCluster
+from tests.rules import rules
 from tests.waiting import eventually
 
 __all__ = [
@@ -85,7 +86,7 @@ class World(MemoryCluster):
     def producer(self, topic: str = "out", transactional_id: str | None = "t") -> Producer[Any]:
         """Return a producer for another topic, which is created if it is missing."""
         self.topics.create(topic, partitions=1, config={})
-        return Producer(self, topic, key_header=None, value=TEXT, transactional_id=transactional_id)
+        return Producer(self, rules(topic=topic, key_header=None), value=TEXT, transactional_id=transactional_id)
 
 
 @contextmanager

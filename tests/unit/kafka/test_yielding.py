@@ -14,6 +14,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.errors import OutcomeUnknown, TransportError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producing.producer import Producer
+from tests.rules import rules
 from tests.unit.consuming.world import in_thread
 from tests.unit.kafka.mock_queue import GROUP, SOCIAL, TOPIC, MockQueue, NewQueue, whatever_its_mood
 from tests.waiting import eventually
@@ -41,7 +42,7 @@ def on_two_brokers(new_queue: NewQueue) -> MockQueue:
 @contextmanager
 def producing(queue: MockQueue) -> Iterator[Producer[Any]]:
     cluster = KafkaCluster(queue.mock.bootstrap_servers)
-    with Producer(cluster, "out", key_header=None, value=TEXT, transactional_id="feed") as producer:
+    with Producer(cluster, rules(topic="out", key_header=None), value=TEXT, transactional_id="feed") as producer:
         yield producer
     cluster.close()
 
