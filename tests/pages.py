@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 import yaml
 
 __all__ = [
@@ -18,9 +22,12 @@ __all__ = [
     "after",
     "block",
     "blocks",
+    "build_script",
+    "cells",
     "in_order",
     "page",
     "python_examples",
+    "rows",
     "run",
     "transitions",
 ]
@@ -89,6 +96,32 @@ def after(name: str, text: str) -> str:
     match = _FENCED.search(whole, whole.index(text) + len(text))
     assert match is not None
     return match[3]
+
+
+def cells(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each line of a text's tables, heads included."""
+    for line in text.splitlines():
+        if line.startswith("|") and not re.fullmatch(r"[|\s:-]+", line):
+            yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def rows(name: str, head: str) -> list[list[str]]:
+    """Return the lines of the only table of a page whose head begins with some text."""
+    tables = [table for table in page(name).split("\n\n") if table.startswith(f"| {head} |")]
+    assert len(tables) == 1, f"{len(tables)} tables on {name} begin with {head!r}"
+    return list(cells(tables[0]))[1:]
+
+
+def build_script(name: str) -> ModuleType:
+    """Return a script of docs/_build, which is not in any package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_build" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+    return module
 
 
 def transitions(name: str, events: str) -> dict[str, dict[str, str]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
-from types import ModuleType
 
 import pytest
 
-from tests.pages import DOCS, ROOT, page
+from tests.pages import DOCS, ROOT, build_script, page
 
 SOURCES = [*(ROOT / "lvq_kafka").rglob("*.py"), *(ROOT / "spark" / "lvq_spark").rglob("*.py")]
 INVARIANTS = "docs/maintainers/invariants.md"
@@ -72,20 +70,8 @@ def test_every_decision_has_its_number_and_is_on_the_list() -> None:
         assert f"| {number} | [{title}]({path.name}) |" in index
 
 
-@pytest.fixture
-def drawing() -> ModuleType:
-    """Return the script that draws the chart, which is not in any package."""
-    spec = importlib.util.spec_from_file_location("chart", DOCS / "_build" / "chart.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(__import__("sys").modules, "chart", module)
-        spec.loader.exec_module(module)
-    return module
-
-
-def test_the_chart_is_that_of_the_table(drawing: ModuleType) -> None:
+def test_the_chart_is_that_of_the_table() -> None:
+    drawing = build_script("chart")
     assert drawing.chart(page("docs/benchmarks.md")) == drawing.CHART.read_text(), "run python docs/_build/chart.py"
     rows = {row.label: (row.speed, row.time) for row in drawing.rows(page("docs/benchmarks.md"))}
     assert rows["put"] == ((0.8, 1.05), (1.0, 1.15))

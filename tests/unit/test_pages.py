@@ -28,7 +28,7 @@ from lvq_kafka.cli.output import Output
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.testing import MemoryCluster
-from tests.pages import DOCS, PAGES, ROOT, block, blocks, page, run
+from tests.pages import DOCS, PAGES, ROOT, block, blocks, build_script, cells, page, run
 from tests.waiting import eventually
 
 ABOUT_SPARK = {"docs/how-to/spark.md", "docs/how-to/spark-cluster.md"}
@@ -104,6 +104,19 @@ def test_every_language_of_a_block_is_known() -> None:
     """An example in another language might never run."""
     known = {"python", "sh", "sql", "text", "ini", "dockerfile"}
     assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
+
+
+LONGEST_CELL = 60
+
+
+def test_no_cell_of_a_table_is_a_paragraph() -> None:
+    """A longer rule is a sentence in its cell, and a list or a table of its own below."""
+    texts = {name: page(name) for name in [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"]}
+    texts["the commands"] = build_script("command_line").reference()
+    texts["the modules"] = build_script("modules").modules()
+    words = [(name, len(cell.split()), cell) for name, text in texts.items() for row in cells(text) for cell in row]
+    assert len(words) > 2000
+    assert not [(name, number, cell[:40]) for name, number, cell in words if number > LONGEST_CELL]
 
 
 def test_the_unit_and_the_container_run_the_service_of_their_page() -> None:
