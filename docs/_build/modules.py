@@ -1,4 +1,4 @@
-"""The list of modules in Markdown, from their docstrings."""
+"""The list of folders in Markdown, from the docstrings of their ``__init__.py``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ PACKAGES = (ROOT / "lvq_kafka", ROOT / "spark" / "lvq_spark")
 
 
 def modules() -> str:
-    """Return a section for each package: its summary, and a table of its modules."""
-    return "\n".join(line for package in PACKAGES for folder in _folders(package) for line in _section(folder))
+    """Return a section for each package: its summary, and a table of its folders."""
+    return "\n".join(line for package in PACKAGES for line in _section(package))
 
 
-def _folders(package: Path) -> Iterator[Path]:
-    yield from sorted({path.parent for path in package.rglob("*.py")})
-
-
-def _section(folder: Path) -> Iterator[str]:
-    yield from (f"## {folder.relative_to(folder.parents[len(folder.relative_to(ROOT).parts) - 1])}", "")
-    yield from (_summary(folder / "__init__.py"), "", "| module | |", "| --- | --- |")
-    for path in sorted(folder.glob("*.py")):
-        if not path.name.startswith("_"):
-            yield f"| `{path.name}` | {_summary(path)} |"
+def _section(package: Path) -> Iterator[str]:
+    yield from (f"## {package.name}", "", _summary(package / "__init__.py"), "")
+    yield from ("| | it holds | files | lines |", "| --- | --- | ---: | ---: |")
+    for path in sorted([*package.glob("*.py"), *(file.parent for file in package.glob("*/**/__init__.py"))]):
+        if path.is_dir():
+            files = [file for file in path.glob("*.py") if not file.name.startswith("_")]
+            yield _row(f"{path.relative_to(package)}/", path / "__init__.py", files)
+        elif not path.name.startswith("_"):
+            yield _row(path.name, path, [path])
     yield ""
 
 
+def _row(name: str, plate: Path, files: list[Path]) -> str:
+    lines = sum(len(file.read_text().splitlines()) for file in files)
+    return f"| `{name}` | {_summary(plate)} | {len(files) or ''} | {f'{lines:,}' if lines else ''} |"
+
+
 def _summary(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
+    text = ast.get_docstring(ast.parse(path.read_text()))
     return " ".join((text or "").split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")

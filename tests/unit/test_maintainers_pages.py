@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.pages import DOCS, ROOT, build_script, page
+from tests.unit.test_imports import CORE
 
 SOURCES = [*(ROOT / "lvq_kafka").rglob("*.py"), *(ROOT / "spark" / "lvq_spark").rglob("*.py")]
 INVARIANTS = "docs/maintainers/invariants.md"
@@ -59,6 +61,25 @@ def test_the_names_on_the_page_about_the_architecture_exist() -> None:
     assert named - defined <= {"PySpark"}
     for folder in re.findall(r"[>`]([\w/]+)/[<`]", text):
         assert (ROOT / folder).is_dir() or (ROOT / "lvq_kafka" / folder).is_dir(), folder
+
+
+def test_the_picture_of_core_is_that_of_its_table_and_its_imports() -> None:
+    drawing = build_script("rooms")
+    drawn = drawing.picture(page("docs/maintainers/architecture.md"))
+    assert drawn == drawing.PICTURE.read_text(), "run python docs/_build/rooms.py"
+    levels = drawing.levels(page("docs/maintainers/architecture.md"))
+    named = [{Path(room).stem for room, _ in rooms} for rooms in levels]
+    assert named == [set(rooms) for rooms in CORE]
+
+
+def test_every_folder_has_a_door_plate_on_the_page_about_modules() -> None:
+    text = build_script("modules").modules()
+    folders = [path.parent for path in SOURCES if path.name == "__init__.py"]
+    assert len(folders) >= 35
+    for folder in folders:
+        package = ROOT / "spark" / "lvq_spark" if "spark" in folder.parts else ROOT / "lvq_kafka"
+        name = f"{folder.relative_to(package)}/"
+        assert name == "./" or re.search(rf"^\| `{name}` \| \w.+? \|", text, re.MULTILINE), name
 
 
 def test_every_decision_has_its_number_and_is_on_the_list() -> None:
