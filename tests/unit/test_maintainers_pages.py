@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from tests.pages import DOCS, ROOT, build_script, page
+from lvq_kafka.core.queue.limits import OverflowPolicy
+from tests.pages import DOCS, ROOT, build_script, page, rows
 from tests.unit.test_imports import CORE
 
 SOURCES = [*(ROOT / "lvq_kafka").rglob("*.py"), *(ROOT / "spark" / "lvq_spark").rglob("*.py")]
@@ -80,6 +82,20 @@ def test_every_folder_has_a_door_plate_on_the_page_about_modules() -> None:
         package = ROOT / "spark" / "lvq_spark" if "spark" in folder.parts else ROOT / "lvq_kafka"
         name = f"{folder.relative_to(package)}/"
         assert name == "./" or re.search(rf"^\| `{name}` \| \w.+? \|", text, re.MULTILINE), name
+
+
+def test_the_files_and_rules_in_the_table_of_options_exist() -> None:
+    rules = set(re.findall(r"^\| (R\d+) \|", page("docs/guarantees.md"), re.MULTILINE))
+    table = rows("docs/maintainers/architecture.md", "option")
+    options = [option for option, *_ in table]
+    assert [f"`limits`, `{policy}`" in options for policy in get_args(OverflowPolicy)] == [True] * 5
+    assert len(options) == 12
+    for option, *places in table:
+        for place, package in zip(places, ("lvq_kafka", "lvq_kafka", "lvq_kafka", "spark/lvq_spark"), strict=True):
+            files, numbers = re.findall(r"`([^`]+)`", place), re.findall(r"\bR\d+\b", place)
+            assert bool(files) == bool(numbers) == bool(place), (option, place)
+            assert set(numbers) <= rules, (option, place)
+            assert all((ROOT / package / file).is_file() for file in files), (option, place)
 
 
 def test_every_decision_has_its_number_and_is_on_the_list() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import configparser
+import dataclasses
 import json
 import re
 import signal
@@ -26,6 +27,7 @@ from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.testing import MemoryCluster
 from tests.pages import DOCS, PAGES, ROOT, block, blocks, build_script, cells, page, run
@@ -104,6 +106,14 @@ def test_every_language_of_a_block_is_known() -> None:
     """An example in another language might never run."""
     known = {"python", "sh", "sql", "text", "ini", "dockerfile"}
     assert not [(name, each.language) for name in PAGES for each in blocks(name) if each.language not in known]
+
+
+def test_the_page_about_choosing_options_has_them_all() -> None:
+    text = page("docs/options/index.md")
+    options = {field.name for field in dataclasses.fields(QueueDefinition)} - {"name", "topic", "key_header"}
+    assert not {option for option in options if f"`{option}=" not in text}
+    pages = {path.name for path in (DOCS / "options").glob("*.md")} - {"index.md"}
+    assert not {name for name in pages if f"]({name}" not in text}
 
 
 LONGEST_CELL = 60
