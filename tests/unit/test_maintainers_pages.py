@@ -1,4 +1,4 @@
-"""The pages for maintainers: the tests, names and modules that they mention exist, and so do the chart's numbers."""
+"""The pages for maintainers: the tests, names and files that they mention exist, and pictures are those of tables."""
 
 from __future__ import annotations
 
