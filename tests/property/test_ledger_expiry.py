@@ -211,11 +211,29 @@ class Times(RuleBasedStateMachine):
             above = self.log[message.offset + 1 :]
             newer = [other for other in above if other.lane == message.lane and not other.scheduled]
             message.alive, message.kept = message.alive or (message.kept and not newer), False
+        if self.options["order"] == "in-place":
+            self.find_places(loaded)
         self.ledger = new_ledger(**self.options)
         self.ledger.assign(0, loaded, len(self.log))
         self.ledger.pass_time(self.now / 1000)
         self.add(self.log[loaded.base :])
         self.judge()
+
+    def find_places(self, loaded: CommitMap) -> None:
+        """Give each key the place that the log and the commit tell the next owner.
+
+        A replaced value that is not claimed as done may give a place, though its key had lost that when it was acked.
+        """
+        last: dict[bytes | int, Message] = {}
+        for message in self.log[loaded.base :]:
+            if message.due > self.now:
+                continue
+            old, done = last.pop(message.lane, None), loaded.done(message.offset)
+            message.before = None
+            if old is not None and not message.due > old.expires and old.place < message.place:
+                message.before = old
+            if message.record.value is not None and (not done or message.before is not None):
+                last[message.lane] = message
 
     # ---------------------------------------------------------------- what holds at any time
 

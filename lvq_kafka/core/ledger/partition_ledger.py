@@ -304,7 +304,7 @@ class PartitionLedger:
                     if old is not None and in_place and value is not None:
                         # Where the newer value was acked, its place is done, too. So this one was replaced, and by one
                         # that is still to come.
-                        self._place_givers[lane] = old
+                        self._keep_place(old, timestamp, header)
                     elif old is not None:
                         self.discard(old)
                         deleted += value is None
@@ -349,6 +349,21 @@ class PartitionLedger:
             self._stats.replaced += replaced
             self._stats.deleted += deleted
             self.changes += replaced + deleted
+
+    def _keep_place(self, item: Item, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> None:
+        """Keep a waiting message for its place, while the value lives that was replaced after it.
+
+        Args:
+            timestamp: that of the replaced value, which is done.
+            headers: its headers.
+        """
+        if self._terms is not None:
+            if timestamp > self._terms.expiry(item.timestamp, item.headers):
+                self.discard(item)
+                self._stats.replaced += 1
+                return
+            item.timestamp, item.headers = timestamp, headers
+        self._place_givers[item.lane] = item
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
         """Return the records as the queue has them; see `QueueRules.selected`."""

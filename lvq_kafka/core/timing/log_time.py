@@ -25,6 +25,9 @@ def header_ms(value: bytes | None) -> int | None:
     return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 
+_ROUNDING = 0.001  # ms; a whole number of them, as a float in seconds, may be less by a part of that
+
+
 class LogTime:
     """The time of one reader of a log, in ms since the epoch.
 
@@ -51,7 +54,7 @@ class LogTime:
 
     def advance(self, clock: float) -> int:
         """Return the time, given what this machine's clock says, in seconds since the epoch."""
-        machine = int(clock * 1000)
+        machine = int(clock * 1000 + _ROUNDING)
         self.behind = max(0, self._newest - machine)
         later = self._newest if machine < self._newest <= machine + MOST_AHEAD else machine
         if later > self.now:

@@ -178,3 +178,14 @@ def test_r4_in_place_a_value_that_comes_after_its_predecessor_has_expired_stands
     assert [item.key for item in taken if item is not None] == expected
     assert list(values.table.keys("in-place")) == expected
     assert values.stats.expired == (at > 2000)
+
+
+@pytest.mark.parametrize(("between", "base"), [(1500, 0), (1601, 3)], ids=["it lived on", "it was gone"])
+def test_r4_in_place_a_place_passes_through_replaced_values_that_count_as_done(between: int, base: int) -> None:
+    """The ack of b covers the second value of a. Each lives for 0.6 s, so the third comes after the first (R8)."""
+    stored = [(1000, b"a"), (between, b"a"), (1650, b"b"), (1700, b"a")]
+    ledger = new_ledger(order="in-place", ttl=Ttl(default=0.6))
+    ledger.assign(0, CommitMap(0, (1, 2), delivered=3), 4)
+    ledger.add(RecordBatch.of(Record(0, offset, time, key, b"v", ()) for offset, (time, key) in enumerate(stored)))
+    ledger.advance({0: 4})
+    assert ledger.assignment.base(0) == base

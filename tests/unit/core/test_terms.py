@@ -165,3 +165,10 @@ def test_an_append_time_far_ahead_is_not_believed_but_shown() -> None:
     time = LogTime()
     time.saw(10_000 + MOST_AHEAD + 1)
     assert (time.advance(10.0), time.behind) == (10_000, MOST_AHEAD + 1)
+
+
+@given(st.integers(0, 1 << 42))
+def test_a_clock_that_says_a_whole_number_of_milliseconds_is_taken_at_its_word(ms: int) -> None:
+    """2.002 s are 2001.9999999999998 ms by float arithmetic."""
+    assert LogTime().advance(2.002) == 2002
+    assert LogTime().advance(ms / 1000) == ms
