@@ -14,8 +14,6 @@ from lvq_kafka.core.timing.terms import NEVER, Terms
 
 __all__ = ["ExpiringTable"]
 
-_SPARE = 4096  # entries of the queue that may be obsolete, beside as many as there are keys
-
 
 class ExpiringTable(ColumnTable):
     """A `ColumnTable` whose records expire by the terms of their queue (R10).
@@ -121,8 +119,7 @@ class ExpiringTable(ColumnTable):
     def remove(self, keys: Iterable[bytes]) -> int:
         """Remove keys, and return how many were there. Their slots stay empty until `_compact`."""
         removed = super().remove(keys)
-        if len(self._queue) > 2 * len(self.index) + _SPARE:
-            self._reschedule()
+        self._queue.tidy(self.index.__len__)
         return removed
 
     def _judge(self, columns: Columns) -> list[int]:
@@ -135,16 +132,6 @@ class ExpiringTable(ColumnTable):
         super()._compact()
         self._expiries = array("q", map(self._expiries.__getitem__, slots))
         self._buckets = array("q", map(self._buckets.__getitem__, slots))
-
-    def _reschedule(self) -> None:
-        """Drop the entries of keys that are gone."""
-        self._queue = ExpiryQueue(self)
-        for key, slot in self.index.items():
-            expiry = self._expiries[slot]
-            if expiry == NEVER:
-                self._buckets[slot] = UNSCHEDULED
-            else:
-                self._queue.add(key, expiry)
 
 
 def _by_bucket(expiries: list[int]) -> Iterator[tuple[int, range]]:

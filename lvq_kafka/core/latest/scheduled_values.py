@@ -138,9 +138,6 @@ def _is_message(record: Record) -> bool:
     return record.value is not None and record.value is not UNSELECTED
 
 
-_SPARE = 4096  # entries of the queue that may be obsolete, beside as many as there are records
-
-
 class SetAside(NamedTuple):
     """A record that does not count yet, and the key that was chosen for it."""
 
@@ -207,7 +204,7 @@ class Scheduled:
                         continue
                     if dropped := self._pop_up_to(lines, key, offset):
                         yield row, dropped
-        self._tidy()
+        self._queue.tidy(self.__len__)
 
     def pop_due(self, now: int, most: int, first: bytes | None = None) -> list[list[SetAside]]:
         """Remove some of what is due by now; call again until nothing is.
@@ -228,7 +225,7 @@ class Scheduled:
             at = (one.record.partition, one.key)
             newest[at] = max(newest.get(at, 0), one.record.offset)
         taken = [self._pop_up_to(self._lines[partition], key, offset) for (partition, key), offset in newest.items()]
-        self._tidy()
+        self._queue.tidy(self.__len__)
         return taken
 
     def _pop_up_to(self, lines: dict[bytes, OffsetLine[SetAside]], key: bytes, offset: int) -> list[SetAside]:
@@ -239,15 +236,6 @@ class Scheduled:
             del lines[key]
         self._count -= len(taken)
         return taken
-
-    def _tidy(self) -> None:
-        """Drop the entries of what was superseded, once they are most of the queue."""
-        if len(self._queue) > 2 * self._count + _SPARE:
-            self._queue = ExpiryQueue(self)
-            for lines in self._lines.values():
-                for line in lines.values():
-                    for one in line:
-                        self._queue.add(one, one.due)
 
     def due(self, one: SetAside, bucket: int) -> int | None:
         """See `Schedule.due`."""

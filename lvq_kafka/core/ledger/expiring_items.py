@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
@@ -17,7 +17,6 @@ __all__ = ["Expiring"]
 _WAITS = frozenset(TRANSITIONS[Event.EXPIRE])
 _SET_ASIDE = frozenset(TRANSITIONS[Event.RELEASE])
 _FIRST = _NAME = itemgetter(0)
-_SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
 _TOGETHER = 250  # messages
 _ALL = 1 << 62
 
@@ -41,7 +40,6 @@ class Expiring:
         """Partition and offset of the first message whose TTL is 0 or could not be read."""
         self._time = time
         self._queue: ExpiryQueue[Item] = ExpiryQueue(self)
-        self._sweep_at = _SPARE
 
     @property
     def next(self) -> float:
@@ -106,24 +104,13 @@ class Expiring:
         now = self._time.now
         return self._queue.pop_due(now, _ALL) if self.next < now else []
 
-    @property
-    def is_overgrown(self) -> bool:
-        """True if most entries may be obsolete. Then call `tidy`."""
-        return len(self._queue) >= self._sweep_at
-
-    def tidy(self, alive: int, items: Iterable[Item]) -> None:
-        """Keep only these entries if most are obsolete.
+    def tidy(self, count: Callable[[], int]) -> None:
+        """Forget messages that were consumed or replaced, once they may be most of what is noted.
 
         Args:
-            alive: the number of messages that are not done.
-            items: all of these.
+            count: returns the number of messages that are not done.
         """
-        if len(self._queue) >= 2 * alive + _SPARE:
-            self._queue = ExpiryQueue(self)
-            for item in items:
-                if self.due(item, 0) is not None:
-                    self._note(item)
-        self._sweep_at = 2 * alive + _SPARE
+        self._queue.tidy(count)
 
     def due(self, item: Item, bucket: int) -> int | None:
         """See `Schedule.due`."""

@@ -450,10 +450,8 @@ class Ledger:
                 self._timed[one.partition].expire(one)
         for feature in features:
             feature.update()
-        if times.expiring is not None and times.expiring.is_overgrown:
-            parts = self._partitions.values()
-            alive = sum(part.pending.count for part in parts)
-            times.expiring.tidy(alive, (item for part in parts for item in part.pending))
+        if times.expiring is not None:
+            times.expiring.tidy(lambda: sum(part.pending.count for part in self._partitions.values()))
         times.set_alarm()
         return bool(due or expired)
 

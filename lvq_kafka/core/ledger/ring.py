@@ -18,8 +18,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -27,6 +25,7 @@ from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.ranking import Rank
+from lvq_kafka.core.waiting.lazy_heap import LazyHeap
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.waiting.pending import Item, SizeMeter
@@ -214,7 +213,6 @@ class RingPartition(Feature):
             order.add(spared)
         if self._evicts and self.messages <= RESUME * self._messages and self.bytes <= RESUME * self._bytes:
             self._evicts = False
-        order.tidy(self.messages)
 
     def _evict(self, item: Item) -> None:
         self._part.evict(item)
@@ -224,14 +222,14 @@ class RingPartition(Feature):
 WAITS = frozenset(TRANSITIONS[Event.EVICT])
 """The states of a message that waits, and may be evicted."""
 
-_SPARE = 1024  # entries that may be obsolete, beside as many as there are messages
+_SWEEP_AT_LEAST = 1024  # entries
 _OFFSET = attrgetter("offset")
 
 
 class EvictionOrder(Protocol):
     """The messages that wait, the next to be evicted first.
 
-    Entries of messages that no longer wait are obsolete. They are passed over, and dropped by `tidy`.
+    Entries of messages that no longer wait are passed over, and swept out once they may be most of all.
     """
 
     def __len__(self) -> int:
@@ -246,17 +244,14 @@ class EvictionOrder(Protocol):
     def pop(self) -> Item | None:
         """Remove and return the next message that waits, or return None if none does."""
 
-    def tidy(self, messages: int) -> None:
-        """Drop obsolete entries if there are many more entries than messages."""
-
 
 class ByOffset:
     """The lowest offset first."""
 
     def __init__(self) -> None:
         self._line: deque[tuple[int, Item]] = deque()  # in the order of the log
-        self._returned: list[tuple[int, int, Item]] = []  # a heap of offset, a tie breaker, message
-        self._ticks = count()
+        self._returned: LazyHeap[Item] = LazyHeap(_is_current)
+        self._sweep_at = _SWEEP_AT_LEAST
 
     def __len__(self) -> int:
         return len(self._line) + len(self._returned)
@@ -264,37 +259,30 @@ class ByOffset:
     def extend(self, items: Sequence[Item]) -> None:
         """See `EvictionOrder.extend`."""
         self._line.extend(zip(map(_OFFSET, items), items))
+        if len(self._line) >= self._sweep_at:
+            self._line = deque(entry for entry in self._line if _is_current(*entry))
+            self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._line))
 
     def add(self, item: Item) -> None:
         """See `EvictionOrder.add`."""
-        heappush(self._returned, (item.offset, next(self._ticks), item))
+        self._returned.add(item.offset, item)
 
     def pop(self) -> Item | None:
         """See `EvictionOrder.pop`."""
-        line, returned = self._line, self._returned
-        while line or returned:
-            if line and not (returned and returned[0][0] < line[0][0]):
-                offset, item = line.popleft()
-            else:
-                offset, _, item = heappop(returned)
-            if _is_current(offset, item):
-                return item
-        return None
-
-    def tidy(self, messages: int) -> None:
-        """See `EvictionOrder.tidy`."""
-        if len(self) > 2 * messages + _SPARE:
-            self._line = deque(entry for entry in self._line if _is_current(*entry))
-            self._returned = [entry for entry in self._returned if _is_current(entry[0], entry[-1])]
-            heapify(self._returned)
+        line = self._line
+        while line and not _is_current(*line[0]):
+            line.popleft()
+        lowest = self._returned.lowest
+        if lowest is not None and not (line and line[0][0] < lowest):
+            return self._returned.pop()
+        return line.popleft()[1] if line else None
 
 
 class ByRank:
     """The worst rank first, and of one rank the lowest offset."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Any, int, int, Item]] = []  # a heap of rank, offset, a tie breaker, message
-        self._ticks = count()
+        self._waiting: LazyHeap[Item] = LazyHeap(lambda key, item: _is_current(key[1], item))
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -306,21 +294,11 @@ class ByRank:
 
     def add(self, item: Item) -> None:
         """See `EvictionOrder.add`."""
-        heappush(self._waiting, (_worst_first(rank_of(item)), item.offset, next(self._ticks), item))
+        self._waiting.add((_worst_first(rank_of(item)), item.offset), item)
 
     def pop(self) -> Item | None:
         """See `EvictionOrder.pop`."""
-        while self._waiting:
-            _, offset, _, item = heappop(self._waiting)
-            if _is_current(offset, item):
-                return item
-        return None
-
-    def tidy(self, messages: int) -> None:
-        """See `EvictionOrder.tidy`."""
-        if len(self) > 2 * messages + _SPARE:
-            self._waiting = [entry for entry in self._waiting if _is_current(entry[1], entry[-1])]
-            heapify(self._waiting)
+        return self._waiting.pop()
 
 
 def _is_current(offset: int, item: Item) -> bool:

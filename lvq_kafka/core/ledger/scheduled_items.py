@@ -15,7 +15,6 @@ from lvq_kafka.core.waiting.pending import Deletion, Item
 
 __all__ = ["ScheduledItems", "counts_since", "placed_items"]
 
-_SPARE = 4096  # entries that may be obsolete, beside as many as there are messages
 _ALL = 1 << 62
 _PARTITION, _OFFSET = 31, 63  # bits
 
@@ -82,10 +81,7 @@ class ScheduledItems:
         """Forget a message that was superseded, withdrawn or lost."""
         del self._due[item]
         self._messages -= not isinstance(item, Deletion)
-        if len(self._queue) >= 2 * len(self._due) + _SPARE:  # most entries are obsolete
-            self._queue = ExpiryQueue(self)
-            for left, due in self._due.items():
-                self._queue.add(left, due)
+        self._queue.tidy(self._due.__len__)
 
     def pop_due(self) -> list[Item]:
         """Return the messages that are due.

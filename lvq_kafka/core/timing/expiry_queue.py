@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +15,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 BUCKET = 8
 """The bits of a time, in ms, that a bucket spans: 256 ms, less than two clocks differ."""
+
+_SPARE = 4096  # entries that may no longer count, beside as many as do
 
 UNSCHEDULED = 1 << 62
 """The bucket of an entry that is not in the queue: later than all others."""
@@ -41,7 +43,7 @@ class ExpiryQueue(Generic[T]):
     more than once, and counts in the bucket that its owner knows.
     """
 
-    __slots__ = ("_far", "_near", "_order", "_schedule", "_size", "_ticks", "opened")
+    __slots__ = ("_far", "_near", "_order", "_schedule", "_size", "_ticks", "_tidy_at", "opened")
 
     def __init__(self, schedule: Schedule[T]) -> None:
         self._schedule = schedule
@@ -52,6 +54,7 @@ class ExpiryQueue(Generic[T]):
         """The last bucket that is open; all before it are, too."""
         self._ticks = count()  # of equal times, the first is first; entries are never compared
         self._size = 0
+        self._tidy_at = _SPARE
 
     def __len__(self) -> int:
         """Return the number of entries, including those that no longer count."""
@@ -107,6 +110,28 @@ class ExpiryQueue(Generic[T]):
             else:
                 self.add(entry, current)
         return found
+
+    def tidy(self, count: Callable[[], int]) -> None:
+        """Drop the entries that no longer count, once they may be most of them.
+
+        Args:
+            count: returns the number of entries that count, or a higher one.
+        """
+        if self._size < self._tidy_at:
+            return
+        self._tidy_at = 2 * count() + _SPARE
+        if self._size < self._tidy_at:
+            return
+        far, near, due_in = self._far, self._near, self._schedule.due
+        self._far, self._near, self._order, self._size = {}, [], [], 0
+        seen: set[int] = set()
+        places = [(-due >> BUCKET, (entry,)) for due, _, entry in reversed(near)]
+        for bucket, entries in (*places, *far.items()):
+            for entry in entries:
+                due = None if id(entry) in seen else due_in(entry, bucket)
+                if due is not None:
+                    seen.add(id(entry))
+                    self.add(entry, due)
 
     def _open_next(self) -> None:
         """Open the earliest bucket. Entries that are due later move on."""

@@ -1,16 +1,74 @@
-"""A heap of messages from which any message can be removed."""
+"""Heaps of messages of which some no longer count, or were removed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any, Generic, TypeVar
 
-__all__ = ["PrecedenceHeap"]
+__all__ = ["LazyHeap", "PrecedenceHeap"]
 
 T = TypeVar("T")
 
 _SPARE = 64  # entries of removed messages, beside as many as there are messages
+_SWEEP_AT_LEAST = 256  # entries
+
+
+class LazyHeap(Generic[T]):
+    """Entries of messages by their keys, lowest first.
+
+    An entry whose message has moved on stays where it is. It is passed over at the top, and swept out once such entries
+    may be most of all: so the heap is at most about twice as long as necessary.
+
+    Args:
+        counts: returns whether the entry of a message, with this key, still counts.
+    """
+
+    __slots__ = ("_counts", "_heap", "_sweep_at", "_ticks")
+
+    def __init__(self, counts: Callable[[Any, T], bool]) -> None:
+        self._counts = counts
+        self._heap: list[tuple[Any, int, T]] = []
+        self._ticks = count()  # a tie breaker, so that messages are never compared
+        self._sweep_at = _SWEEP_AT_LEAST
+
+    def __len__(self) -> int:
+        """Return the number of entries, including those that no longer count."""
+        return len(self._heap)
+
+    def add(self, key: Any, item: T) -> None:
+        """Add an entry. Others of its message, with other keys, should no longer count."""
+        if len(self._heap) >= self._sweep_at:
+            self.sweep()
+        heappush(self._heap, (key, next(self._ticks), item))
+
+    def sweep(self) -> None:
+        """Drop all entries that no longer count."""
+        counts = self._counts
+        self._heap = [entry for entry in self._heap if counts(entry[0], entry[2])]
+        heapify(self._heap)
+        self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._heap))
+
+    @property
+    def lowest(self) -> Any:
+        """The lowest key; None if there is no message."""
+        heap, counts = self._heap, self._counts
+        while heap:
+            key, _, item = heap[0]
+            if counts(key, item):
+                return key
+            heappop(heap)
+        return None
+
+    @property
+    def first(self) -> T | None:
+        """The message of the lowest key; None if there is none."""
+        return None if self.lowest is None else self._heap[0][2]
+
+    def pop(self) -> T | None:
+        """Remove and return the message of the lowest key; None if there is none."""
+        return None if self.lowest is None else heappop(self._heap)[2]
 
 
 class PrecedenceHeap(Generic[T]):

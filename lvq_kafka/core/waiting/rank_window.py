@@ -20,11 +20,11 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from itertools import count
 from typing import Protocol
 
 from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 from lvq_kafka.core.queue.ranking import Rank
+from lvq_kafka.core.waiting.lazy_heap import LazyHeap
 from lvq_kafka.core.waiting.pending import Item, PendingList
 from lvq_kafka.core.waiting.ranked_queue import precedence
 from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
@@ -302,43 +302,34 @@ class BeyondByRank:
     """Any ranks, in logarithmic time."""
 
     def __init__(self) -> None:
-        self._ticks = count()
-        self._by_rank: list[tuple[Rank, int, int, Item]] = []  # a heap: rank, slot, a tie breaker
-        self._by_offset: list[tuple[int, int, Item]] = []  # the same: offset, a tie breaker
+        self._by_rank: LazyHeap[Item] = LazyHeap(_is_marked)
+        self._by_offset: LazyHeap[Item] = LazyHeap(_is_marked)
 
     def __bool__(self) -> bool:
-        return bool(self._by_offset)
+        return len(self._by_offset) > 0
 
     def add(self, item: Item) -> None:
         """See `Beyond.add`."""
-        tick = next(self._ticks)
-        heappush(self._by_rank, (item.rank, item.slot, tick, item))
-        heappush(self._by_offset, (item.offset, tick, item))
+        self._by_rank.add((item.rank, item.slot), item)
+        self._by_offset.add(item.offset, item)
 
     @property
     def head(self) -> Item | None:
         """See `Beyond.head`."""
-        heap = self._by_rank
-        while heap and not heap[0][3].beyond:
-            heappop(heap)
-        return heap[0][3] if heap else None
+        return self._by_rank.first
 
     def pop_below(self, end: int) -> list[Item]:
         """See `Beyond.pop_below`."""
-        heap, found = self._by_offset, []
-        while heap and heap[0][0] < end:
-            item = heappop(heap)[2]
-            if item.beyond:
-                item.beyond = False
-                found.append(item)
+        heap, found = self._by_offset, list[Item]()
+        while (offset := heap.lowest) is not None and offset < end and (item := heap.pop()) is not None:
+            item.beyond = False
+            found.append(item)
         return found
 
     def tidy(self) -> None:
         """See `Beyond.tidy`."""
-        self._by_rank = [entry for entry in self._by_rank if entry[3].beyond]
-        self._by_offset = [entry for entry in self._by_offset if entry[2].beyond]
-        heapify(self._by_rank)
-        heapify(self._by_offset)
+        self._by_rank.sweep()
+        self._by_offset.sweep()
 
 
 class BeyondByLevel:
@@ -387,6 +378,10 @@ class BeyondByLevel:
         """See `Beyond.tidy`."""
         self._lines = {rank: deque(_marked(line)) for rank, line in self._lines.items()}
         self._strays.tidy()
+
+
+def _is_marked(key: object, item: Item) -> bool:
+    return item.beyond
 
 
 def _marked(items: Iterable[Item]) -> Iterable[Item]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.core.ledger import timers as module
 from lvq_kafka.core.ledger.timers import Timers
+from lvq_kafka.core.waiting import lazy_heap as module
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.core.waiting.pending import Item
 
