@@ -40,7 +40,8 @@ class EmbeddedBroker:
         startup_timeout: the limit for a start, in seconds.
         java_options: options of the JVM to add or replace.
         log_path: the broker's log file; by default ``broker.log`` among its other files.
-        progress: called while the broker's jars are downloaded, on the very first start.
+        progress: called while the broker's jars are downloaded, on the very first start. The default shows a bar if it
+            takes long and stderr is a terminal.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class EmbeddedBroker:
         Raises:
             BrokerStartFailed: the broker exited, was not ready in time, or its port is taken.
             DiskFull: its directory has no space left.
-            JavaNotFound, CorruptDownload, EmbeddedBrokerError: as :func:`ensure_jars` does.
+            JavaNotFound: as :func:`find_java` does.
+            CorruptDownload, MissingExtra, EmbeddedBrokerError: as :func:`ensure_jars` does.
         """
         if self._node is None:
             self._node = Node.start(self._options)

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lvq_kafka.errors import EmbeddedBrokerError
+from lvq_kafka.errors import DiskFull, EmbeddedBrokerError, LVQError
 
-__all__ = ["cache_dir", "locked"]
+__all__ = ["cache_dir", "filling", "locked"]
 
 
 def cache_dir() -> Path:
@@ -35,12 +36,38 @@ def cache_dir() -> Path:
 
 
 @contextmanager
+def filling(path: Path, what: str) -> Iterator[None]:
+    """Guard the writing of ``what`` to a cache directory.
+
+    Raises:
+        DiskFull: the directory has no space left.
+        EmbeddedBrokerError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, LVQError):
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"No space is left in {path} for {what}.",
+                path=path,
+                hint="Free some space, or choose another directory in LVQ_CACHE_DIR.",
+            ) from error
+        raise EmbeddedBrokerError(
+            f"The cache directory {path} cannot be written: {error.strerror}.",
+            hint="Set LVQ_CACHE_DIR to a directory that this user may write to.",
+        ) from error
+
+
+@contextmanager
 def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold an exclusive lock on ``path`` across processes.
 
     The lock is released even if its holder is killed. ``on_wait`` is called once if another process holds it.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    with filling(path.parent, "a lock"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

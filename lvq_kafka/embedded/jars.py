@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from lvq_kafka.core.text.validation import function
-from lvq_kafka.embedded import ivy
-from lvq_kafka.embedded.cache import cache_dir, locked
+from lvq_kafka.embedded.cache import cache_dir, filling, locked
+from lvq_kafka.embedded.coordinates import Jar, Module
+from lvq_kafka.embedded.download_bar import shown
 from lvq_kafka.errors import CorruptDownload
+from lvq_kafka.runtime.extras import needing
 
-__all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "check_progress", "ensure_jars"]
+if TYPE_CHECKING:
+    from lvq_kafka.embedded.repository import Repository
+
+__all__ = ["BROKER", "KAFKA_VERSION", "JarSet", "Progress", "check_progress", "ensure_jars"]
 
 KAFKA_VERSION = "4.3.1"
 
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of jars done, and their total."""
-
-
-class Jar(NamedTuple):
-    """One line of a lock."""
-
-    organisation: str
-    name: str
-    version: str
-    sha256: str
-
-    @property
-    def file(self) -> str:
-        """The name of the file in the cache."""
-        return f"{self.name}-{self.version}.jar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +44,7 @@ class JarSet:
     what: str
     directory: str
     lock_file: Path
-    roots: tuple[ivy.Module, ...]
+    roots: tuple[Module, ...]
     relocked_by: str
 
     def read_lock(self) -> tuple[Jar, ...]:
@@ -62,75 +52,68 @@ class JarSet:
         lines = self.lock_file.read_text(encoding="ascii").splitlines()
         return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
 
-    def ensure(self, progress: Progress | None = None) -> list[Path]:
-        """Return the paths of the jars, fetching them if they are not in the cache.
+    @property
+    def home(self) -> Path:
+        """The directory in the cache that holds the jars, once they are fetched."""
+        # Named by the lock's content, so that a library version with another lock has its own directory.
+        digest = hashlib.sha256("\n".join(jar.sha256 for jar in self.read_lock()).encode()).hexdigest()[:8]
+        return cache_dir() / f"{self.directory}-{digest}"
 
-        Every file is checked on the first call of a process. A damaged cache is replaced by a fresh download; a
-        download that differs from the lock is refused and not kept. Several processes may call this at once: one of
-        them downloads.
+    def ensure(self, progress: Progress | None = None) -> list[Path]:
+        """Return the paths of the jars, fetching those that are not in the cache.
+
+        Every file is checked on the first call of a process. A damaged one is replaced; a download that differs from
+        the lock is refused and not kept. Several processes may call this at once: one of them downloads. If it is
+        interrupted, the next one continues.
 
         Raises:
             CorruptDownload: a downloaded file is not the one that the lock names.
             EmbeddedBrokerError: the download failed, or the cache cannot be written.
-            MissingExtra: PySpark, which the download needs, is not installed.
+            MissingExtra: jgo, which the download needs, is not installed.
             DiskFull: the cache directory has no space left.
-            JavaNotFound: the download runs on Java, and none was found.
         """
         check_progress(progress)
-        cache, lock, progress = cache_dir(), self.read_lock(), progress or (lambda *_: None)
-        # Named by the lock's content, so that a library version with another lock has its own directory.
-        digest = hashlib.sha256("\n".join(jar.sha256 for jar in lock).encode()).hexdigest()[:8]
-        home = cache / f"{self.directory}-{digest}"
-        if not _is_good(lock, home):
-            with locked(cache / "jars.lock", on_wait=lambda: progress("waiting for another download", 0, len(lock))):
-                _is_good.cache_clear()  # another process may have fetched it in the meantime
-                if not _is_good(lock, home):
-                    self._fetch(lock, home, progress)
-                    _is_good.cache_clear()
+        lock, home = self.read_lock(), self.home
+        if not _are_good(lock, home):
+            with (
+                shown(self.what) if progress is None else nullcontext(progress) as show,
+                locked(home.parent / "jars.lock", on_wait=lambda: show("waiting for another download", 0, len(lock))),
+            ):
+                self._fetch(lock, home, show)
+            _are_good.cache_clear()
         return [home / jar.file for jar in lock]
 
     def _fetch(self, lock: Sequence[Jar], home: Path, progress: Progress) -> None:
-        done = 0
-
-        def on_line(line: str) -> None:
-            nonlocal done
-            if "[SUCCESSFUL ]" in line:
-                done += 1
+        """Fetch the jars that ``home`` lacks, one by one; the caller holds the lock."""
+        missing = [jar for jar in lock if not _is_good(jar, home)]  # another process may have fetched some of them
+        if not missing:
+            return
+        with filling(home.parent, f"the {self.what}"):
+            home.mkdir(exist_ok=True)
+            for archive in home.glob("classes-*.jsa"):
+                archive.unlink()  # it is good for the files that it was made from
+        with needing("embedded", f"Fetching the {self.what}"):
+            from lvq_kafka.embedded.repository import Repository  # only here: it takes a third of a second
+        with Repository(self.what) as repository:
+            for done, jar in enumerate(missing, len(lock) - len(missing)):
                 progress("downloading", done, len(lock))
-
-        with _workshop(home.parent) as work:
-            progress("downloading", 0, len(lock))
-            modules = [ivy.Module(jar.organisation, jar.name, jar.version) for jar in lock]
-            pattern = "jars/[artifact]-[revision].[ext]"
-            ivy.retrieve(modules, pattern, work, pinned=True, what=f"the {self.what}", on_line=on_line)
-            progress("checking", len(lock), len(lock))
-            try:
-                _verify(lock, work / "jars")
-            except CorruptDownload as error:
-                raise CorruptDownload(
-                    f"The download of {error.path.name} is corrupt (missing, or not what the lock says). "
-                    "Nothing was kept.",
-                    path=home / error.path.name,
-                    hint="Run the command again; if the error persists, the repository, mirror or proxy in use "
-                    "alters files.",
-                ) from error
-            if home.exists():
-                home.rename(work / "damaged")
-            (work / "jars").rename(home)
+                with filling(home.parent, f"the {self.what}"):
+                    _fetch_checked(repository, jar, home)
+        progress("downloading", len(lock), len(lock))
 
     def relock(self) -> int:
         """Resolve the dependencies again and rewrite the lock; return the number of jars."""
-        with tempfile.TemporaryDirectory() as temporary:
-            jars = Path(temporary) / "jars"
-            pattern = "jars/[organisation]/[module]/[revision]/[artifact].[ext]"
-            ivy.retrieve(self.roots, pattern, Path(temporary), pinned=False, what=f"the {self.what}")
-            locked_jars = []
-            for path in sorted(jars.rglob("*.jar")):
-                organisation, name, version, _ = path.relative_to(jars).parts
-                locked_jars.append(Jar(organisation, name, version, _sha256(path)))
-        header = f"# organisation, name, version, sha256 of each jar. Written by: {self.relocked_by}\n"
-        self.lock_file.write_text(header + "".join(" ".join(jar) + "\n" for jar in locked_jars), encoding="ascii")
-        return len(locked_jars)
+        with needing("embedded", f"Fetching the {self.what}"):
+            from lvq_kafka.embedded.repository import Repository
+        lines = [f"# organisation, name, version, sha256 of each jar. Written by: {self.relocked_by}\n"]
+        with Repository(self.what) as repository, tempfile.TemporaryDirectory() as temporary:
+            for organisation, name, version in sorted(repository.resolve(self.roots)):
+                jar = Jar(organisation, name, version, "")
+                path = Path(temporary, jar.file)
+                repository.fetch(organisation, name, version, path)
+                lines.append(" ".join(jar._replace(sha256=_sha256(path))) + "\n")
+        self.lock_file.write_text("".join(lines), encoding="ascii")
+        return len(lines) - 1
 
 
 BROKER = JarSet(
@@ -140,16 +123,16 @@ BROKER = JarSet(
     # The broker; the logging binding that its release ships but its POM does not name; and the console tools, whose
     # dependencies are those of the broker.
     roots=(
-        ivy.Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
-        ivy.Module("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=True),
-        ivy.Module("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
+        Module("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=True),
+        Module("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     ),
     relocked_by="python -m lvq_kafka.embedded --relock",
 )
 
 
 def check_progress(progress: object) -> None:
-    """Check a function that shows the progress of a download; None shows nothing.
+    """Check a function that shows the progress of a download; None shows a bar.
 
     Raises:
         ConfigError: it is not a plain function of three arguments.
@@ -164,37 +147,30 @@ def ensure_jars(progress: Progress | None = None) -> list[Path]:
 
 
 @functools.cache
-def _is_good(lock: tuple[Jar, ...], home: Path) -> bool:
+def _are_good(lock: tuple[Jar, ...], home: Path) -> bool:
+    return all(_is_good(jar, home) for jar in lock)
+
+
+def _is_good(jar: Jar, directory: Path) -> bool:
     try:
-        _verify(lock, home)
-    except (OSError, CorruptDownload):
+        return _sha256(directory / jar.file) == jar.sha256
+    except OSError:
         return False
-    return True
 
 
-def _verify(lock: Iterable[Jar], directory: Path) -> None:
-    """Check that ``directory`` holds exactly the jars of ``lock``, all unchanged."""
-    expected = {jar.file: jar.sha256 for jar in lock}
-    found = {path.name for path in directory.glob("*.jar")}
-    if found != expected.keys():
-        path = directory / sorted(found ^ expected.keys())[0]
-        raise CorruptDownload(f"{path} is {'unexpected' if path.name in found else 'missing'}.", path=path)
-    for name, sha256 in expected.items():
-        path = directory / name
-        if _sha256(path) != sha256:
-            raise CorruptDownload(f"{path} does not match the lock (its SHA-256 differs).", path=path)
-
-
-@contextmanager
-def _workshop(cache: Path) -> Iterator[Path]:
-    """Yield a scratch directory on the cache's file system; the caller holds the lock.
-
-    Scratch directories of killed processes are removed.
-    """
-    for stale in cache.glob(".fetch-*"):
-        shutil.rmtree(stale, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache, ignore_cleanup_errors=True) as work:
-        yield Path(work)
+def _fetch_checked(repository: Repository, jar: Jar, home: Path) -> None:
+    """Fetch a jar; it is in ``home`` under its name only if it is the one that the lock names."""
+    partial = home / f"{jar.file}.part"
+    repository.fetch(jar.organisation, jar.name, jar.version, partial)
+    if (digest := _sha256(partial)) != jar.sha256:
+        partial.unlink()
+        raise CorruptDownload(
+            f"The download of {jar.file} is corrupt: its SHA-256 is {digest}, not the lock's {jar.sha256}. It was not "
+            "kept.",
+            path=home / jar.file,
+            hint="Run the command again; if the error persists, the repository, mirror or proxy in use alters files.",
+        )
+    partial.replace(home / jar.file)
 
 
 def _sha256(path: Path) -> str:

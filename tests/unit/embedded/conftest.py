@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lvq_kafka.embedded import ivy, jars, java
+from lvq_kafka.embedded import jars, java
+from tests.unit.embedded.serving import FakeRepository, serve
 
 LOCKED = {"alpha-1.0.jar": "the first jar", "beta-1.0.jar": "the second jar"}
 
@@ -17,7 +18,22 @@ LOCKED = {"alpha-1.0.jar": "the first jar", "beta-1.0.jar": "the second jar"}
 @pytest.fixture(autouse=True)
 def _fresh_caches() -> None:
     java._probe.cache_clear()
-    jars._is_good.cache_clear()
+    jars._are_good.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_network_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide this machine's proxies and authorities."""
+    named = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+    for name in (
+        *named,
+        *map(str.lower, named),
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "LVQ_IVY_SETTINGS",
+    ):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -51,41 +67,30 @@ def two_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "BROKER", replace(jars.BROKER, lock_file=lock))
 
 
-@dataclass(frozen=True)
-class FakeIvy:
-    """A shell script in place of the Java that runs Ivy."""
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that names a mirror in the user's Maven settings, and adds other elements."""
+    path = tmp_path / "settings.xml"
+    monkeypatch.setenv("LVQ_MAVEN_SETTINGS", str(path))
 
-    directory: Path
-    write: Callable[[str, str], Path]
+    def write(url: str, others: str = "", pattern: str = "*") -> None:
+        path.write_text(
+            '<?xml version="1.0"?><settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>'
+            f"<mirror><id>ours</id><mirrorOf>{pattern}</mirrorOf><url>{url}</url></mirror></mirrors>{others}</settings>"
+        )
 
-    def does(self, *commands: str) -> None:
-        """Set the commands of a download; ``$out`` is the directory for the jars, ``$run`` counts the runs."""
-        self.write(
-            "java",
-            "\n".join([
-                'if [ "$1" = -version ]; then echo \'openjdk version "21.0.1"\'; exit 0; fi',
-                f'echo "$@" >> "{self.directory}/runs"; run=$(wc -l < "{self.directory}/runs")',
-                'for last in "$@"; do :; done; out=$(dirname "$last"); mkdir -p "$out"',
-                *commands,
-            ]),
-        )  # fmt: skip
-
-    def delivers(self, **contents: str) -> None:
-        """Have it write the jars of the lock file, with ``contents`` changed or added."""
-        files = LOCKED | {f"{name}-1.0.jar": content for name, content in contents.items()}
-        self.does(*(f"printf '%s' '{content}' > \"$out/{name}\"" for name, content in files.items()))
-
-    @property
-    def runs(self) -> list[str]:
-        """Return the arguments of each run so far."""
-        path = self.directory / "runs"
-        return path.read_text().splitlines() if path.exists() else []
+    return write
 
 
 @pytest.fixture
-def fake_ivy(
-    tmp_path: Path, script: Callable[[str, str], Path], two_jars: None, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> FakeIvy:
-    monkeypatch.setenv("LVQ_JAVA", str(tmp_path / "java"))
-    monkeypatch.setattr(ivy, "PAUSE", 0.0)
-    return FakeIvy(tmp_path, script)
+def repository(
+    two_jars: None, cache: Path, settings: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeRepository]:
+    """Return a repository that has the jars of the lock, and is the user's mirror of the public one."""
+    files = {f"org/example/{name.partition('-')[0]}/1.0/{name}": content.encode() for name, content in LOCKED.items()}
+    fake = FakeRepository(files)
+    monkeypatch.setattr("lvq_kafka.embedded.repository.PAUSE", 0.0)
+    monkeypatch.setattr("lvq_kafka.embedded.repository.CHUNK", 2)
+    with serve(fake):
+        settings(fake.url)
+        yield fake
