@@ -7,15 +7,13 @@ from contextlib import suppress
 from functools import partial
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
+from lvq_kafka.consuming.letters import LetterWriter, letter_headers, letter_key, log_shortened, own_headers, writable
 from lvq_kafka.consuming.settlement import Decision, Durability, Durable
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.ledger.ledger import Ledger
-from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.queue.definition import check_letter_topic
-from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.text.quoting import printable, quoted
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.declared.queue_topic import describe_letter_topic
 from lvq_kafka.errors import (
@@ -28,24 +26,11 @@ from lvq_kafka.errors import (
     TransportError,
 )
 
-__all__ = [
-    "DLQ_COUNT",
-    "DLQ_REASON",
-    "DLQ_SOURCE",
-    "DeadLetters",
-    "dead_letter_headers",
-    "kept_headers",
-    "letter_key",
-    "reason_text",
-]
+__all__ = ["DeadLetters", "reason_text"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-DLQ_SOURCE, DLQ_COUNT, DLQ_REASON = "lvq-dlq-source", "lvq-dlq-count", "lvq-dlq-reason"
-
 _AGAIN = 1.0  # seconds until a message whose dead letter could not be stored is available again
-_MAX_BLOCK = 1.0  # seconds that a rejection may wait for room in the client's buffer
-_LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to store
 
 
 def reason_text(reason: str | BaseException) -> str:
@@ -69,40 +54,6 @@ def reason_text(reason: str | BaseException) -> str:
     return f"{type(reason).__name__}: {said}".removesuffix(": ")
 
 
-def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
-    """Return a dead letter's headers: the message's, and where, how often and why.
-
-    That is its position, its delivery count and the reason. A reason longer than 1000 bytes is truncated.
-    """
-    return (
-        *kept_headers(item),
-        *(((UNKEYED_HEADER, b"1"),) if item.stands_alone else ()),
-        (DLQ_SOURCE, str(Position(topic, item.partition, item.offset)).encode()),
-        (DLQ_COUNT, str(item.delivered).encode()),
-        (DLQ_REASON, _writable(reason).encode()),
-    )
-
-
-def kept_headers(item: Item) -> Headers:
-    """Return the message's headers, without the time when it was due (R11).
-
-    So its letter counts at once.
-    """
-    return tuple(pair for pair in item.headers or () if pair[0] != NOT_BEFORE_HEADER)
-
-
-def letter_key(item: Item, topic: str) -> bytes:
-    """Return the record key of a message's letter.
-
-    It is the message's. One that stands alone must not be replaced among the letters, either: there, its key is its
-    position, so that only another letter of the same message replaces it.
-    """
-    if item.stands_alone:
-        return str(Position(topic, item.partition, item.offset)).encode()
-    assert item.key is not None
-    return item.key
-
-
 class _Letter:
     """A dead letter in flight, and the `Durability` of its message.
 
@@ -113,17 +64,7 @@ class _Letter:
         self._shared = shared
         self.item = item
         self.reason = reason
-        self.headers = dead_letter_headers(item, shared.topic, reason)
         self.decision = Decision()
-
-    def shorten(self) -> bool:
-        """Fall back to the original headers, which are known to fit.
-
-        Returns False if that was already done.
-        """
-        own = kept_headers(self.item)
-        longer, self.headers = self.headers != own, own
-        return longer
 
     @property
     def obstacle(self) -> str:
@@ -174,13 +115,13 @@ class DeadLetters:
     def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState) -> None:
         self.topic = topic
         self._shared = shared
-        self._writer: LogWriter | None = None
+        self._letters: LetterWriter | None = None
         self._too_large: set[Position] = set()
         if topic is None:
             return
         check_letter_topic(topic, shared.topic, "dead_letters")
         describe_letter_topic(cluster, topic, "dead letter topic")
-        self._writer = cluster.writer(max_block=_MAX_BLOCK)
+        self._letters = LetterWriter(cluster, topic, shared.topic, expires=True)
 
     def reject(self, item: Item, reason: str) -> Durability:
         """Reject a held message. Return the `Durability` that knows when that is durable.
@@ -188,7 +129,7 @@ class DeadLetters:
         Raises:
             AlreadySettled, LockLost: see `lvq_kafka.consuming.delivery.Delivery.reject`.
         """
-        if self._writer is None:
+        if self._letters is None:
             self._shared.apply(Ledger.reject, item)
             self.log_rejection(item, reason)
             return self._shared
@@ -217,7 +158,7 @@ class DeadLetters:
 
     def _dismiss(self, item: Item) -> None:
         reason = f"delivered {item.delivered} times and never acknowledged"
-        if self._writer is None:
+        if self._letters is None:
             with suppress(LockLost):
                 self._bury(item, reason)
         else:
@@ -225,19 +166,19 @@ class DeadLetters:
 
     def flush(self, timeout: float | None) -> None:
         """Wait for letters in flight."""
-        if self._writer is not None:
-            self._writer.flush(timeout)
+        if self._letters is not None:
+            self._letters.flush(timeout)
 
     def close(self, timeout: float | None) -> None:
         """Wait for letters in flight. Messages whose letters are not stored in time are returned."""
         self.flush(timeout)
-        if self._writer is not None:
-            self._writer.close(0.0)
+        if self._letters is not None:
+            self._letters.close()
 
     def log_rejection(self, item: Item, reason: str) -> None:
         """Log a rejection."""
         where = f"moved to {self.topic}" if self.topic is not None else "removed"
-        reason = _writable(reason) or "no reason given"
+        reason = writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, printable(reason, keep="\n\t"))
 
     def post_with(self, writer: LogWriter, item: Item, reason: str) -> None:
@@ -251,14 +192,14 @@ class DeadLetters:
         source = self._source(item)
         letter = partial(writer.append, self.topic, letter_key(item, self._shared.topic), item.value)
         if source in self._too_large:
-            self.log_shortened(item)
-            receipt = letter(kept_headers(item))
+            log_shortened(source)
+            receipt = letter(own_headers(item))
         else:
             try:
-                receipt = letter(dead_letter_headers(item, self._shared.topic, reason))
+                receipt = letter(letter_headers(item, self._shared.topic, reason))
             except MessageTooLarge:
-                self.log_shortened(item)
-                receipt = letter(kept_headers(item))
+                log_shortened(source)
+                receipt = letter(own_headers(item))
         receipt.add_done_callback(partial(self._learn_size, source))
 
     def _learn_size(self, source: Position, receipt: Receipt) -> None:
@@ -268,24 +209,11 @@ class DeadLetters:
         elif error is None:
             self._too_large.discard(source)
 
-    def log_shortened(self, item: Item) -> None:
-        """Log that a dead letter keeps only the original headers."""
-        logger.warning("the dead letter of %s has no room for headers that explain it", self._source(item))
-
     def _post(self, letter: _Letter) -> None:
-        assert self._writer is not None
-        assert self.topic is not None
-        item = letter.item
-        try:
-            key = letter_key(item, self._shared.topic)
-            receipt = self._writer.append(self.topic, key, item.value, letter.headers)
-        except Exception as error:  # noqa: BLE001  # the message must not get stuck, whatever the client refuses
-            self._failed(letter, error)
-        else:
-            receipt.add_done_callback(partial(self._decided, letter))
+        assert self._letters is not None
+        self._letters.post(letter.item, letter.reason, partial(self._decided, letter))
 
-    def _decided(self, letter: _Letter, receipt: Receipt) -> None:
-        error = receipt.exception(0)
+    def _decided(self, letter: _Letter, error: Exception | None) -> None:
         if error is not None:
             self._failed(letter, error)
             return
@@ -302,10 +230,6 @@ class DeadLetters:
 
     def _failed(self, letter: _Letter, error: Exception) -> None:
         item, source = letter.item, self._source(letter.item)
-        if isinstance(error, MessageTooLarge) and letter.shorten():
-            self.log_shortened(item)
-            self._post(letter)
-            return
         is_open = isinstance(error, DeliveryUnknown)
         what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
         logger.warning("the %s", what)
@@ -326,8 +250,3 @@ class DeadLetters:
 
     def _source(self, item: Item) -> Position:
         return Position(self._shared.topic, item.partition, item.offset)
-
-
-def _writable(reason: str) -> str:
-    """Return the reason as it can be written: truncated, and valid UTF-8."""
-    return reason.encode("utf-8", "replace")[:_LONGEST_REASON].decode("utf-8", "ignore")

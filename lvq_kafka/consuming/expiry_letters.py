@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.consuming.dead_letters import dead_letter_headers, kept_headers, letter_key
+from lvq_kafka.cluster import Cluster
+from lvq_kafka.consuming.letters import LetterWriter
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
-from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.declared.queue_topic import describe_letter_topic
-from lvq_kafka.errors import MessageTooLarge, TransportError
+from lvq_kafka.errors import TransportError
 
 __all__ = ["EXPIRED", "ExpiryLetters"]
 
@@ -29,7 +26,6 @@ EXPIRED = "expired"
 
 _MOST = 1000  # letters under way
 _AGAIN = 1.0  # seconds until a message whose letter could not be stored is tried again
-_MAX_BLOCK = 1.0  # seconds for which the consumer's thread may wait for room in the client's buffer
 _POSITION = attrgetter("partition", "offset")
 
 
@@ -56,7 +52,7 @@ class ExpiryLetters:
         self._cluster = cluster
         self._topic = topic
         self._shared = shared
-        self._writer: LogWriter | None = None
+        self._letters: LetterWriter | None = None
         self._again: list[Item] = []  # what could not be stored
         self._refused: deque[Item] = deque()  # what was refused, perhaps for what it is
         self._probe: Item | None = None  # one of these, while it is tried again
@@ -74,8 +70,7 @@ class ExpiryLetters:
             if number and self._failing:  # each try may take a second, and the group must not wait for that
                 self._put_off(item)
             else:
-                headers = dead_letter_headers(item, self._shared.topic, EXPIRED)
-                self._post(item, _without_ttl(headers))
+                self._post(item)
 
     def _next(self, now: float) -> list[Item]:
         """Return what to write now.
@@ -101,21 +96,19 @@ class ExpiryLetters:
             self._clear_trouble(core)
         return items
 
-    def _post(self, item: Item, headers: Headers) -> None:
+    def _post(self, item: Item) -> None:
         assert self._topic is not None
         try:
-            if self._writer is None:
-                self._writer = self._cluster.writer(max_block=_MAX_BLOCK)
-            receipt = self._writer.append(self._topic, letter_key(item, self._shared.topic), item.value, headers)
+            if self._letters is None:
+                self._letters = LetterWriter(self._cluster, self._topic, self._shared.topic, expires=False)
         except Exception as error:  # noqa: BLE001  # whatever the client refuses, the message must not get lost
-            self._failed(item, headers, error)
+            self._failed(item, error)
         else:
-            receipt.add_done_callback(partial(self._decided, item, headers))
+            self._letters.post(item, EXPIRED, partial(self._decided, item))
 
-    def _decided(self, item: Item, headers: Headers, receipt: Receipt) -> None:
-        error = receipt.exception(0)
+    def _decided(self, item: Item, error: Exception | None) -> None:
         if error is not None:
-            self._failed(item, headers, error)
+            self._failed(item, error)
             return
         with self._shared as core:
             core.ledger.bury_expired(item)
@@ -134,11 +127,7 @@ class ExpiryLetters:
             self._failing = False
             core.obstacles.clear("expiring")
 
-    def _failed(self, item: Item, headers: Headers, error: Exception) -> None:
-        own = _without_ttl(kept_headers(item))
-        if isinstance(error, MessageTooLarge) and headers != own:  # these are known to fit
-            self._post(item, own)
-            return
+    def _failed(self, item: Item, error: Exception) -> None:
         said = bounded(
             f"what has expired in {self._shared.topic} cannot be written to {self._topic}; it stays until that "
             f"succeeds: {error}"
@@ -165,16 +154,12 @@ class ExpiryLetters:
 
     def flush(self, timeout: float | None) -> None:
         """Wait for letters in flight."""
-        if self._writer is not None:
-            self._writer.flush(timeout)
+        if self._letters is not None:
+            self._letters.flush(timeout)
 
     def close(self, timeout: float | None) -> None:
         """Wait for letters under way. The next owner writes those that are not stored in time."""
         self._closing = True
         self.flush(timeout)
-        if self._writer is not None:
-            self._writer.close(0.0)
-
-
-def _without_ttl(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    return tuple(pair for pair in headers if pair[0] != TTL_HEADER)
+        if self._letters is not None:
+            self._letters.close()

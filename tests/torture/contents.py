@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from lvq_kafka.consuming.dead_letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
+from lvq_kafka.consuming.letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record, header_value
 from lvq_kafka.core.timing.terms import TTL_HEADER

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec, Ttl
-from lvq_kafka.consuming.dead_letters import DLQ_SOURCE
+from lvq_kafka.consuming.letters import DLQ_SOURCE
 from lvq_kafka.errors import ConfigError, QueueError, QueueMismatch, TopicMismatch, Unauthorized
 from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.testing import MemoryCluster

@@ -102,7 +102,7 @@ def posting_fails(
     monkeypatch: pytest.MonkeyPatch, consumer: Consumer[Any], failure: BaseException, *, sent: bool
 ) -> None:
     """Fail the next letter on its way to the client, or just after the client has taken it."""
-    writer = consumer._dead_letters._writer
+    writer = consumer._dead_letters._letters._writer
     append = writer.append  # type: ignore[union-attr]
 
     def fail(*letter: Any) -> Any:
@@ -179,7 +179,7 @@ def test_a_message_whose_rejection_in_a_transaction_is_interrupted_comes_again(
 
         with consumer.transaction(producer) as transaction:
             (delivery,) = transaction.acquire_many(1, 10)
-            monkeypatch.setattr("lvq_kafka.consuming.dead_letters.dead_letter_headers", interrupted)
+            monkeypatch.setattr("lvq_kafka.consuming.dead_letters.letter_headers", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 delivery.reject("bad")
         take(consumer).ack(wait=True, timeout=10)
