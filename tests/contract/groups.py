@@ -67,7 +67,7 @@ class GroupsContract:
         before, after = (record.timestamp / 1000 for record in read_all(cluster, topic))
         assert before <= at <= after
 
-    def test_who_asks_whether_he_may_commit_commits_nothing(self, cluster: Cluster, topic: str, group: str) -> None:
+    def test_asking_whether_a_group_may_commit_commits_nothing(self, cluster: Cluster, topic: str, group: str) -> None:
         cluster.groups.check_may_commit(group, topic)
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         cluster.groups.check_may_commit(group, topic)

@@ -72,7 +72,7 @@ class TopicsContract:
         with pytest.raises(ConfigError):
             cluster.topics.create("no such name", partitions=1, config=COMPACTED)
 
-    def test_what_could_be_created_can_be_asked_and_is_not_created(self, cluster: Cluster, topic: str) -> None:
+    def test_checking_that_a_topic_may_be_created_creates_nothing(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.check_may_create(topic, partitions=3, config=COMPACTED)
         with pytest.raises(TopicNotFound):
             cluster.topics.describe(topic)
@@ -105,7 +105,7 @@ class TopicsContract:
             with pytest.raises(ConfigError):
                 cluster.topics.add_partitions(topic, total)
 
-    def test_who_knows_the_partition_count_is_told_the_ends_of_so_many(self, cluster: Cluster, topic: str) -> None:
+    def test_end_offsets_cover_at_most_the_given_number_of_partitions(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=2, config=COMPACTED)
         assert cluster.logs.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
         cluster.topics.add_partitions(topic, 3)
@@ -214,7 +214,9 @@ class TopicsContract:
             ),
         }
 
-    def test_what_a_log_has_opened_outlives_it(self, another_cluster: Cluster, topic: str) -> None:
+    def test_readers_and_writers_outlive_the_cluster_that_opened_them(
+        self, another_cluster: Cluster, topic: str
+    ) -> None:
         another_cluster.topics.create(topic, partitions=1, config=COMPACTED)
         writer, reader = another_cluster.writer(), another_cluster.reader(topic, {0: 0})
         another_cluster.close()

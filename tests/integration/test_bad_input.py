@@ -107,7 +107,7 @@ REFUSALS: Mapping[str, tuple[Callable[[SecureBroker], ClientConfig], str, str, s
 
 
 @pytest.mark.parametrize("wrong", REFUSALS)
-def test_who_is_refused_is_told_at_once_by_whatever_he_asks(secure: SecureBroker, wrong: str, tmp_path: Path) -> None:
+def test_a_refused_client_learns_it_at_once_from_every_call(secure: SecureBroker, wrong: str, tmp_path: Path) -> None:
     make, code, culprit, remedy = REFUSALS[wrong]
     config = make(secure)
     calls: list[Callable[[], object]] = [

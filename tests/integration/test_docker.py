@@ -155,7 +155,7 @@ def test_a_port_that_somebody_else_took_is_replaced_by_another(monkeypatch: pyte
             assert list(AdminClient(client(container.bootstrap_servers)).list_topics(timeout=20).brokers) == [1]
 
 
-def test_what_a_killed_process_left_behind_is_removed_by_the_next_one() -> None:
+def test_leftovers_of_a_killed_process_are_removed_by_the_next_one() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     abandoned = f"lvq-kafka.owner={socket.gethostname()}:{gone.pid}"
@@ -193,7 +193,7 @@ def leader(admin: AdminClient, topic: str) -> int:
     return int(admin.list_topics(topic, timeout=20).topics[topic].partitions[0].leader)
 
 
-def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluster: DockerCluster) -> None:
+def test_g14_acknowledged_messages_outlive_the_leader_and_a_view_goes_on(cluster: DockerCluster) -> None:
     servers = cluster.bootstrap_servers
     admin = AdminClient(client(servers))
     receipts: list[Receipt] = []

@@ -211,7 +211,7 @@ def test_the_image_holds_the_locked_versions(image: str) -> None:
     assert {item for item in installed if item.partition("==")[0] not in ("pip", "uv")} <= locked
 
 
-def test_what_jobs_import_is_compiled_in_the_image(image: str) -> None:
+def test_the_imports_of_jobs_are_compiled_in_the_image(image: str) -> None:
     """The job's user cannot keep compiled files: each Python of a job would compile pandas and everything else."""
     program = """
 import os, sys

@@ -71,7 +71,7 @@ def letters(queue: LastValueQueue[str], topic: str) -> list[tuple[bytes | None, 
     return found
 
 
-def test_r10_what_expires_is_stored_in_the_expiry_topic_across_compaction_and_a_restart(
+def test_r10_expired_messages_are_stored_in_the_expiry_topic_across_compaction_and_a_restart(
     queue: LastValueQueue[str], gone: str
 ) -> None:
     put(queue, "long=1", ttl=3600)

@@ -97,7 +97,7 @@ def test_work_that_takes_longer_than_the_poll_interval_does_not_cost_the_members
 
 
 @pytest.mark.timeout(300)
-def test_what_is_acked_when_a_consumer_closes_is_durable_or_comes_again(group: Group) -> None:
+def test_a_message_acked_while_its_consumer_closes_is_durable_or_comes_again(group: Group) -> None:
     durable: set[str] = set()
     for _ in range(4):
         with group.member() as (consumer, _):

@@ -59,7 +59,7 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
     queue.drop()
 
 
-def test_whatever_a_record_is_made_of_everything_reads_it(
+def test_records_of_any_bytes_can_be_read_by_everything(
     broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     """Odd keys, header names, values and numbers of headers, between the records of transactions."""
@@ -106,7 +106,7 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
-def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_terminal(
+def test_foreign_records_in_the_registry_stop_no_other_queue_and_steer_no_terminal(
     broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     hostile = {

@@ -47,7 +47,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free_at_once(kafka_cluster: KafkaC
             kafka_cluster.topics.describe(topic_name)
 
 
-def test_what_the_cluster_refuses_is_told_in_its_words(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+def test_refusals_by_the_cluster_are_reported_in_its_words(kafka_cluster: KafkaCluster, topic_name: str) -> None:
     with pytest.raises(ConfigError, match=r"cleanup\.policy"):
         kafka_cluster.topics.create(topic_name, partitions=1, config={"cleanup.policy": "sometimes"})
     with pytest.raises(ConfigError, match="replication factor"):

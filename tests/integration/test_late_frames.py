@@ -77,7 +77,7 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_g11_what_a_late_commit_takes_back_is_not_redelivered_if_the_partition_is_lost_and_regained(
+def test_g11_messages_that_a_late_commit_takes_back_are_not_redelivered_if_the_partition_is_lost_and_regained(
     cable: Cable, queue: Queue, protocol: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = CommitHistory(monkeypatch)

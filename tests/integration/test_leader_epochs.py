@@ -94,7 +94,7 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
             assert [consumer.acquire(30).key for _ in range(60)] == [f"b{number}" for number in range(60)]
 
 
-def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
+def test_a_check_without_an_answer_says_so(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
         cluster.topics.create("prices", partitions=1, config=COMPACT)
         ends = cluster.logs.stable_ends("prices")
@@ -106,7 +106,7 @@ def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
         cluster.logs.check_uncut("prices", ends, timeout=30)
 
 
-def test_where_a_log_was_overwritten_is_found_by_the_epochs_of_its_records(own_broker: EmbeddedBroker) -> None:
+def test_the_overwritten_part_of_a_log_is_found_by_the_epochs_of_its_records(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
         cluster.topics.create("prices", partitions=2, config=COMPACT)
         put(cluster, "prices", *map(str, range(40)))

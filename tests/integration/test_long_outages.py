@@ -136,7 +136,7 @@ def test_g14_requests_that_the_network_has_kept_are_refused_once_newer_ones_are_
 
 
 @pytest.mark.parametrize("arrival", ["before", "after"])
-def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
+def test_g14_messages_that_wait_in_the_client_to_be_sent_again_may_have_been_stored(
     kafka_cluster: KafkaCluster, topic_name: str, arrival: str
 ) -> None:
     servers = kafka_cluster.config.bootstrap_servers

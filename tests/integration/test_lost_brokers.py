@@ -156,7 +156,7 @@ while True:
 """
 
 
-def test_whoever_asks_for_consumers_again_and_again_outlives_outages(tmp_path: Path) -> None:
+def test_a_process_that_keeps_asking_for_consumers_outlives_outages(tmp_path: Path) -> None:
     """The admin client (2.16.1) can end the process when a coordinator comes back; see `KafkaGroups`."""
     said = tmp_path / "said"
     with EmbeddedBroker() as broker, said.open("wb") as output:

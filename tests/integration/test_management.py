@@ -51,7 +51,7 @@ def other(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
         kafka_cluster.topics.delete(other.topic)
 
 
-def test_what_declare_commits_is_whole(kafka_cluster: KafkaCluster, queue: Queue) -> None:
+def test_the_commits_of_declare_are_whole(kafka_cluster: KafkaCluster, queue: Queue) -> None:
     described = kafka_cluster.topics.describe(queue.topic)
     assert {one.partitions for one in maps(queue).values()} == {described.partitions} == {2}
     assert queue.repair(dry_run=True).found == ()
@@ -202,7 +202,7 @@ def test_a_consumer_that_joins_while_messages_move_ends_the_move_and_none_is_in_
     assert (queue.stats().depth, other.stats().depth) == (900, 100)
 
 
-def test_what_is_consumed_is_reclaimed(kafka_cluster: KafkaCluster, queue: Queue, other: Queue) -> None:
+def test_consumed_messages_are_reclaimed(kafka_cluster: KafkaCluster, queue: Queue, other: Queue) -> None:
     put(queue, *(f"{number}=1" for number in range(20)))
     overwrite(queue, p0=said(queue, 3), p1=said(queue, 2, 1, 1))
     assert queue.reclaim(dry_run=True).after == {0: 3, 1: 2}

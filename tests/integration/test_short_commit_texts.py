@@ -99,7 +99,7 @@ def test_every_ack_becomes_durable_when_lower_ones_have_made_room(queue: World) 
     assert queue.committed() == queue.ends()
 
 
-def test_whoever_is_no_member_hears_that_and_not_how_long_a_text_may_be(queue: World) -> None:
+def test_a_commit_by_a_nonmember_is_refused_for_that_and_not_for_the_length_of_its_text(queue: World) -> None:
     with queue.consuming() as consumer:
         take(consumer)
         with pytest.raises(TransportError) as caught:

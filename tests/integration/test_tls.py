@@ -116,7 +116,7 @@ REFUSALS: Mapping[str, tuple[Callable[[Brokers], ClientConfig], str, str]] = {
 
 
 @pytest.mark.parametrize("wrong", REFUSALS)
-def test_who_is_refused_is_told_at_once_by_whatever_he_asks(brokers: Brokers, wrong: str) -> None:
+def test_a_refused_client_learns_it_at_once_from_every_call(brokers: Brokers, wrong: str) -> None:
     make, reason, setting = REFUSALS[wrong]
     config = make(brokers)
     calls: list[Callable[[], object]] = [

@@ -106,7 +106,7 @@ with consumer.transaction(producer) as transaction:
 """
 
 
-def test_what_a_dead_worker_has_left_open_holds_up_those_who_must_know_and_nobody_else(
+def test_a_transaction_left_open_by_a_dead_worker_holds_up_only_callers_that_need_its_outcome(
     queues: tuple[Queue, Queue], caplog: pytest.LogCaptureFixture
 ) -> None:
     source, out = queues

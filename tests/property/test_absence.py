@@ -138,7 +138,7 @@ def follow(steps: list[tuple[str, object]], absence: type[Absence] = Absence) ->
 
 @given(STEPS)
 @settings(max_examples=400, deadline=None)
-def test_r18_who_is_at_the_end_of_the_log_holds_no_key_that_was_deleted(steps: list[tuple[str, object]]) -> None:
+def test_r18_a_reader_at_the_end_of_the_log_holds_no_deleted_key(steps: list[tuple[str, object]]) -> None:
     follow(steps)
 
 

@@ -180,7 +180,9 @@ LIMITS = st.one_of(
 
 @settings(max_examples=300)
 @given(limits=LIMITS, steps=STEPS)
-def test_what_is_in_the_queue_is_known_but_for_what_others_have_under_way(limits: Limits, steps: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_each_producer_knows_the_depth_but_for_messages_that_others_have_under_way(
+    limits: Limits, steps: list[tuple]
+) -> None:  # type: ignore[type-arg]
     world = World()
     producers = [Producer(world, limits) for _ in range(3)]
     for step, *arguments in steps:
@@ -309,7 +311,7 @@ def test_a_topic_that_is_another_one_has_nothing_in_it_but_what_is_under_way() -
     assert admission.depth == Depth(), "it is stored in the topic that is gone"
 
 
-def test_what_was_stored_where_the_follower_has_read_counts_no_longer_as_sent() -> None:
+def test_a_message_stored_where_the_follower_has_read_no_longer_counts_as_sent() -> None:
     admission = Admission(Limits(policy="reject", messages=2))
     send = admission.send(b"a", 1)
     admission.read({0: 8})

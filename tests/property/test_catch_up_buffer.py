@@ -43,7 +43,7 @@ RECORDS = st.lists(
     few=0,
 )
 @settings(max_examples=400, deadline=None)
-def test_what_falls_behind_makes_no_difference_in_the_end(
+def test_falling_behind_makes_no_difference_in_the_end(
     records: list[tuple[bytes | None, bool, int]],
     sizes: list[int],
     behind: int,

@@ -92,7 +92,7 @@ def done_offsets(commit_map: CommitMap) -> set[int]:
 @settings(max_examples=60)
 @example(CommitMap(0))
 @example(CommitMap(END - 1))
-def test_what_is_written_is_read_and_what_follows_is_ignored(commit_map: CommitMap) -> None:
+def test_a_written_map_is_read_and_anything_after_it_is_ignored(commit_map: CommitMap) -> None:
     text = commit_map.encode(10**6)
     assert set(text[5:]) <= set(ALPHABET)
     assert CommitMap.decode(commit_map.base, text) == commit_map
@@ -289,7 +289,7 @@ def test_no_map_is_longer_than_its_bound(commit_map: CommitMap) -> None:
 
 @given(st.integers(1, 24_000), st.integers(0, 2**63 - 1), st.sampled_from([0.02, 0.1, 0.3, 0.5, 0.9]))
 @settings(max_examples=15)
-def test_whatever_is_done_a_span_of_24000_offsets_fits(span: int, seed: int, part: float) -> None:
+def test_any_map_over_a_span_of_24000_offsets_fits(span: int, seed: int, part: float) -> None:
     rng = Random(seed)
     done = "0" + "".join("1" if rng.random() < part else "0" for _ in range(span - 1)) + "1"
     lengths = tuple(len(list(run)) for _, run in groupby(done))

@@ -33,7 +33,7 @@ def text_of(ledger: Ledger, leaving: Sequence[Item]) -> int:
 
 @given(steps=STEPS, limit=st.integers(64, 110))
 @example(steps=[b"a", b"b", b"a", "take"], limit=64)
-def test_i9_what_is_in_work_in_a_transaction_has_room_beside_places(
+def test_i9_messages_in_work_in_a_transaction_have_room_beside_places(
     steps: list[bytes | str | int | None], limit: int
 ) -> None:
     ledger = new_ledger(order="in-place", limit=limit, bounded=True)

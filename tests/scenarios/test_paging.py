@@ -52,7 +52,7 @@ def test_r12_a_browser_shows_all_that_waits(declare: Declare) -> None:
     assert q.content() == [value(key) for key in "abcd"]
 
 
-def test_r12_what_comes_back_and_what_a_restart_leaves_is_complete(declare: Declare) -> None:
+def test_r12_returned_messages_and_those_left_by_a_restart_are_complete(declare: Declare) -> None:
     q = declare(limits=LIMITS[0])
     q.send(*(message(key) for key in "abcdef"))
     c = q.consume()

@@ -38,7 +38,7 @@ def test_r20_with_three_partitions_one_consumer_compares_all(declare: Declare, c
 
 
 @pytest.mark.parametrize(("prefetch", "order"), [(1, "aucd"), (2, "acud")])
-def test_r20_what_is_prefetched_comes_before_a_better_message_that_arrives_later(
+def test_r20_a_prefetched_message_comes_before_a_better_one_that_arrives_later(
     declare: Declare, prefetch: int, order: str
 ) -> None:
     """With a prefetch of 1, the semantics are exact; with more, the order of what is set aside is fixed."""

@@ -68,7 +68,7 @@ def test_s143_a_replay_period_leaves_out_what_is_older_until_it_is_updated(decla
     assert b.drain() == ["a2"]
 
 
-def test_r26_what_a_queue_does_not_select_blocks_nothing_and_is_never_handed_out(declare: Declare) -> None:
+def test_r26_a_message_that_is_not_selected_blocks_nothing_and_is_never_handed_out(declare: Declare) -> None:
     """A reader for which a value does not match keeps no newer one from replacing it, before and after compaction."""
     q = declare(selector="foo = 0")
     q.send("a=a1", "b=b1", "c=c1", foo="0")

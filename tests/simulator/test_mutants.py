@@ -622,7 +622,7 @@ def test_i15_a_consumer_that_goes_on_though_the_group_was_not_heard_of_is_caught
     assert caught("I15")
 
 
-def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
+def test_i15_a_message_taken_ahead_that_comes_without_word_from_the_group_is_caught(monkeypatch: Patch) -> None:
     def mutant(self: HandOut, item: Item, now: float) -> bool:
         with suppress(AlreadySettled, LockLost):
             self._ledger.hand_over(item)
@@ -633,7 +633,7 @@ def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is
     assert caught("I15")
 
 
-def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
+def test_i15_a_message_being_counted_that_comes_without_word_from_the_group_is_caught(monkeypatch: Patch) -> None:
     acquire, is_suspended = HandOut.acquire, HandOut.is_suspended
 
     def mutant(self: HandOut, *most: Any, **how: Any) -> Any:

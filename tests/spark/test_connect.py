@@ -19,6 +19,6 @@ HERE = Path(__file__).resolve().parent
 
 
 @pytest.mark.timeout(0)
-def test_what_works_with_spark_connect(lvq_broker: ProvidedBroker) -> None:
+def test_the_library_works_with_spark_connect(lvq_broker: ProvidedBroker) -> None:
     environment = own_environment() | quick_start(ROOT) | {GIVEN: lvq_broker.bootstrap_servers}
     run_tests(sys.executable, [HERE / "connect" / "connecting.py"], environment)

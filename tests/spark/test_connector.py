@@ -190,7 +190,7 @@ def test_records_without_a_key_have_a_row_each(
     assert rows["connector"] == rows["python"]
 
 
-def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
+def test_messages_done_by_a_group_have_no_row_and_show_nothing_older(
     spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     make_queue(2)
@@ -211,7 +211,7 @@ def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
         assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left
 
 
-def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_its_consumers_and_browsers(
+def test_messages_below_the_start_of_the_log_are_gone_for_a_group_as_for_its_consumers_and_browsers(
     spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     """They can no longer be delivered; the group's lower offset is still a valid place to continue from (R19)."""
@@ -390,7 +390,7 @@ def test_options_of_the_connector_and_the_python_engine_exclude_each_other(
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "subscribe", "failOnDataLoss", "kafka.isolation.level"])
-def test_what_the_cut_decides_is_no_option(spark: SparkSession, make_queue: MakeQueue, name: str) -> None:
+def test_an_option_that_the_cut_decides_cannot_be_set(spark: SparkSession, make_queue: MakeQueue, name: str) -> None:
     with pytest.raises(ConfigError, match=f"option {name} cannot be set"):
         snapshot(spark, make_queue(), connector_options={name: "x"})
 
@@ -512,7 +512,7 @@ def test_tuning_is_renamed_where_java_has_it_and_left_out_where_not() -> None:
         ("sasl.oauthbearer.config", "x"),
     ],
 )
-def test_what_security_needs_and_java_does_not_have_is_an_error(name: str, value: str | bool) -> None:
+def test_a_security_setting_that_java_does_not_have_is_an_error(name: str, value: str | bool) -> None:
     with pytest.raises(ConfigError, match=rf"{name} cannot be passed.*connector_options") as error:
         java({name: value})
     assert error.value.options == (name,)

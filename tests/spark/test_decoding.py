@@ -108,7 +108,7 @@ def test_json_becomes_what_its_schema_says(spark: SparkSession, make_queue: Make
     assert {bytes(row.key): tuple(row.value) for row in rows} == {b"IBM": (118.5, "USD"), b"SAP": (90.0, None)}
 
 
-def test_whatever_is_not_json_of_its_schema_is_kept_with_its_bytes_and_nothing_else_is(frame: Frame) -> None:
+def test_only_values_that_are_not_json_of_their_schema_are_kept_with_their_bytes(frame: Frame) -> None:
     good = [b'{"price": 1.5, "currency": "EUR"}', b"{}", None, b"null"]
     rows = kept(frame(*NOT_OF_ITS_SCHEMA, *good), "json", "price double, currency string")
     bad, rest = rows[: len(NOT_OF_ITS_SCHEMA)], rows[len(NOT_OF_ITS_SCHEMA) :]
@@ -153,7 +153,7 @@ def test_a_field_that_must_be_there_makes_its_row_a_bad_one(frame: Frame) -> Non
         ("a int not null", [b"null"], [b"{}"]),
     ],
 )
-def test_what_must_be_there_further_in_makes_its_row_a_bad_one_too(
+def test_a_nested_required_field_that_is_missing_makes_its_row_a_bad_one_too(
     frame: Frame, schema: str | DataType, good: list[bytes], bad: list[bytes]
 ) -> None:
     rows = kept(frame(*good, *bad), "json", schema)
@@ -223,7 +223,7 @@ def test_a_null_that_avro_wrote_is_not_a_bad_value(frame: Frame) -> None:
     ]
 
 
-def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame: Frame) -> None:
+def test_a_value_that_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame: Frame) -> None:
     """Spark's function stops after the first good value, and ignores what follows."""
     whole = price(1.5, "EUR")
     longer = [whole + more for more in (b"\0", b"\1", bytes(16), whole, b"\xff" * 40)]
@@ -348,7 +348,7 @@ def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_an
         decode(frame(), "protobuf", replace(MESSAGE, descriptors=b"price double"))
 
 
-def test_what_sparks_protobuf_cannot_read_is_a_bad_row_and_an_empty_message_is_none(
+def test_a_value_that_sparks_protobuf_cannot_read_is_a_bad_row_and_an_empty_message_is_not(
     frame: Frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fake replaces Spark's function, which is in a separate package: like that, it returns null for bad values."""
@@ -528,7 +528,7 @@ REFERRING = b'{"id": 1, "schema": "junk", "references": [{"subject": "s", "versi
         (b"HTTP/1.1 429 Too often\r\n\r\n", "refused with 429 Too often"),
     ],
 )
-def test_whatever_answers_in_place_of_a_registry_makes_an_error_with_a_type(answer: bytes, said: str) -> None:
+def test_anything_that_answers_in_place_of_a_registry_makes_an_error_with_a_type(answer: bytes, said: str) -> None:
     with serving(saying(answer)) as url, pytest.raises(TransportError, match=said) as error:
         SchemaRegistry(url).subject("s")
     assert error.value.retriable == ("not a schema registry" not in said)

@@ -148,7 +148,7 @@ def test_a_malformed_ttl_counts_as_none_and_is_counted_and_logged_once(
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 20])
-def test_what_was_spilled_expires_too(cluster: MemoryCluster, now: list[float], memory: int) -> None:
+def test_spilled_values_expire_too(cluster: MemoryCluster, now: list[float], memory: int) -> None:
     choose = random.Random(7)
     for n in range(300):
         cluster.write("t", b"%d" % choose.randrange(100), b"%d" % n, choose.choice(HEADERS) or [])
@@ -205,7 +205,7 @@ def test_options_say_how_long_the_messages_of_a_topic_live(options: dict[str, st
         (lvq(asOf="5", dedupe="none"), ("lvq.dedupe=none", "lvq.asOf")),
     ],
 )
-def test_what_is_malformed_or_clashes_is_an_error_that_names_it(
+def test_a_malformed_or_clashing_option_is_an_error_that_names_it(
     options: dict[str, str], named: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError) as error:

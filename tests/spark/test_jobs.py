@@ -235,7 +235,7 @@ def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapp
         ("--mode overwrite", {}, {}, "overwrite"),
     ],
 )
-def test_what_a_snapshot_is_told_goes_to_its_cut_its_reader_or_its_writer(
+def test_the_options_of_a_snapshot_go_to_its_cut_its_reader_or_its_writer(
     monkeypatch: pytest.MonkeyPatch, flags: str, cut: dict[str, Any], read: dict[str, Any], mode: str
 ) -> None:
     module, spark, writer = job("snapshot"), MagicMock(), chain()
@@ -264,7 +264,7 @@ def test_what_a_snapshot_is_told_goes_to_its_cut_its_reader_or_its_writer(
         ("--grace 1.5", {"grace": 1.5}),
     ],
 )
-def test_what_a_refresh_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
+def test_the_options_of_a_refresh_go_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
     module, spark = job("refresh"), MagicMock()
     monkeypatch.setattr(module, "refresh", MagicMock())
     told(module, spark, "--store", "/store", *flags.split())
@@ -276,7 +276,7 @@ def test_what_a_refresh_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flag
     ("flags", "given"),
     [("", {}), ("--on-stale fail", {"on_stale": "fail"}), ("--consistency atleast", {"consistency": "atleast"})],
 )
-def test_what_a_merge_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
+def test_the_options_of_a_merge_go_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
     module, spark = job("merge"), MagicMock()
     monkeypatch.setattr(module, "merge", MagicMock())
     told(module, spark, "--table", "lake.prices", *flags.split())
@@ -297,7 +297,7 @@ def test_what_a_merge_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flags:
         ("--grace 1.5", {"grace": 1.5}, {}, {"processingTime": "5 minutes"}),
     ],
 )
-def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
+def test_the_options_of_a_stream_go_to_its_store_its_source_or_its_trigger(
     monkeypatch: pytest.MonkeyPatch,
     flags: str,
     store: dict[str, Any],
@@ -353,7 +353,7 @@ def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
         ("--group customer", {"group": "customer"}),
     ],
 )
-def test_what_a_publication_is_told_goes_to_it(
+def test_the_options_of_a_publication_go_to_it(
     monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]
 ) -> None:
     module, spark = job("publish"), MagicMock()
@@ -399,7 +399,7 @@ def test_the_help_has_examples_and_exit_codes_and_needs_no_session(name: str) ->
     assert "password" not in " ".join(part for part in said.stdout.split() if part.startswith("--"))
 
 
-def test_what_is_wrong_before_spark_starts_ends_with_its_code(
+def test_a_mistake_found_before_spark_starts_ends_with_its_exit_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lvq_broker: ProvidedBroker, tmp_path: Path
 ) -> None:
     for variable in ("LVQ_CONFIG", "LVQ_BOOTSTRAP_SERVERS"):

@@ -167,7 +167,7 @@ def test_values_that_nobody_wants_do_not_go_to_the_file_and_deletes_are_still_to
         ]
 
 
-def test_what_comes_back_from_the_file_is_no_more_at_once_than_an_arrow_batch_may_be() -> None:
+def test_a_batch_from_the_file_is_no_larger_than_an_arrow_batch_may_be() -> None:
     records = [Record(0, n, 0, b"%d" % n, bytes(1 << 20)) for n in range(20)]
     with fold() as latest:
         latest.apply(RecordBatch.of(records))

@@ -67,7 +67,7 @@ def histories(draw: st.DrawFn) -> list[list[Record]]:
 
 @settings(max_examples=150, deadline=None)
 @given(history=histories(), shuffler=st.randoms(use_true_random=False))
-def test_what_is_kept_tells_what_the_whole_log_tells(history: list[list[Record]], shuffler: Any) -> None:
+def test_the_kept_rows_say_what_the_whole_log_says(history: list[list[Record]], shuffler: Any) -> None:
     view = LatestValues(PARTITIONS, tombstone_memory=sys.maxsize)
     kept: list[pa.RecordBatch] = []
     for records in history:

@@ -100,7 +100,7 @@ def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> N
     assert sorted((row.partition, row.offset) for row in found) == [(r.partition, r.offset) for r in records]
 
 
-def test_what_a_group_has_done_hides_what_is_older_elsewhere() -> None:
+def test_a_message_done_by_a_group_hides_older_ones_elsewhere() -> None:
     """R7: the group's row takes part as a delete."""
     home = home_partition(b"k", PARTITIONS)
     done = {partition: CommitMap(2 if partition == home else 0, ()) for partition in range(PARTITIONS)}

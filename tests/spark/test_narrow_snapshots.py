@@ -92,7 +92,7 @@ def test_where_headers_name_the_keys_they_do_so_without_being_asked_for(
 
 
 @ENGINES
-def test_what_a_group_has_done_stays_hidden(
+def test_messages_done_by_a_group_stay_hidden(
     spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_cluster: KafkaCluster, engine: Engine
 ) -> None:
     topic = make_queue(2, config={"min.compaction.lag.ms": "60000"}).definition.topic

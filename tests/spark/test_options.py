@@ -131,9 +131,7 @@ STRANGE = (
 
 @pytest.mark.filterwarnings("ignore:The cut through t is from")
 @pytest.mark.parametrize("name", OPTIONS)
-def test_whatever_an_option_says_it_has_a_meaning_or_an_error_of_this_library(
-    cluster: MemoryCluster, name: str
-) -> None:
+def test_any_value_of_an_option_has_a_meaning_or_an_error_of_this_library(cluster: MemoryCluster, name: str) -> None:
     cluster.topics.alter_config("t", {"cleanup.policy": "delete"})
     for said in STRANGE:
         for more in ({}, {"lvq.dedupe": "none"}):
@@ -168,7 +166,7 @@ def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("written", [str, str.upper])
-def test_what_others_have_and_makes_no_sense_here_is_refused_with_what_to_do_instead(
+def test_an_option_of_others_that_makes_no_sense_here_is_refused_with_an_alternative(
     name: str, instead: str, written: Callable[[str], str]
 ) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} cannot be set: .*{instead}") as error:
@@ -255,7 +253,7 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ({"minOffsetsPerTrigger": "9"}, "a Python data source", ["minOffsetsPerTrigger"]),
     ],
 )
-def test_what_is_malformed_or_clashes_is_an_error_that_names_it(
+def test_a_malformed_or_clashing_option_is_an_error_that_names_it(
     options: dict[str, str], message: str, culprits: list[str]
 ) -> None:
     with pytest.raises(ConfigError, match=message) as error:
@@ -404,7 +402,7 @@ def test_splits_share_out_every_offset_once(cluster: MemoryCluster, splits: dict
     assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))
 
 
-def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
+def test_records_lost_after_the_cut_was_pinned_are_passed_over_where_they_may_be(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_spark.source.partition_rows.KafkaCluster", lambda config: cluster)
@@ -418,7 +416,7 @@ def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
 
 
 @pytest.mark.parametrize("dedupe", ["partition", "none"])
-def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
+def test_records_lost_after_a_task_has_looked_are_passed_over_where_they_may_be(
     cluster: MemoryCluster, dedupe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("lvq_spark.source.partition_rows", "lvq_spark.scan.scanning"):

@@ -422,7 +422,7 @@ def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
 
 
 @pytest.mark.parametrize("passed", [False, True])
-def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that_is_opened_now_shows(
+def test_a_key_in_two_partitions_shows_for_a_group_as_in_a_browser_that_is_opened_now(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,

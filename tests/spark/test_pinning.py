@@ -267,7 +267,7 @@ def test_a_cut_of_longer_ago_than_records_are_kept_is_refused_or_warned_of(
 
 
 @pytest.mark.parametrize("moment", [1767225600000, math.nan, math.inf, "2026-01-01", date(2026, 1, 1)])
-def test_what_is_no_time_in_seconds_is_refused_rather_than_taken_for_one_that_is_yet_to_come(
+def test_a_number_that_is_no_time_in_seconds_is_refused_and_not_taken_for_one_in_the_future(
     queue: LastValueQueue[Any], moment: Any
 ) -> None:
     for as_of in (moment, {0: time.time(), 1: moment}):
@@ -316,7 +316,7 @@ def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
     assert pin(queue, group="g", on_foreign_commits="ignore").start == {0: 3, 1: 2}
 
 
-def test_what_is_consumed_while_the_cut_is_pinned_does_not_lie_beyond_its_end(
+def test_messages_consumed_while_the_cut_is_pinned_do_not_lie_beyond_its_end(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = memory_cluster.groups.committed
@@ -341,7 +341,7 @@ def test_r17_a_group_without_its_commits_is_an_error(
         pin(queue, group="g")
 
 
-def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -> None:
+def test_options_that_say_the_same_thing_twice_are_refused(queue: LastValueQueue[Any]) -> None:
     with pytest.raises(ConfigError, match="group and start are both given"):
         pin(queue, group="g", start={0: 1, 1: 1})
     with pytest.raises(ConfigError, match="at_rest and end are both given"):

@@ -67,7 +67,9 @@ def queue_of(secure: SecureBroker) -> Iterator[Callable[..., LastValueQueue[byte
 
 
 @ENGINES
-def test_who_may_read_the_topic_needs_no_other_right(spark: SparkSession, queue_of: MakeQueue, engine: Engine) -> None:
+def test_a_user_who_may_read_the_topic_needs_no_other_right(
+    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+) -> None:
     frame = snapshot(spark, queue_of("alice"), engine=engine)
     assert sorted(bytes(row.key) for row in frame.collect()) == [b"a", b"b"]
 
@@ -141,7 +143,7 @@ def test_a_broker_that_is_gone_since_the_cut_was_pinned_is_an_error_soon(
 
 
 @ENGINES
-def test_what_was_deleted_while_it_was_read_is_an_error_of_ours(
+def test_records_deleted_while_they_were_read_are_an_error_of_ours(
     spark: SparkSession, make_queue: MakeQueue, lvq_topic: str, engine: Engine
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "compact,delete"})

@@ -307,7 +307,7 @@ def test_markers_and_aborted_records_are_no_holes_of_compaction_where_a_supersed
     assert read(cluster, transactional, **options) == CUT
 
 
-def test_what_compaction_may_have_taken_of_a_cut_with_markers_is_not_left_out_silently(
+def test_values_that_compaction_may_have_removed_from_a_cut_with_markers_are_not_left_out_silently(
     cluster: MemoryCluster, transactional: SnapshotSpec
 ) -> None:
     cluster.compact("t")
@@ -334,7 +334,7 @@ def test_a_cut_before_the_first_value_of_a_log_that_begins_with_an_aborted_one_h
 @pytest.mark.parametrize(
     ("changed", "properties"), [({"epochs": {0: 7}}, {}), ({"epochs": {}}, {}), ({}, {"client.rack": "a"})]
 )
-def test_what_one_replica_still_has_of_an_aborted_transaction_proves_nothing_of_another(
+def test_records_of_an_aborted_transaction_on_one_replica_prove_nothing_of_another(
     cluster: MemoryCluster, changed: dict[str, Any], properties: dict[str, str]
 ) -> None:
     transaction(cluster, ("a", "never"), ending="abort")
@@ -345,7 +345,7 @@ def test_what_one_replica_still_has_of_an_aborted_transaction_proves_nothing_of_
         list(scan.rows_of(cluster, 0))
 
 
-def test_what_lies_behind_a_hole_proves_nothing(cluster: MemoryCluster) -> None:
+def test_records_beyond_a_hole_prove_nothing(cluster: MemoryCluster) -> None:
     """A cleaner that is still at work has come as far as the hole."""
     put(cluster, ("b", "1"), ("a", "1"), ("a", "2"))
     spec = cut(cluster)
@@ -366,7 +366,7 @@ def test_records_that_nothing_in_the_cut_supersedes_prove_nothing(cluster: Memor
 @pytest.mark.parametrize(
     ("changed", "properties"), [({"epochs": {0: 7}}, {}), ({"epochs": {}}, {}), ({}, {"client.rack": "a"})]
 )
-def test_what_one_replica_still_has_proves_nothing_of_what_another_had(
+def test_records_on_one_replica_prove_nothing_of_another(
     cluster: MemoryCluster, transactional: SnapshotSpec, changed: dict[str, Any], properties: dict[str, str]
 ) -> None:
     scan = Scan(replace(transactional, **changed), ClientConfig("nowhere:1", properties))
@@ -468,7 +468,7 @@ def test_no_delete_can_be_missing_where_nothing_is(monkeypatch: pytest.MonkeyPat
     assert read(cluster, spec) == [("b", "1"), ("a", None), ("c", "1")]
 
 
-def test_how_long_deletes_are_kept_matters_only_where_the_topic_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_retention_of_deletes_matters_only_where_the_topic_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, spec = expiring("delete", 3601, monkeypatch)
     assert spec.delete_retention == math.inf
     assert len(read(cluster, spec)) == 3
@@ -792,7 +792,7 @@ VALUES = st.one_of(st.none(), st.just(b""), st.binary(max_size=40), st.just(b"de
     memory=st.integers(0, 6 * RECORD),
     size=st.integers(1, 5),
 )
-def test_what_comes_does_not_depend_on_what_fits_into_memory(
+def test_the_result_does_not_depend_on_how_much_fits_into_memory(
     written: list[tuple[bytes | None, bytes | None, bytes | None]],
     policy: str | None,
     fetch: int,

@@ -295,7 +295,7 @@ def test_an_option_says_how_far_ahead_the_messages_of_a_topic_may_be_scheduled(
     assert len(rows(cluster, spec, conflate=False)) == 2, "records as the log has them"
 
 
-def test_what_is_kept_though_it_has_expired_is_not_shown_before_it_is_due(
+def test_a_value_kept_after_its_expiry_does_not_show_a_scheduled_one_before_it_is_due(
     cluster: MemoryCluster, now: list[float]
 ) -> None:
     cluster.write("t", b"a", b"1", [(TTL_HEADER, b"1000")])

@@ -96,7 +96,7 @@ def test_without_conflation_every_selected_record_has_a_row(cluster: MemoryClust
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 20])
-def test_what_was_spilled_is_judged_too(cluster: MemoryCluster, memory: int) -> None:
+def test_spilled_values_are_judged_too(cluster: MemoryCluster, memory: int) -> None:
     choose = random.Random(7)
     newest: dict[bytes, tuple[int, str]] = {}
     for offset in range(300):

@@ -150,7 +150,7 @@ def test_g8_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when
     assert {key: rows[key].value for key in (b"a", b"b")} == {b"a": b"2", b"b": b"1"}
 
 
-def test_what_an_open_transaction_holds_is_left_out_and_told_of(
+def test_records_of_an_open_transaction_are_left_out_with_a_warning(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue()
@@ -525,7 +525,7 @@ def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatc
         list(run([]))
 
 
-def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_from_spark_have_no_null_in_place_of_a_list(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's Arrow writer goes over all nulls before a row, again for each row."""
 
     def met(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

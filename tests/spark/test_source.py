@@ -452,7 +452,7 @@ def test_a_key_that_is_compacted_away_behind_the_cut_is_an_error_or_comes_with_a
     assert values(load())["a"] == "2", "a log with holes is no loss"
 
 
-def test_what_an_open_transaction_holds_is_left_out_and_an_aborted_one_too(
+def test_records_of_open_and_aborted_transactions_are_left_out(
     make_queue: MakeQueue, load: Load, lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
@@ -507,7 +507,7 @@ def test_a_wrong_option_is_an_error_of_load(make_queue: MakeQueue, load: Load) -
         load("key binary", includeHeader="true").collect()
 
 
-def test_what_only_streams_have_is_refused_for_a_batch(make_queue: MakeQueue, load: Load) -> None:
+def test_an_option_of_streams_is_refused_for_a_batch(make_queue: MakeQueue, load: Load) -> None:
     make_queue()
     with pytest.raises(Exception, match="maxOffsetsPerTrigger cannot be set: it is for streams"):
         load(maxOffsetsPerTrigger="5").collect()

@@ -118,7 +118,7 @@ def test_a_temporary_view_of_the_format_keeps_the_cut_of_its_first_query(make_qu
     assert sql("SELECT count(*) FROM {table}_using") == [2]
 
 
-def test_who_writes_by_the_format_is_told_what_publishes(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_write_by_the_format_is_refused_with_the_function_that_publishes(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     said, options = r"does not write.*lvq_spark\.publish\(frame, queue\).*foreachBatch", {"topic": "prices"}
     rows = spark.range(1).selectExpr("string(id) AS key", "string(id) AS value")

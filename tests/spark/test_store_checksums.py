@@ -61,7 +61,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return HadoopStorage(jvm, spark._jsc.hadoopConfiguration(), f"file:{tmp_path}")
 
 
-def test_what_a_file_holds_has_a_checksum_on_every_file_system(storage: Storage, tmp_path: Path) -> None:
+def test_the_content_of_a_file_has_a_checksum_on_every_file_system(storage: Storage, tmp_path: Path) -> None:
     storage.create("v1/f", b"123456789")
     storage.create("v1/large", bytes(range(256)) * 10_000)
     assert (storage.crc32("v1/f"), storage.crc32("v1/large")) == (0xCBF43926, 0x285F0649)
@@ -128,7 +128,7 @@ def test_a_manifest_of_before_has_no_checksums_and_stays_good(tmp_path: Path) ->
     assert store.damage(version) == "", "its size is all that is known"
 
 
-def test_what_the_driver_reads_is_compared_page_by_page(tmp_path: Path) -> None:
+def test_files_read_by_the_driver_are_compared_page_by_page(tmp_path: Path) -> None:
     """A file that was never checked as a whole: an overlay built on it reads only its keys."""
     store = Store(LocalStorage(str(tmp_path)))
     base = first(store, CHANGES[0])

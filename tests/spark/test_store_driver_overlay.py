@@ -160,7 +160,7 @@ def test_all_columns_come_through_on_every_file_system(spark: SparkSession, tmp_
     }
 
 
-def test_what_lies_below_the_log_s_start_is_not_counted_and_counts_against_nothing(tmp_path: Path) -> None:
+def test_records_below_the_log_s_start_are_not_counted_and_count_against_nothing(tmp_path: Path) -> None:
     home = home_partition(b"k", PARTITIONS)
     stray = (home + 1) % PARTITIONS
     store = Store(LocalStorage(str(tmp_path)))
@@ -189,7 +189,7 @@ def test_an_overlay_that_somebody_deletes_is_missed(tmp_path: Path) -> None:
         above(store, version, CHANGES[1])
 
 
-def test_what_is_too_much_for_the_driver_is_left_to_spark() -> None:
+def test_work_that_is_too_much_for_the_driver_is_left_to_spark() -> None:
     base = replace(VERSION, rows=1000, kept=10, files=(DataFile("v1-0123456789ab/f", 7, overlay=True),))
     assert fits(base, driver_delta.OFFSETS)
     assert not fits(base, driver_delta.OFFSETS + 1)

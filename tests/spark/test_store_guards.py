@@ -382,7 +382,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
 # -- errors of tasks ---------------------------------------------------------------------------------------------------
 
 
-def test_what_a_task_fails_with_comes_out_as_the_error_it_is(
+def test_the_error_of_a_failing_task_comes_out_as_it_is(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "delete"})  # a compacted topic takes no record without a key
@@ -457,7 +457,7 @@ def test_an_error_that_says_more_than_its_text_is_one_of_the_class_above_it() ->
     assert type(caught.value) is QueueNotDeclared
 
 
-def test_what_is_no_error_of_this_library_passes_as_it_is() -> None:
+def test_an_error_of_others_passes_unchanged() -> None:
     with pytest.raises(PythonException, match="lacks a package"), task_errors():
         raise PythonException("ImportError: it lacks a package")
     with pytest.raises(PythonException), task_errors():
@@ -656,7 +656,7 @@ def test_a_refresh_that_is_always_overtaken_gives_up(
         refresh(spark, queue, str(tmp_path))
 
 
-def test_that_old_versions_cannot_be_deleted_does_not_undo_the_new_one(
+def test_a_failure_to_delete_old_versions_does_not_undo_the_new_one(
     spark: SparkSession,
     make_queue: MakeQueue,
     tmp_path: Path,

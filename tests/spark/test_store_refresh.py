@@ -305,7 +305,7 @@ def test_a_compacted_log_is_followed(
     assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "2", "c": "3"}
 
 
-def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_snapshot(
+def test_records_deleted_from_the_log_s_start_leave_the_store_as_they_leave_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
@@ -318,7 +318,7 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_s
     assert version.rows == 1
 
 
-def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s_start(
+def test_a_record_that_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s_start(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
@@ -347,7 +347,7 @@ def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s
     assert rows == collect(snapshot(spark, queue))
 
 
-def test_what_is_gone_from_the_log_s_start_counts_against_nothing(
+def test_records_gone_from_the_log_s_start_count_against_nothing(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path, way: str
 ) -> None:
     from confluent_kafka import Producer

@@ -137,7 +137,7 @@ def test_g8_each_version_has_the_rows_of_a_snapshot_at_its_offsets_and_its_time(
     assert again > 1, "some of the log is read again"
 
 
-def test_what_becomes_due_makes_a_version_and_time_alone_makes_none(
+def test_a_message_that_becomes_due_makes_a_version_and_time_alone_makes_none(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,

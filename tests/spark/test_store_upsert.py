@@ -149,7 +149,7 @@ def test_a_batch_that_was_cut_off_is_worked_in_once_when_it_comes_again(
     assert set(LocalStorage(path).names("")) == {"versions", latest.data}
 
 
-def test_what_a_stream_does_not_bring_is_read_from_the_log(
+def test_records_that_a_stream_does_not_bring_are_read_from_the_log(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
 ) -> None:
     queue, path = make_queue(), str(tmp_path)
@@ -260,7 +260,7 @@ def test_a_stream_of_something_else_is_refused(
     assert [version.rows for version in versions(spark, path)] in ([], [1])
 
 
-def test_what_rules_out_a_version_does_so_for_a_stream(
+def test_a_change_that_rules_out_a_version_does_so_for_a_stream(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
 ) -> None:
     queue, path = make_queue(), str(tmp_path)

@@ -242,7 +242,7 @@ def test_files_that_a_later_version_shares_stay(store: Store) -> None:
     assert folders(store) == {first.data}, "what belongs to version 1 is not discarded with an attempt at 2"
 
 
-def test_what_attempts_have_left_goes_when_it_is_old_and_nothing_else_does(store: Store, tmp_path: Path) -> None:
+def test_leftovers_of_attempts_go_when_they_are_old_and_nothing_else_does(store: Store, tmp_path: Path) -> None:
     kept = put(store, 1, 0)
     store.storage.create("v2-00000000beef/_temporary/0/part", b"")
     store.storage.create("somebody else's/file", b"")
@@ -254,7 +254,7 @@ def test_what_attempts_have_left_goes_when_it_is_old_and_nothing_else_does(store
     assert store.storage.names("versions") == ["0000000001.json"]
 
 
-def test_what_an_attempt_has_written_goes_when_it_fails_and_what_others_write_stays(store: Store) -> None:
+def test_the_files_of_a_failed_attempt_go_and_those_of_others_stay(store: Store) -> None:
     with store.attempt(2) as mine:
         store.storage.create(f"{mine}/part-0.parquet", b"0123")
     assert folders(store) == {mine}, "it has succeeded"
@@ -290,7 +290,7 @@ def test_a_version_whose_commit_fails_loses_its_files_unless_its_manifest_may_be
     assert (len(store.all()) == 2) == there
 
 
-def test_what_a_version_with_a_damaged_manifest_may_have_stays_until_nobody_can_be_reading_it(
+def test_the_files_of_a_version_with_a_damaged_manifest_stay_until_nobody_can_be_reading_them(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = [put(store, number, age) for number, age in ((1, 100), (2, 90), (3, 5))]

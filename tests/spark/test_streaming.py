@@ -97,7 +97,7 @@ def at_most(number: int) -> Any:
     return ReadMaxRows(number)
 
 
-def test_where_a_stream_starts_is_the_same_however_often_it_is_asked(
+def test_the_start_of_a_stream_is_the_same_however_often_it_is_asked_for(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue(2)
@@ -126,7 +126,7 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
     assert reader.getDefaultReadLimit() == everything()
 
 
-def test_r8_what_has_expired_when_a_batch_is_planned_is_deleted_by_it_also_after_a_restart(
+def test_r8_values_that_have_expired_when_a_batch_is_planned_are_deleted_by_it_also_after_a_restart(
     make_queue: MakeQueue,
     open_reader: Callable[..., LvqStreamReader],
     lvq_broker: ProvidedBroker,
@@ -281,7 +281,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
     assert len(rows(reader, end, later)) == 20
 
 
-def test_what_comes_after_a_query_with_available_now_was_started_is_not_its_own(
+def test_records_after_the_start_of_a_query_with_available_now_are_not_its_own(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue()
@@ -295,7 +295,7 @@ def test_what_comes_after_a_query_with_available_now_was_started_is_not_its_own(
     assert reader.latestOffset(end, everything()) == end
 
 
-def test_what_is_not_committed_is_not_read(
+def test_uncommitted_records_are_not_read(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
@@ -506,7 +506,7 @@ def test_a_stream_is_not_kept_busy_with_batches_of_nothing_where_deletes_are_not
 
 
 @pytest.mark.parametrize("option", [{"endingOffsets": "latest"}, {"lvq.group": "g"}, {"lvq.consistency": "atleast"}])
-def test_what_makes_no_sense_in_a_stream_is_refused(
+def test_an_option_that_makes_no_sense_in_a_stream_is_refused(
     open_reader: Callable[..., LvqStreamReader], option: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigError) as error:

@@ -116,7 +116,7 @@ def stray(queue: LastValueQueue[bytes], key: str, partition: int) -> None:
     assert producer.flush(20) == 0
 
 
-def test_r25_what_comes_in_the_moment_between_look_and_delete_is_named(
+def test_r25_records_that_arrive_between_look_and_delete_are_named(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A log has no compare-and-set, so a race that cannot be prevented must be reported."""

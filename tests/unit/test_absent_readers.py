@@ -103,7 +103,7 @@ def test_r18_a_browser_that_was_away_for_longer_than_deletes_are_kept_tells_of_t
         assert [(event.key, event.value) for event in seen if isinstance(event, Entry)] == [("b", "2")]
 
 
-def test_r18_what_a_view_shows_stays_until_it_has_read_all_again_and_meanwhile_it_is_not_caught_up(
+def test_r18_the_values_of_a_view_stay_until_it_has_read_all_again_and_meanwhile_it_is_not_caught_up(
     cluster: Prices,
 ) -> None:
     cluster.put(a="1", b="1")
@@ -164,7 +164,7 @@ def test_r18_the_time_in_which_a_machine_sleeps_counts(cluster: Prices, kind: st
         assert (clock.func, clock.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
 
 
-def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(
+def test_r18_the_retention_of_deletes_is_the_current_setting_of_the_topic(
     cluster: Prices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_kafka.reading.metadata_thread._SETTINGS", 0.0)
@@ -177,7 +177,7 @@ def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
 
 
-def test_r18_how_long_deletes_are_kept_may_change_while_a_view_is_away(cluster: Prices) -> None:
+def test_r18_the_retention_of_deletes_may_change_while_a_view_is_away(cluster: Prices) -> None:
     cluster.put(a="1", b="1")
     with cluster.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
         absent(cluster, Hours(view), 100, lambda: (keep_deletes(cluster, 60), delete_a(cluster)))
@@ -185,7 +185,7 @@ def test_r18_how_long_deletes_are_kept_may_change_while_a_view_is_away(cluster: 
         assert watch.drain()[0] == Deleted("a")
 
 
-def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) -> None:
+def test_r18_records_after_an_absence_wait_for_the_settings(cluster: Prices) -> None:
     cluster.put(a="1", b="1")
     refused = BrokerUnavailable("No broker tells the settings.", code="_TIMED_OUT", retriable=True)
     with cluster.queue.view(metadata_interval=0.02) as view:
@@ -197,7 +197,7 @@ def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) 
         eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
 
 
-def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(cluster: Prices) -> None:
+def test_r18_a_reader_that_may_not_read_the_settings_goes_by_the_default_of_kafka(cluster: Prices) -> None:
     cluster.put(a="1", b="1")
     cluster.fail_next("topics.config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
     with cluster.queue.view(metadata_interval=0.02) as view:

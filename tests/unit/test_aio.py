@@ -61,7 +61,7 @@ class TestInThread:
 
         assert run(main()) == "17"
 
-    def test_who_is_cancelled_goes_on_at_once_and_what_the_call_returns_later_is_undone(self) -> None:
+    def test_a_cancelled_task_goes_on_at_once_and_a_later_result_of_the_call_is_undone(self) -> None:
         begun, go_on, aborted = Event(), Event(), Event()
         undone: list[str] = []
 
@@ -85,7 +85,7 @@ class TestInThread:
         eventually(lambda: undone == ["opened"])
 
     @pytest.mark.parametrize("told", [False, True], ids=["before the loop knows", "before the task does"])
-    def test_what_has_been_returned_when_the_task_is_cancelled_is_undone_too(self, told: bool) -> None:
+    def test_a_result_returned_before_the_task_is_cancelled_is_undone_too(self, told: bool) -> None:
         undone: list[str] = []
         aborted = Event()
 
@@ -103,7 +103,7 @@ class TestInThread:
         eventually(lambda: undone == ["opened"])
         assert not aborted.is_set()
 
-    def test_what_comes_when_the_loop_is_gone_is_undone(self) -> None:
+    def test_a_result_that_comes_when_the_loop_is_gone_is_undone(self) -> None:
         go_on = Event()
         undone: list[str] = []
 
@@ -230,7 +230,7 @@ def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_cluster: 
 
 
 @pytest.mark.parametrize("wait", ["wait_caught_up_async", "barrier_async", "wait_for_async"])
-def test_who_stops_waiting_leaves_no_thread_that_waits(memory_cluster: MemoryCluster, wait: str) -> None:
+def test_a_task_that_stops_waiting_leaves_no_thread_that_waits(memory_cluster: MemoryCluster, wait: str) -> None:
     queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     go_on = Event()
     before_polls(memory_cluster, lambda reader, poll: go_on.wait(20))

@@ -308,7 +308,7 @@ def test_an_argument_that_is_none_is_refused_by_name(opened: Opened, option: str
 
 
 @pytest.mark.parametrize("bad", [None, 5, b"q/0/1", Position], ids=repr)
-def test_what_is_no_token_of_a_position_is_refused(bad: Any) -> None:
+def test_a_text_that_is_no_token_of_a_position_is_refused(bad: Any) -> None:
     with pytest.raises(ConfigError, match="is not a position"):
         Position.parse(bad)
 

@@ -76,7 +76,7 @@ def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -
 
 
 @pytest.mark.parametrize("options", [{"dump": False}, {"replay_period": 10.0}])
-def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(options: dict[str, Any]) -> None:
+def test_r15_a_record_that_a_transaction_still_hides_at_the_open_comes_as_an_update(options: dict[str, Any]) -> None:
     now = 1_000_000.0
     cluster = MemoryCluster(clock=lambda: now)
     queue = LastValueQueue.declare("prices", key_header=None, cluster=cluster, value=TEXT)
@@ -116,7 +116,7 @@ class CountedLock:
         self._lock.__exit__(*error)
 
 
-def test_who_learns_what_was_consumed_looks_for_it_in_all_that_was_given_and_holds_nobody_up(
+def test_a_browser_looks_for_consumed_messages_in_all_that_it_gave_and_holds_nobody_up(
     queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_kafka.reading.browser._SOME", 10)
@@ -181,7 +181,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
 class TestTakenBack:
     """Messages that a reset takes back: they are in the queue again (G3)."""
 
-    def test_g3_what_it_gave_and_told_as_consumed_it_gives_again_and_what_is_still_there_not_twice(
+    def test_g3_a_message_shown_as_consumed_comes_again_after_a_reset_and_one_still_there_does_not(
         self, queue: LastValueQueue[str]
     ) -> None:
         put(queue, "a=1", "b=1", "c=1")
@@ -222,7 +222,7 @@ class TestTakenBack:
             writer.commit_transaction()
             assert values([browser.poll(30)]) == {"hidden": "1"}
 
-    def test_what_was_not_wanted_before_is_not_wanted_now(self, queue: LastValueQueue[str]) -> None:
+    def test_values_that_were_not_wanted_before_are_not_wanted_after_a_reset(self, queue: LastValueQueue[str]) -> None:
         put(queue, "a=1", "b=1", "c=1")
         queue.purge()
         with queue.browser(dump=False) as updates, queue.browser(keys=["b"]) as chosen:
@@ -230,7 +230,7 @@ class TestTakenBack:
             assert values(updates.drain()) == {}
             assert values(chosen.drain()) == {"b": "1"}
 
-    def test_what_comes_back_while_it_opens_is_in_its_dump(
+    def test_messages_that_come_back_while_a_browser_opens_are_in_its_dump(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         put(queue, "a=1", "b=1")
@@ -259,7 +259,7 @@ class TestUnknownConsumption:
             assert browser.state == "failed"
             assert browser.failure is caught.value.reason
 
-    def test_r17_who_asks_for_a_look_learns_it_at_once(
+    def test_r17_a_caller_that_asks_for_a_look_learns_it_at_once(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=1000) as browser:
@@ -291,7 +291,7 @@ class TestUnknownConsumption:
             with pytest.raises(ReaderFailed, match="deleted while it was being read"):
                 browser.poll(30)
 
-    def test_what_the_cluster_does_not_answer_for_a_moment_is_no_failure(
+    def test_a_cluster_that_does_not_answer_for_a_moment_is_no_failure(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=0.01) as browser:

@@ -276,7 +276,9 @@ class TestFilters:
             write(queue, ("1", "b"), ("2", "b"))
             assert shown(browser.drain()) == ["3=a", "|", "-1 left"]
 
-    def test_what_has_left_and_is_consumed_then_is_not_told_of_again(self, queue: LastValueQueue[str]) -> None:
+    def test_a_message_that_has_left_and_is_consumed_then_is_not_reported_again(
+        self, queue: LastValueQueue[str]
+    ) -> None:
         write(queue, ("1", "a"), ("2", "a"), exchange="NYSE")
         with queue.browser(headers={"exchange": "NYSE"}, refresh=3600.0) as browser:
             assert take(browser, 3) == ["1=a", "2=a", "|"]
@@ -304,7 +306,7 @@ class TestConsumed:
                 assert delivery is not None
                 delivery.ack(wait=True, timeout=30)
 
-    def test_what_the_queue_has_consumed_is_hidden_unless_asked_for(self, queue: LastValueQueue[str]) -> None:
+    def test_consumed_messages_are_hidden_unless_asked_for(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
         self.consume(queue, 2)
         with queue.browser(follow=False) as browser:
@@ -321,14 +323,14 @@ class TestConsumed:
         with other.browser(follow=False) as browser:
             assert shown(browser) == ["1=a", "|"]
 
-    def test_what_is_consumed_before_its_turn_is_hidden_by_the_next_look(self, queue: LastValueQueue[str]) -> None:
+    def test_a_message_consumed_before_its_turn_is_hidden_by_the_next_look(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
         with queue.browser(refresh=0.01) as browser:
             assert take(browser, 1) == ["1=a"]
             self.consume(queue, 2)
             assert shown(browser.drain()) == ["3=c", "|", "-1"]
 
-    def test_g2_what_was_consumed_above_a_held_message_is_hidden_too(self, queue: LastValueQueue[str]) -> None:
+    def test_g2_a_message_consumed_above_a_held_one_is_hidden_too(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
         with queue.consumer() as consumer:
             held, done = consumer.acquire_many(2, 5)
@@ -377,7 +379,7 @@ class TestConsumed:
             assert browser.as_of > looked
             assert browser.poll(30) == Deleted("1", consumed=True)
 
-    def test_what_lies_below_all_that_is_to_do_is_not_even_read(self, queue: LastValueQueue[str]) -> None:
+    def test_messages_below_all_that_are_left_to_do_are_not_even_read(self, queue: LastValueQueue[str]) -> None:
         write(queue, *((str(number), "x") for number in range(10)))
         self.consume(queue, 9)
         with queue.browser(follow=False) as browser:
@@ -398,7 +400,7 @@ class TestConsumed:
         with queue.browser(follow=False) as browser:
             assert len(list(browser)) == 2
 
-    def test_r17_what_an_earlier_topic_had_consumed_hides_nothing_of_this_one(
+    def test_r17_messages_consumed_from_an_earlier_topic_hide_nothing_of_this_one(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"), ("b", "1"))
@@ -411,7 +413,7 @@ class TestConsumed:
         with pytest.raises(TopicRecreated), queue.browser():
             pass
 
-    def test_r17_what_was_written_where_the_log_was_cut_is_not_hidden(
+    def test_r17_messages_written_where_the_log_was_cut_are_not_hidden(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
@@ -454,7 +456,7 @@ class TestConsumed:
 
 
 class TestTransactions:
-    def test_what_an_open_one_hides_is_named_at_the_end_of_the_dump_and_follows(
+    def test_records_hidden_by_an_open_one_are_named_at_the_end_of_the_dump_and_follow(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"))
@@ -470,7 +472,7 @@ class TestTransactions:
             writer.commit_transaction()
             assert shown(browser.drain()) == ["2=b", "3=c"]
 
-    def test_what_was_aborted_is_never_shown(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    def test_aborted_records_are_never_shown(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
         writer = memory_cluster.writer(transactional_id="x")
         writer.begin_transaction()

@@ -222,7 +222,7 @@ def test_every_parameter_that_takes_a_function_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("taker", EACH.values(), ids=list(map(" ".join, EACH)))
-def test_what_is_no_function_is_refused_by_name(opened: Opened, taker: Taker) -> None:
+def test_a_value_that_is_not_a_function_is_refused_by_name(opened: Opened, taker: Taker) -> None:
     for what, wrong in wrong_for(taker).items():
         with pytest.raises(ConfigError, match=rf"^{taker.name}\b") as caught:
             taker.give(opened, wrong)
@@ -236,7 +236,7 @@ def test_an_async_option_of_a_watch_is_refused_in_asyncio_too(opened: Opened) ->
 
 
 @pytest.mark.parametrize("arguments", [0, 1, 2, 3])
-def test_whatever_may_be_called_is_a_function(arguments: int) -> None:
+def test_anything_that_may_be_called_is_a_function(arguments: int) -> None:
     class Method:
         def call(self, *arguments: object) -> None: ...
 

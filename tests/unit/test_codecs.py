@@ -115,7 +115,7 @@ def test_a_value_that_cannot_be_read_is_a_decode_error_with_position_and_bytes(c
     assert caught.value.__cause__ is not None
 
 
-def test_what_cannot_be_read_is_kept_raw_when_asked_for() -> None:
+def test_a_value_that_cannot_be_read_is_kept_raw_when_asked_for() -> None:
     assert JSON.decode_at(b"{", HERE, raw_on_error=True) == b"{"
     assert JSON.decode_at(b"{}", HERE, raw_on_error=True) == {}
 

@@ -26,7 +26,7 @@ def damages(queue: LastValueQueue[str]) -> list[Damage]:
     return list(queue.repair(dry_run=True).found)
 
 
-def test_what_declare_commits_is_whole(memory_cluster: MemoryCluster) -> None:
+def test_the_commits_of_declare_are_whole(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1")
     assert damages(queue) == []
@@ -142,7 +142,7 @@ def test_a_later_leader_that_lacks_nothing_is_no_damage(memory_cluster: MemoryCl
     assert queue.stats().depth == 1
 
 
-def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlooked(
+def test_records_that_an_open_transaction_writes_over_a_cut_log_are_not_overlooked(
     memory_cluster: MemoryCluster,
 ) -> None:
     queue = declare(memory_cluster)
@@ -189,7 +189,9 @@ def test_several_things_can_be_wrong_at_once(memory_cluster: MemoryCluster) -> N
     assert [note.startswith("Also: ") for note in caught.value.__notes__] == [True, True]
 
 
-def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack(memory_cluster: MemoryCluster) -> None:
+def test_a_handler_of_queue_not_declared_handles_everything_that_a_group_can_lack(
+    memory_cluster: MemoryCluster,
+) -> None:
     """Programs written before these errors had their own names work as before."""
     assert {kind.__base__ for kind in (GroupNotFound, OffsetsExpired, PartitionsAdded)} == {QueueNotDeclared}
     queue = declare(memory_cluster)

@@ -158,7 +158,7 @@ def test_ctrl_c_does_not_wait_for_spark_to_start(
     assert said.err == ""
 
 
-def test_what_spark_says_is_shown_when_it_cannot_be_started(
+def test_the_output_of_spark_is_shown_when_it_cannot_be_started(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     spark = SparkThatStarts(monkeypatch)

@@ -328,7 +328,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_g14_what_a_producer_has_taken_is_stored_when_its_process_exits(
+def test_g14_messages_that_a_producer_has_accepted_are_stored_when_its_process_exits(
     ran: Programs, slow: MockCluster, tmp_path: Path, case: Case
 ) -> None:
     ended = ran.run(tmp_path, OPEN, case.program, slow.bootstrap_servers)
@@ -451,7 +451,7 @@ GONE = [
 
 
 @pytest.mark.parametrize("case", GONE, ids=lambda case: case.name)
-def test_what_cannot_be_stored_is_said_once_with_its_number(
+def test_messages_that_cannot_be_stored_are_reported_once_with_their_number(
     ran: Programs, slow: MockCluster, tmp_path: Path, case: Case
 ) -> None:
     slow.down(1)

@@ -43,7 +43,7 @@ def queue(day: Day) -> LastValueQueue[str]:
     return day.queue
 
 
-def test_r10_what_has_expired_does_not_count_and_is_counted_apart(queue: LastValueQueue[str], day: Day) -> None:
+def test_r10_expired_messages_do_not_count_and_are_counted_apart(queue: LastValueQueue[str], day: Day) -> None:
     stats = queue.stats()
     assert (stats.depth, stats.oldest) == (2, NOON)
     assert stats.tally == Tally(added=5, replaced=1, deleted=0, consumed=0, expired=2)
@@ -53,7 +53,7 @@ def test_r10_what_has_expired_does_not_count_and_is_counted_apart(queue: LastVal
     assert queue.stats().depth == 0
 
 
-def test_r8_what_an_expired_value_has_replaced_does_not_count(day: Day) -> None:
+def test_r8_a_message_that_an_expired_value_has_replaced_does_not_count(day: Day) -> None:
     put(day.queue, "a=1")
     day.put_for(1, "a")
     day.now += 2
@@ -61,7 +61,7 @@ def test_r8_what_an_expired_value_has_replaced_does_not_count(day: Day) -> None:
 
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "at least once"])
-def test_r10_what_has_expired_is_not_moved_and_is_done(queue: LastValueQueue[str], day: Day, atomic: bool) -> None:
+def test_r10_expired_messages_are_not_moved_and_are_done(queue: LastValueQueue[str], day: Day, atomic: bool) -> None:
     other = declare(day.cluster, "other", ttl=Ttl())
     assert queue.move(other, atomic=atomic).messages == 2
     assert [record.key for record in day.cluster.records("other")] == [b"c", b"d"]

@@ -117,7 +117,7 @@ def test_a_newer_value_has_its_own_time(clock: Clock, queue: LastValueQueue[str]
             assert shown(view) == {"IBM": value}
 
 
-def test_r8_what_has_expired_at_home_hides_what_is_elsewhere(clock: Clock, cluster: MemoryCluster) -> None:
+def test_r8_a_value_that_has_expired_at_home_hides_those_elsewhere(clock: Clock, cluster: MemoryCluster) -> None:
     from lvq_kafka import TopicSpec
     from lvq_kafka.core.log.keys import home_partition
 

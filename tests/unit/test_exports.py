@@ -71,7 +71,7 @@ def classes(hint: Any) -> Iterator[type]:
 
 
 @pytest.mark.parametrize(("name", "offered"), [pytest.param(*one, id=one[0]) for one in surface()])
-def test_what_it_takes_and_returns_can_be_imported_from_the_top(name: str, offered: Any) -> None:
+def test_the_types_that_it_takes_and_returns_can_be_imported_from_the_top(name: str, offered: Any) -> None:
     exported = [found for found in (getattr(lvq_kafka, one) for one in lvq_kafka.__all__) if inspect.isclass(found)]
     module = vars(inspect.getmodule(offered))
     for written in hints(offered):

@@ -130,7 +130,7 @@ def test_an_outage_while_a_reader_starts_over_is_no_failure(cluster: OneTopic) -
         eventually(lambda: view.get("a") == "new" and view.state == "caught-up")
 
 
-def test_what_the_observer_saw_of_a_topic_that_is_no_more_is_not_taken_for_news(cluster: OneTopic) -> None:
+def test_the_late_answer_of_the_observer_about_a_former_topic_is_not_taken_for_news(cluster: OneTopic) -> None:
     """Its answer comes late, when the reading thread has already started over."""
     asked, answer_now = Flag(), Flag()
     original = cluster.topics.describe

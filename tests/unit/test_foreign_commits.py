@@ -126,7 +126,7 @@ def test_one_beyond_the_end_of_the_log_is_a_loss_of_data_whatever_the_policy(que
     assert queue.stats().depth == 0
 
 
-def test_what_this_library_writes_has_a_text_from_the_first_commit_on(memory_cluster: MemoryCluster) -> None:
+def test_commits_of_this_library_have_a_text_from_the_first_one_on(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster, spec=TopicSpec(partitions=3))
     put(queue, *(f"{key}={key}" for key in KEYS))
     for change in (

@@ -130,7 +130,7 @@ def test_r22_a_queue_that_is_grouped_by_the_header_of_jms_takes_it_as_it_is(
         ),
     ],
 )
-def test_r22_what_makes_no_sense_or_clashes_is_refused_and_named_as_it_was_given(
+def test_r22_headers_that_make_no_sense_or_clash_are_refused_and_named_as_they_were_given(
     cluster: MemoryCluster, headers: dict[str, Any], own: dict[str, Any], options: tuple[str, ...], said: str
 ) -> None:
     with queue_of(cluster, max_delay=60.0, groups=Groups()).producer() as producer:

@@ -229,7 +229,7 @@ QUESTIONS: dict[str, Callable[[KafkaCluster], object]] = {
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=list(QUESTIONS))
-def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
+def test_any_request_over_the_parents_connection_is_refused_in_a_child(
     kafka_cluster: KafkaCluster, ask: Callable[[KafkaCluster], object]
 ) -> None:
     with held(Condition(kafka_cluster.groups._decided._of("g").lock)):  # type: ignore[arg-type]

@@ -233,7 +233,7 @@ def test_a_key_is_shown_by_its_beginning_wherever_it_is_shown(cluster: MemoryClu
             assert_harmless(repr(shown))
 
 
-def test_what_is_short_is_shown_as_it_always_was() -> None:
+def test_short_values_are_shown_as_they_always_were() -> None:
     entry = Entry("IBM", b"1", Position("prices", 0, 1), 0.0, (("ticker", b"IBM"),))
     assert repr(entry) == (
         "Entry(key='IBM', value=b'1', position=Position(topic='prices', partition=0, offset=1), timestamp=0.0, "

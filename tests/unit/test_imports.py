@@ -277,7 +277,7 @@ BELOW = {
 
 
 @pytest.mark.parametrize("module", BELOW)
-def test_what_all_others_build_on_builds_on_little(module: str) -> None:
+def test_modules_that_all_others_build_on_build_on_little(module: str) -> None:
     allowed = [f"lvq_kafka.{below}" for below in BELOW[module]]
     package = ROOT / module
     paths = package.rglob("*.py") if package.is_dir() else [ROOT / f"{module}.py"]
@@ -302,7 +302,7 @@ def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
     ("module", "package", "extra"),
     [("lvq_spark", "numpy", "spark"), ("lvq_spark", "pyarrow", "spark"), ("lvq_kafka.demo", "rich", "demo")],
 )
-def test_what_takes_an_extra_names_it_where_that_is_missing(module: str, package: str, extra: str) -> None:
+def test_a_module_that_needs_an_extra_names_it_where_that_is_missing(module: str, package: str, extra: str) -> None:
     import subprocess
 
     program = (

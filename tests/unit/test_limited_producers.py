@@ -103,7 +103,7 @@ def test_a_full_queue_refuses_new_keys_and_takes_updates_and_deletes(memory_clus
             producer.send(Message("1", headers={"k": "a"}))
 
 
-def test_what_is_refused_was_not_sent(memory_cluster: MemoryCluster) -> None:
+def test_a_refused_message_was_not_sent(memory_cluster: MemoryCluster) -> None:
     with rejecting(memory_cluster, 1).producer() as producer:
         fill(producer, "a")
         with pytest.raises(QueueFull):
@@ -111,7 +111,7 @@ def test_what_is_refused_was_not_sent(memory_cluster: MemoryCluster) -> None:
     assert memory_cluster.logs.end_offsets("q") == {0: 1}
 
 
-def test_what_others_store_delete_and_consume_counts_at_once(memory_cluster: MemoryCluster) -> None:
+def test_messages_that_others_store_delete_and_consume_count_at_once(memory_cluster: MemoryCluster) -> None:
     queue = rejecting(memory_cluster)
     with queue.producer() as producer, queue.producer() as other:
         fill(other, "a", "b")
@@ -169,7 +169,7 @@ def is_stored(producer: Producer[str], key: str) -> bool:
     return True
 
 
-def test_what_was_consumed_is_known_of_each_partition(memory_cluster: MemoryCluster) -> None:
+def test_consumed_messages_are_known_of_each_partition(memory_cluster: MemoryCluster) -> None:
     queue = rejecting(memory_cluster, 6, spec=TopicSpec(partitions=3))
     with queue.producer() as before:
         fill(before, *"abcdef")

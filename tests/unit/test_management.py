@@ -40,7 +40,9 @@ changes = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
 class TestPurge:
-    def test_what_is_in_the_queue_is_consumed_and_the_topic_as_it_was(self, memory_cluster: MemoryCluster) -> None:
+    def test_everything_in_the_queue_is_consumed_and_the_topic_stays_as_it_was(
+        self, memory_cluster: MemoryCluster
+    ) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1", "a=2")
         before = memory_cluster.records("prices")
@@ -51,7 +53,7 @@ class TestPurge:
         put(queue, "b=3")
         assert drained(queue) == ["3"]
 
-    def test_what_a_transaction_hides_is_still_to_come(self, memory_cluster: MemoryCluster) -> None:
+    def test_messages_hidden_by_a_transaction_are_still_to_come(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1")
         with queue.producer(transactional_id="t") as producer, producer.transaction():
@@ -84,7 +86,7 @@ class TestPurge:
         assert caught.value.hint == "Leave keys out to choose all messages."
         assert drained(queue) == ["c"]
 
-    def test_what_was_done_out_of_order_stays_done(self, memory_cluster: MemoryCluster) -> None:
+    def test_messages_done_out_of_order_stay_done(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         put(queue, "a=1", "b=1", "c=1", "d=1")
         overwrite(queue, p0=said(queue, 0, 2, 1, sequence=7, delivered=3, counts={0: 2, 1: 4}))
@@ -128,7 +130,7 @@ class TestPurge:
         assert len(commits(queue)[0].metadata) <= 4095
         assert queue.stats().depth == 24_000 - change.messages
 
-    def test_what_consumers_have_done_is_never_forgotten_for_it(self, memory_cluster: MemoryCluster) -> None:
+    def test_the_work_of_consumers_is_never_forgotten_for_it(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         put(queue, *(f"{number}=1" for number in range(40_000)))
         full = CommitMap(0, tuple(Random(7).choices((1, 2, 3), k=18_000))).shortened(4000)
@@ -214,7 +216,7 @@ class TestReset:
 
 
 class TestExpire:
-    def test_what_is_older_is_consumed_however_the_keys_lie(self) -> None:
+    def test_older_messages_are_consumed_however_the_keys_lie(self) -> None:
         now = [1_000_000.0]
         cluster = MemoryCluster(clock=lambda: now[0])
         queue = declare(cluster)
@@ -256,13 +258,13 @@ class TestExpire:
         assert "judged by the clock of this machine: No." in caplog.text
 
     @pytest.mark.parametrize("older_than", [-1, True, "1h", float("nan"), float("inf")])
-    def test_what_is_no_time_is_refused(self, memory_cluster: MemoryCluster, older_than: Any) -> None:
+    def test_a_value_that_is_no_time_is_refused(self, memory_cluster: MemoryCluster, older_than: Any) -> None:
         with pytest.raises(ConfigError, match="older_than"):
             declare(memory_cluster).expire(older_than)
 
 
 class TestRepair:
-    def test_what_is_whole_is_left_alone(self, memory_cluster: MemoryCluster) -> None:
+    def test_an_undamaged_queue_is_left_alone(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         before = commits(queue)
         repair = queue.repair()
@@ -307,7 +309,9 @@ class TestRepair:
         queue.repair({0: 1})
         assert drained(queue) == ["1"]
 
-    def test_what_expired_begins_where_the_caller_says_and_the_rest_stays(self, memory_cluster: MemoryCluster) -> None:
+    def test_expired_offsets_begin_where_the_caller_says_and_the_rest_stays(
+        self, memory_cluster: MemoryCluster
+    ) -> None:
         queue = declare(memory_cluster, spec=TopicSpec(partitions=3))
         put(queue, *(f"{number}=1" for number in range(30)))
         kept = said(queue, 2, 1, 1, sequence=3)
@@ -402,7 +406,7 @@ class TestConsumersAtWork:
         change(queue)
 
     @changes
-    def test_who_may_not_ask_for_members_is_refused_by_the_broker(
+    def test_a_caller_that_may_not_ask_for_members_is_refused_by_the_broker(
         self, memory_cluster: MemoryCluster, change: Callable[[LastValueQueue[str]], Any]
     ) -> None:
         queue = declare(memory_cluster)
@@ -420,7 +424,7 @@ class TestConsumersAtWork:
         member.close()
         change(queue)
 
-    def test_what_was_committed_since_the_look_is_not_written_over(
+    def test_commits_made_since_the_look_are_not_overwritten(
         self, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue = declare(memory_cluster)

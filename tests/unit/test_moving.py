@@ -83,7 +83,7 @@ def test_a_queue_that_is_never_consumed_can_be_moved_to(memory_cluster: MemoryCl
     assert pictures.stats().depth == 3
 
 
-def test_what_moves_in_one_batch_and_what_in_the_next_is_all_of_it(
+def test_the_batches_of_a_move_together_hold_all_of_it(
     memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 7)
@@ -121,7 +121,7 @@ class TestKeys:
         assert memory_cluster.records("cities") == []
         assert queue.stats().depth == 3
 
-    def test_what_had_no_key_moves_and_has_none(
+    def test_messages_without_a_key_move_and_have_none(
         self, memory_cluster: MemoryCluster, queue: Queue, other: Queue
     ) -> None:
         queue.purge()

@@ -351,7 +351,7 @@ def test_an_option_works_at_its_bounds_and_twice_changes_nothing(
 
 
 @pytest.mark.parametrize("option", TABLE)
-def test_what_is_beyond_or_no_number_is_refused_by_name(option: str) -> None:
+def test_a_value_out_of_range_or_not_a_number_is_refused_by_name(option: str) -> None:
     row, name = TABLE[option], option.rpartition(".")[2]
     for bad in refused(row):
         with pytest.raises(ConfigError) as caught:

@@ -59,7 +59,7 @@ BOUND = (
 
 @pytest.mark.parametrize("leave", LEAVE.values(), ids=list(LEAVE))
 @pytest.mark.parametrize("what", BOUND)
-def test_what_is_bound_to_its_process_says_so(
+def test_an_object_that_is_bound_to_its_process_says_so(
     opened: dict[str, Any], what: str, leave: Callable[[Any], object]
 ) -> None:
     with pytest.raises(BoundToProcess, match="cannot be pickled or copied") as caught:
@@ -85,7 +85,7 @@ def test_a_connection_says_so_and_shows_no_secret() -> None:
     mock.close()
 
 
-def test_what_is_read_may_leave(opened: dict[str, Any]) -> None:
+def test_objects_that_were_read_may_leave(opened: dict[str, Any]) -> None:
     queue, view = opened["queue"], opened["view"]
     snapshot = view.snapshot()
     events = [*view.entries(), Deleted("a", consumed=True), EndOfDump({0: 2})]

@@ -230,7 +230,7 @@ def test_r11_a_time_that_makes_no_sense_is_refused(
     assert stored(dated) == []
 
 
-def test_r11_what_is_too_far_ahead_goes_by_the_time_of_each_call() -> None:
+def test_r11_the_limit_of_a_delay_goes_by_the_time_of_each_call() -> None:
     times = iter([NOW, NOW + 1])
     late = MemoryCluster(clock=lambda: next(times, NOW + 2))
     late.topics.create(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
@@ -693,7 +693,7 @@ def test_a_closed_producer_refuses_everything_but_another_close(cluster: MemoryC
         pytest.fail("nothing can begin")
 
 
-def test_who_sends_a_bare_value_is_told_what_send_takes(cluster: MemoryCluster) -> None:
+def test_a_bare_value_is_refused_with_the_type_that_send_takes(cluster: MemoryCluster) -> None:
     class Odd(dict[str, str]):
         def items(self) -> Any:
             raise AttributeError("mine")

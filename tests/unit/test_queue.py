@@ -77,7 +77,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 class TestDeclare:
-    def test_what_is_missing_is_created_and_told(self, memory_cluster: MemoryCluster) -> None:
+    def test_a_missing_topic_is_created_and_reported(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         assert queue.declaration is not None
         assert (queue.declaration.created_topic, queue.declaration.created_queue) == (True, True)
@@ -266,7 +266,7 @@ class TestExistingTopic:
         assert config.items() >= {setting: topic_settings(TopicSpec())[setting] for setting in mended}.items()
         assert config["retention.ms"] == "1000"
 
-    def test_what_bends_a_promise_only_warns(
+    def test_a_setting_that_bends_a_promise_only_warns(
         self, memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         memory_cluster.topics.create("soft", partitions=1, config={"cleanup.policy": "compact"})
@@ -538,7 +538,7 @@ class TestDelete:
         queue.drop()
         assert queues(cluster=memory_cluster) == []
 
-    def test_what_is_not_declared_cannot_be_deleted(self, memory_cluster: MemoryCluster) -> None:
+    def test_a_queue_that_is_not_declared_cannot_be_dropped(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
         queue.drop()
         with pytest.raises(QueueNotDeclared, match="prices"):

@@ -28,9 +28,7 @@ def reader_of(memory_cluster: MemoryCluster, kind: str) -> OpenReader:
     return lambda **options: getattr(queue, kind)(**options)
 
 
-def test_what_they_say_of_themselves_is_the_same(
-    reader_of: OpenReader, memory_cluster: MemoryCluster, kind: str
-) -> None:
+def test_all_readers_describe_themselves_alike(reader_of: OpenReader, memory_cluster: MemoryCluster, kind: str) -> None:
     for key in (b"a", b"b", b"a"):
         memory_cluster.write("prices", key, b"1")
     reader = reader_of()
@@ -87,7 +85,7 @@ def test_an_opening_that_fails_leaves_nothing_open(reader_of: OpenReader, memory
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "raw", "ignore"])
-def test_what_cannot_be_read_is_raised_skipped_or_given_raw(
+def test_a_value_that_cannot_be_read_is_raised_skipped_or_given_raw(
     memory_cluster: MemoryCluster, kind: str, policy: Any
 ) -> None:
     queue = LastValueQueue.declare("numbers", key_header=None, cluster=memory_cluster, value=JSON)
@@ -168,7 +166,7 @@ def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_
         eventually(lambda: reader.state == "caught-up" and reader.silence < 1)
 
 
-def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_those_that_are_opened_later(
+def test_r19_records_removed_from_the_log_after_a_reader_read_them_are_missed_only_by_later_readers(
     reader_of: OpenReader, memory_cluster: MemoryCluster
 ) -> None:
     """The two differ exactly by the rows below the start of the log."""

@@ -51,7 +51,7 @@ def consumed(queue: LastValueQueue[str]) -> list[str]:
     return values
 
 
-def test_r26_what_has_a_text_too_long_for_a_pattern_is_not_in_the_queue_and_counted(
+def test_r26_a_message_with_a_text_too_long_for_a_pattern_is_not_in_the_queue_and_counted(
     memory_cluster: MemoryCluster,
 ) -> None:
     queue = declare(memory_cluster, selector="exchange LIKE 'N%'")
@@ -88,7 +88,7 @@ def test_r26_a_newer_value_that_is_not_selected_replaces_one_that_is(queue: Last
     assert consumed(queue) == ["4"]
 
 
-def test_r26_what_is_not_selected_waits_for_nobody(memory_cluster: MemoryCluster) -> None:
+def test_r26_a_message_that_is_not_selected_waits_for_nobody(memory_cluster: MemoryCluster) -> None:
     """Queues on one topic with different selectors share its messages between them."""
     nyse, others = declare(memory_cluster), declare(memory_cluster, "others", selector=f"NOT ({NYSE})")
     whole = declare(memory_cluster, "whole", selector=None)

@@ -69,7 +69,7 @@ def test_messages_without_a_key_all_count(memory_cluster: MemoryCluster) -> None
     assert queue.stats().depth == 3
 
 
-def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_cluster: MemoryCluster) -> None:
+def test_a_key_mismatch_counts_by_the_queues_policy_and_is_no_reason_to_stop(memory_cluster: MemoryCluster) -> None:
     for name, policy, depth in (("r", "record", 2), ("h", "header", 1), ("f", "fail", 2)):
         queue = declare(memory_cluster, name, key_mismatch=policy)
         memory_cluster.write(name, b"a", b"1", [("ticker", b"c")])
@@ -77,7 +77,7 @@ def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_clus
         assert queue.stats().depth == depth
 
 
-def test_what_was_added_replaced_and_consumed_is_counted(memory_cluster: MemoryCluster) -> None:
+def test_added_replaced_and_consumed_messages_are_counted(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     assert queue.stats().tally == Tally(0, 0, 0, 0)
     put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "d", "a=3", "e", "b=2")
@@ -86,7 +86,7 @@ def test_what_was_added_replaced_and_consumed_is_counted(memory_cluster: MemoryC
     assert tally.added == tally.replaced + tally.deleted + tally.consumed + queue.stats().depth
 
 
-def test_what_is_consumed_is_counted_from_the_base_on(memory_cluster: MemoryCluster) -> None:
+def test_consumed_messages_are_counted_from_the_base_on(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "e=1")
     overwrite(queue, p0=said(queue, 1, 1, 1, 1, 1))  # a=1 is below the base, c=1 and d=1 are done
@@ -128,7 +128,7 @@ def test_the_oldest_is_the_oldest_of_those_that_wait() -> None:
     assert queue.stats().oldest == 1000.0
 
 
-def test_what_was_handed_out_and_is_not_done_is_told_apart(memory_cluster: MemoryCluster) -> None:
+def test_messages_handed_out_and_not_done_are_shown_apart(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     overwrite(queue, p0=said(queue, 0, 1, 1, sequence=9, delivered=2))
@@ -136,7 +136,7 @@ def test_what_was_handed_out_and_is_not_done_is_told_apart(memory_cluster: Memor
     assert (one.depth, one.attempted, one.done_ahead, one.sequence) == (2, 1, 1, 9)
 
 
-def test_what_a_transaction_hides_does_not_count_and_is_told(memory_cluster: MemoryCluster) -> None:
+def test_messages_hidden_by_a_transaction_do_not_count_and_are_reported(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1")
     with queue.producer(transactional_id="t") as producer, producer.transaction():
@@ -175,7 +175,7 @@ def test_it_reads_from_what_is_done_on_and_not_from_the_beginning(
     assert asked == [{1: 3}]
 
 
-def test_what_is_consumed_during_the_read_does_not_count(memory_cluster: MemoryCluster) -> None:
+def test_messages_consumed_during_the_read_do_not_count(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     before_polls(memory_cluster, lambda reader, poll: overwrite(queue, p0=said(queue, 0, 1, 1, sequence=3)))
@@ -184,7 +184,7 @@ def test_what_is_consumed_during_the_read_does_not_count(memory_cluster: MemoryC
     assert stats.tally == Tally(added=3, replaced=0, deleted=0, consumed=1)
 
 
-def test_what_is_reset_during_the_read_is_read_again(memory_cluster: MemoryCluster) -> None:
+def test_a_partition_reset_during_the_read_is_read_again(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     overwrite(queue, p0=said(queue, 2))
@@ -209,7 +209,7 @@ def test_a_log_that_is_truncated_during_the_read_is_read_on_where_it_begins(memo
     assert queue.stats().depth == 1
 
 
-def test_what_is_gone_below_the_beginning_of_the_log_is_no_lag(memory_cluster: MemoryCluster) -> None:
+def test_records_gone_below_the_beginning_of_the_log_are_no_lag(memory_cluster: MemoryCluster) -> None:
     queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     memory_cluster.delete_records("prices", 0, 2)

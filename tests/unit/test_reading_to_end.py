@@ -54,7 +54,7 @@ def test_where_nothing_is_left_nothing_is_polled() -> None:
     assert list(read_to_end(Script(REFUSED), Progress({0: 4}), {0: 4}, give_up=give_up, timeout=-1)) == []
 
 
-def test_what_passes_by_itself_is_waited_out_and_what_does_not_is_raised() -> None:
+def test_a_failure_that_passes_by_itself_is_waited_out_and_any_other_is_raised() -> None:
     poll = Script(AWAY, AWAY, {0: 1}, AWAY, {0: 2}, REFUSED)
     progress = Progress({0: 0})
     assert len(list(read_to_end(poll, progress, {0: 2}, give_up=give_up))) == 2
@@ -92,6 +92,6 @@ def test_the_callers_own_work_takes_from_a_timeout_and_not_from_patience() -> No
         read(timeout=0.02)
 
 
-def test_what_is_fetched_again_is_no_progress() -> None:
+def test_records_fetched_again_are_no_progress() -> None:
     with pytest.raises(Late):
         list(read_to_end(Script(*[{0: 1}] * 99, pause=0.001), Progress({0: 1}), {0: 2}, give_up=give_up, patience=0.02))

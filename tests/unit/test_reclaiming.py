@@ -25,7 +25,7 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
     return queue
 
 
-def test_what_is_consumed_is_deleted_and_what_waits_is_not(
+def test_consumed_messages_are_deleted_and_waiting_ones_are_not(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     end = memory_cluster.logs.end_offsets("prices")[1]
@@ -92,7 +92,9 @@ def test_only_a_topic_that_is_compacted_and_deleted_from_is_reclaimed(
     assert queue.reclaim().offsets == 20
 
 
-def test_who_may_not_see_the_policy_reclaims_nothing(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+def test_a_user_who_may_not_see_the_policy_reclaims_nothing(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
     memory_cluster.fail_next("topics.config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(Unauthorized):
         queue.reclaim()
@@ -154,7 +156,7 @@ def test_a_queue_that_is_never_consumed_and_was_declared_meanwhile_keeps_all(
     assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}
 
 
-def test_where_the_partitions_of_a_topic_may_begin() -> None:
+def test_a_partition_may_begin_where_all_queues_of_its_topic_have_consumed() -> None:
     assert reclaiming.reclaimable([]) == {}
     assert reclaiming.reclaimable([{0: 5, 1: 7}]) == {0: 5, 1: 7}
     assert reclaiming.reclaimable([{0: 5, 1: 7}, {0: 6, 1: 2}]) == {0: 5, 1: 2}

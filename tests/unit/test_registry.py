@@ -53,7 +53,9 @@ NOT_NOW = TransportError("Not now.", code="_TRANSPORT", retriable=True)
 
 
 class TestReading:
-    def test_what_passes_by_itself_is_waited_out(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
+    def test_a_failure_that_passes_by_itself_is_waited_out(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
         registry.declare(definition())
         memory_cluster.fail_next("poll", NOT_NOW, times=3)
         assert registry.get("prices") == definition()
@@ -83,14 +85,18 @@ class TestReading:
         call(memory_cluster)
         assert set(failed) == {REGISTRY_TOPIC}
 
-    def test_what_does_not_pass_in_time_is_the_cause_of_giving_up(self, memory_cluster: MemoryCluster) -> None:
+    def test_a_failure_that_does_not_pass_in_time_is_the_cause_of_giving_up(
+        self, memory_cluster: MemoryCluster
+    ) -> None:
         Registry(memory_cluster).declare(definition())
         memory_cluster.fail_next("poll", NOT_NOW, times=100_000)
         with pytest.raises(CatchUpTimeout) as caught:
             Registry(memory_cluster, timeout=0.05).get("prices")
         assert caught.value.__cause__ is NOT_NOW
 
-    def test_what_does_not_pass_is_raised_at_once(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
+    def test_a_failure_that_does_not_pass_is_raised_at_once(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
         registry.declare(definition())
         memory_cluster.fail_next("poll", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
         with pytest.raises(Unauthorized):
@@ -119,7 +125,7 @@ class TestReading:
                 registry.get(asked)
             assert told in caught.value.hint
 
-    def test_what_was_declared_is_there_for_everybody_and_survives_compaction(
+    def test_a_declared_queue_is_there_for_everybody_and_survives_compaction(
         self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         mine = [definition("a"), definition("b", key_header=None, order="in-place"), definition("c", keyless="refuse")]
@@ -234,13 +240,15 @@ class TestDeclaring:
 
 
 class TestRemoving:
-    def test_what_is_removed_is_gone_and_can_be_declared_otherwise(self, registry: Registry) -> None:
+    def test_a_removed_queue_is_gone_and_can_be_declared_otherwise(self, registry: Registry) -> None:
         registry.declare(definition())
         assert registry.remove("prices") == definition()
         assert registry.all() == []
         assert registry.declare(definition(key_header="isin"))
 
-    def test_what_is_not_declared_cannot_be_removed(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
+    def test_a_queue_that_is_not_declared_cannot_be_removed(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
         registry.declare(definition("other"))
         with pytest.raises(QueueNotDeclared, match="prices"):
             registry.remove("prices")
@@ -260,7 +268,7 @@ class TestUnreadable:
         assert registry.declare(definition("other"))
         assert caplog.text.count("the queue newer in _lvq_queues has version 3") == 1
 
-    def test_who_has_to_know_all_is_not_left_in_doubt(self, registry: Registry) -> None:
+    def test_a_caller_that_has_to_know_all_is_not_left_in_doubt(self, registry: Registry) -> None:
         with pytest.raises(ConfigError, match="newer"):
             registry.all(strict=True)
 
@@ -286,7 +294,7 @@ class TestWriting:
         return failure
 
     @pytest.mark.parametrize("late", [False, True])
-    def test_who_may_not_is_told_which_right_is_missing(
+    def test_a_refused_user_learns_which_right_is_missing(
         self, memory_cluster: MemoryCluster, registry: Registry, late: bool
     ) -> None:
         memory_cluster.fail_next("append", self.failure(self.REFUSAL) if late else self.REFUSAL)

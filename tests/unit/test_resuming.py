@@ -78,7 +78,7 @@ def test_a_resumed_watch_says_up_to_where_so_the_next_one_can_resume(
             assert end.topic_id == memory_cluster.topics.describe("prices").id
 
 
-def test_what_changes_before_its_turn_comes_once_with_its_newest_value(
+def test_a_key_that_changes_before_its_turn_comes_once_with_its_newest_value(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     write(memory_cluster, ("a", "1"), ("b", "1"))
@@ -183,7 +183,7 @@ class TestRefusals:
             assert len(view._shared.notifier) == 0
 
     @pytest.mark.parametrize("since", [{}, {0: -1}, {"0": 1}, {0: True}, {0: 1.5}, 7, [0]])
-    def test_what_has_no_offsets(self, queue: LastValueQueue[str], since: Any) -> None:
+    def test_a_start_without_offsets_is_refused(self, queue: LastValueQueue[str], since: Any) -> None:
         with pytest.raises(ConfigError, match="offsets by partition") as refused:
             self.view(queue, since)
         assert refused.value.options == ("since",)

@@ -120,7 +120,7 @@ def test_there_is_no_breach_where_the_rest_goes_to_disk(memory_cluster: MemoryCl
     assert (stats.depth, stats.breach, stats.limits) == (3, "", queue.definition.limits)
 
 
-def test_that_a_ring_evicts_is_logged_once_while_it_stays_full(
+def test_an_eviction_by_a_ring_is_logged_once_while_it_stays_full(
     memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> int:

@@ -48,7 +48,7 @@ def day() -> Day:
     return day
 
 
-def test_r11_what_is_scheduled_is_counted_apart(day: Day) -> None:
+def test_r11_scheduled_messages_are_counted_apart(day: Day) -> None:
     stats = day.queue.stats()
     assert stats.depth == 2
     assert stats.tally == Tally(added=5, replaced=0, deleted=0, consumed=0, scheduled=3)
@@ -58,7 +58,7 @@ def test_r11_what_is_scheduled_is_counted_apart(day: Day) -> None:
     assert stats.tally == Tally(added=5, replaced=2, deleted=0, consumed=0)
 
 
-def test_r11_what_was_consumed_below_it_is_not_counted_as_scheduled(day: Day) -> None:
+def test_r11_messages_consumed_below_scheduled_ones_are_not_counted_as_scheduled(day: Day) -> None:
     consume(day.queue, "a", "b")
     assert maps(day.queue)[0].base == 2
     assert day.queue.stats().tally == Tally(added=3, replaced=0, deleted=0, consumed=0, scheduled=3)
@@ -95,7 +95,7 @@ def test_r11_purging_a_key_takes_its_scheduled_deletes_which_are_no_messages(day
     assert maps(day.queue)[0].base == 6
 
 
-def test_r11_what_is_scheduled_is_not_expired_by_its_age(day: Day) -> None:
+def test_r11_scheduled_messages_are_not_expired_by_their_age(day: Day) -> None:
     day.now += 5
     assert day.queue.expire(older_than=1).messages == 2
     assert day.queue.stats().tally.scheduled == 3

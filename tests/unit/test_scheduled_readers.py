@@ -417,7 +417,7 @@ def test_s115_s117_an_open_browser_is_told_of_what_becomes_due(
 
 
 @pytest.mark.parametrize("options", [{"dump": False}, {"replay_period": 0}, {"replay_period": 2}])
-def test_r15_what_becomes_due_while_a_browser_is_open_is_an_update_however_old(
+def test_r15_a_message_that_becomes_due_while_a_browser_is_open_is_an_update_however_old(
     clock: Clock, cluster: MemoryCluster, options: dict[str, Any]
 ) -> None:
     queue = declare(cluster)

@@ -464,7 +464,7 @@ class TestBrowsers:
             assert shown(prefixed.drain()) == ["-a.1"]
             assert prefixed.stats.added == 2, "a browser holds selected keys only"
 
-    def test_what_is_consumed_is_not_judged(self, queue: LastValueQueue[Any]) -> None:
+    def test_a_consumed_message_is_not_judged(self, queue: LastValueQueue[Any]) -> None:
         write(queue, ("a", 200), ("b", 300))
         with queue.browser(where=dear, refresh=3600.0) as browser:
             assert shown(browser.drain()) == ["a=200", "b=300", "|"]

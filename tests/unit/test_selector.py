@@ -267,7 +267,7 @@ def test_a_name_is_an_identifier_as_in_java(name: str) -> None:
         *(("a = 1 or b\ud800 = 1", 11), ("x\u3000= 1", 2), ("x\ue000 = 1", 2)),
     ],
 )
-def test_what_is_no_identifier_in_java_is_an_error(text: str, column: int) -> None:
+def test_a_name_that_is_no_identifier_in_java_is_an_error(text: str, column: int) -> None:
     with pytest.raises(ConfigError, match=f"at column {column}: .* cannot be here"):
         Selector(text, "prices")
     quotes = text.split(" = ")[0].split()[-1]
@@ -355,7 +355,7 @@ def test_a_long_text_that_is_not_deep_is_compiled() -> None:
     assert matches(f"size NOT IN ({', '.join(map(repr, map(str, range(1000, 9000))))})")
 
 
-def test_whether_a_text_too_long_for_a_pattern_matches_is_unknown_and_counted(
+def test_the_match_of_a_text_too_long_for_a_pattern_is_unknown_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fits, long = with_headers({"a": "x" * LONGEST_TEXT}), with_headers({"a": "x" * (LONGEST_TEXT + 1)})

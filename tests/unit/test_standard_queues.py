@@ -110,7 +110,7 @@ def test_a_topic_of_kafkas_defaults_has_retention_and_is_refused(memory_cluster:
 # ------------------------------------------------------------ reading
 
 
-def test_what_needs_one_value_for_each_key_names_the_browser(memory_cluster: MemoryCluster) -> None:
+def test_a_method_that_needs_one_value_for_each_key_names_the_browser(memory_cluster: MemoryCluster) -> None:
     queue = standard(memory_cluster)
     with pytest.raises(ConfigError, match=r"jobs is a standard queue.*queue\.browser\(\)") as caught:
         queue.view()
@@ -288,7 +288,7 @@ def test_it_waits_for_the_slowest_queue_on_the_topic(memory_cluster: MemoryClust
     "error",
     [Unauthorized("may not", code="TOPIC_AUTHORIZATION_FAILED"), QueueError("no", queue="jobs"), RuntimeError("odd")],
 )
-def test_what_prevents_it_is_logged_once_and_in_the_stats_until_it_is_over(
+def test_an_obstacle_to_it_is_logged_once_and_in_the_stats_until_it_is_over(
     memory_cluster: MemoryCluster,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

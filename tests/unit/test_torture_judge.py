@@ -44,7 +44,7 @@ def test_superseded_and_deleted_messages_need_not_be_delivered() -> None:
     assert verdict(one, messages=messages).findings == []
 
 
-def test_what_was_delivered_must_be_what_was_sent() -> None:
+def test_a_delivered_value_must_be_the_one_that_was_sent() -> None:
     one = Witness("one")
     one.ack(2, one.take(1, 1, value="something else"), durable=3)
     assert "is not what was sent" in verdict(one).findings[0]
@@ -56,7 +56,7 @@ def test_a_delete_must_not_be_delivered() -> None:
     assert "is not what was sent" in verdict(one, messages={1: ("k", None)}).findings[0]
 
 
-def test_g14_what_may_have_been_stored_may_be_delivered_or_not() -> None:
+def test_g14_a_message_that_may_have_been_stored_may_be_delivered_or_not() -> None:
     one = Witness("one")
     one.ack(2, one.take(1, 1), durable=3)
     one.ack(5, one.take(4, 2), durable=6)
@@ -245,7 +245,7 @@ class TestHandOver:
         assert "in order" in finding
         assert found.handed_over == 1
 
-    def test_who_leaves_takes_even_the_last_ack_along(self) -> None:
+    def test_a_consumer_that_leaves_takes_even_the_last_ack_along(self) -> None:
         assert self.given_up(acked=32.99, closing=32.995).findings
         assert not self.given_up(acked=32.99).findings, "it may have come after the last commit"
         assert not self.given_up(acked=32.99, closing=20).findings, "another one was closed"
@@ -277,7 +277,7 @@ class TestHandOver:
     def test_trouble_at_another_time_does_not(self, elsewhere: dict[str, Any]) -> None:
         assert self.given_up(**elsewhere).findings
 
-    def test_what_was_acked_and_stays_away_is_all_right(self) -> None:
+    def test_an_acked_message_that_stays_away_is_all_right(self) -> None:
         one = Witness("one")
         number = one.take(31, 1)
         one.ack(32, number)
@@ -369,7 +369,7 @@ class TestDeadLetters:
             one.note(Kind.RELEASING, at + 0.5, n=[one.take(at, 1)])
         return one
 
-    def test_what_is_delivered_as_often_as_allowed_and_has_a_dead_letter_need_not_be_acked(self) -> None:
+    def test_a_message_delivered_as_often_as_allowed_with_a_dead_letter_need_not_be_acked(self) -> None:
         found = verdict(self.released(MOST), letters=[given_up(4, MOST)])
         assert (found.findings, found.letters) == ([], {"delivered too often": 1})
 
@@ -457,7 +457,7 @@ class TestCounts:
         [finding] = self.delivered(1, 1, durably=(True, False)).findings
         assert "says delivery 1; it was 1 at" in finding
 
-    def test_who_does_not_count_durably_is_forgotten_and_forgets(self) -> None:
+    def test_a_consumer_that_does_not_count_durably_is_forgotten_and_forgets(self) -> None:
         found = self.delivered(1, 1, durably=(False, True))
         assert (found.findings, found.remembered) == ([], 0)
         one, two, three = Witness("one", killed=2), Witness("two", killed=4), Witness("three")
@@ -490,7 +490,7 @@ class TestTransactions:
     def output(self, *numbers: int, offset: int = 1) -> list[Output]:
         return [Output("one", number, (0, offset), "k", f"v{offset}") for number in numbers]
 
-    def test_what_committed_is_there_once(self) -> None:
+    def test_a_committed_message_is_there_once(self) -> None:
         one = Witness("one")
         one.ack(2, one.take(1, 1), durable=3)
         assert verdict(one, output=self.output(1)).findings == []
@@ -514,7 +514,7 @@ class TestTransactions:
         assert verdict(one, output=self.output(2)).findings == []
         assert any("was not committed" in finding for finding in verdict(one, output=self.output(1)).findings)
 
-    def test_what_was_rejected_has_a_dead_letter_instead(self) -> None:
+    def test_a_rejected_message_has_a_dead_letter_instead(self) -> None:
         one = Witness("one")
         reason = one.reject(2, one.take(1, 1), durable=3)
         assert verdict(one, output=[], letters=[letter(reason, 2)]).findings == []

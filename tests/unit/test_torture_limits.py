@@ -39,7 +39,7 @@ def evicting(*offsets: int) -> Witness:
 # ---------------------------------------------------------------- rings
 
 
-def test_r12_what_a_ring_evicted_is_done_without_a_hand_out() -> None:
+def test_r12_a_message_evicted_by_a_ring_is_done_without_a_hand_out() -> None:
     one = evicting(1, 2)
     take(one, 2, 3, 4)
     found = ring(one)
@@ -64,7 +64,7 @@ def test_g9_finds_a_message_that_is_evicted_while_it_is_in_work() -> None:
     assert finding.startswith("G9: 0/1 was evicted at 1.000 by one, while 0/1 (key-1=v1) at 0.500 by one was in work")
 
 
-def test_r12_what_came_back_may_be_evicted() -> None:
+def test_r12_a_returned_message_may_be_evicted() -> None:
     one = Witness("one")
     one.get(0)
     number = one.take(0.5, 1, "key-1")
@@ -131,14 +131,14 @@ def test_r12_finds_a_message_that_is_evicted_although_there_was_room() -> None:
 
 
 @pytest.mark.parametrize(("at", "too_early"), [(1.05, False), (1.15, True)])
-def test_r12_what_is_sent_later_makes_no_ring_too_full(at: float, too_early: bool) -> None:
+def test_r12_a_message_sent_later_makes_no_ring_too_full(at: float, too_early: bool) -> None:
     one = evicting(1, 2)
     take(one, 2, 3, 4)
     findings = ring(one, sent_at={4: at}).findings
     assert [finding[:32] for finding in findings] == (["R12: 0/2 was evicted at 1.100 by"] if too_early else [])
 
 
-def test_r12_what_is_set_aside_is_in_work_before_it_is_handed_out() -> None:
+def test_r12_a_message_set_aside_is_in_work_before_it_is_handed_out() -> None:
     one = evicting(3)
     one.life.counts = True
     take(one, 2, 1, 2, 4)
@@ -193,7 +193,7 @@ def test_r12_an_update_needs_no_room() -> None:
     assert block(call(1, 10), call(2, 11), update, witness=one).findings == []
 
 
-def test_r12_what_was_acked_or_deleted_may_have_made_room() -> None:
+def test_r12_an_acked_or_deleted_message_may_have_made_room() -> None:
     one = Witness("one")
     take(one, 11.5, 1)
     take(one, 100, 2, 3)

@@ -48,7 +48,7 @@ class TestExpiry:
             "messages": {offset: (record.key, record.value) for (_, offset), record in records.items()},
         }
 
-    def test_what_expires_and_has_its_letter_need_not_be_delivered(self) -> None:
+    def test_a_message_that_expires_and_has_its_letter_need_not_be_delivered(self) -> None:
         found = verdict(**self.times(expired(5001)))
         assert (found.findings, found.expired, found.expired_again) == ([], 1, 0)
 
@@ -63,7 +63,7 @@ class TestExpiry:
         assert "was never acked, has no letter" in finding
         assert verdict(one, **self.times(expired(9000))).findings == []
 
-    def test_what_a_newer_value_replaced_needs_no_letter(self) -> None:
+    def test_a_message_replaced_by_a_newer_value_needs_no_letter(self) -> None:
         one = Witness("one")
         one.ack(7, one.take(6, 2, clock=6000, appended=5500, expires=10_000), durable=8)
         log = {1: value(1), 2: value(2, appended=5500, expires=10_000)}
@@ -137,7 +137,7 @@ class TestExpiry:
         [finding] = verdict(one, output=output, **self.times(expired(6000))).findings
         assert finding.startswith("twice")
 
-    def test_what_has_a_letter_need_not_be_in_the_output(self) -> None:
+    def test_a_message_with_a_letter_need_not_be_in_the_output(self) -> None:
         assert verdict(output=[], **self.times(expired(6000))).findings == []
 
     def test_r8_finds_an_older_value_after_a_newer_one_has_its_letter(self) -> None:
@@ -239,14 +239,14 @@ class TestScheduled:
         assert "passed over" in finding
         assert self.found(self.one((3, 3000), (2, 4000))).findings == [], "it no longer counted"
 
-    def test_what_waits_for_another_message_of_its_key_is_not_passed_over(self) -> None:
+    def test_a_message_that_waits_for_another_of_its_key_is_not_passed_over(self) -> None:
         one = self.one((3, 2900), (2, 4000))
         first = one.take(1.5, 0, clock=1500, appended=500, expires=9000)
         one.ack(3.5, first, durable=3.6)
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         assert self.found(one, log=log).findings == []
 
-    def test_what_waits_for_a_dead_letter_of_its_key_is_not_passed_over(self) -> None:
+    def test_a_message_that_waits_for_a_dead_letter_of_its_key_is_not_passed_over(self) -> None:
         one = self.one((3, 2900), (2, 4000))
         first = one.take(1.5, 0, clock=1500, appended=500, expires=9000)
         reason = one.reject(1.8, first, durable=3.5)
@@ -254,7 +254,7 @@ class TestScheduled:
         letter = DeadLetter((0, 0), "k", "v0", 1, reason, 3.4)
         assert verdict(one, letters=[letter], **TestExpiry.times(log=log)).findings == []
 
-    def test_what_waits_for_a_dead_letter_that_is_never_stored_is_not_passed_over(self) -> None:
+    def test_a_message_that_waits_for_a_dead_letter_that_is_never_stored_is_not_passed_over(self) -> None:
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         for until, passed_over in ((2.7, True), (3.5, False)):
             one = self.one((3, 2900), (2, 4000))
@@ -263,7 +263,7 @@ class TestScheduled:
             one.note(Kind.VAIN, until, n=[first])
             assert bool(self.found(one, log=log).findings) == passed_over
 
-    def test_what_waits_for_one_that_may_be_given_up_is_not_passed_over(self) -> None:
+    def test_a_message_that_waits_for_one_that_may_be_given_up_is_not_passed_over(self) -> None:
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         for count, passed_over in ((MOST - 1, True), (MOST, False)):
             one = self.one((3, 2900), (2, 4000))
@@ -273,7 +273,7 @@ class TestScheduled:
             assert bool(found) == passed_over
 
     @pytest.mark.parametrize("why", ["counts", "ahead"])
-    def test_what_waits_for_one_that_is_set_aside_is_not_passed_over(self, why: str) -> None:
+    def test_a_message_that_waits_for_one_set_aside_is_not_passed_over(self, why: str) -> None:
         """It is replaced before its turn, so no journal has it."""
         log = {0: value(0, appended=500, expires=9000), **self.LOG}
         one = self.one((3, 2900), (2, 4000), ahead=why == "ahead")

@@ -74,13 +74,13 @@ def test_r36_groups_and_sessions_have_an_order_each() -> None:
     assert judged(one, grouped=True).findings == []
 
 
-def test_what_nobody_is_known_to_have_read_may_have_come_later() -> None:
+def test_a_message_that_nobody_is_known_to_have_read_may_have_come_later() -> None:
     found = judged(taking(1, 2), ranks=RANKS)
     assert (found.findings, found.waited) == ([], 0)
 
 
 @pytest.mark.parametrize("facts", [{"ahead": True}, {"counts": True}])
-def test_what_is_set_aside_keeps_the_order_that_it_had_then(facts: dict[str, bool]) -> None:
+def test_messages_set_aside_keep_the_order_that_they_had_then(facts: dict[str, bool]) -> None:
     one = Witness("one")
     one.life.counts = facts.pop("counts", False)
     assert judged(taking(3, 1, 2, witness=one, **facts), ranks=RANKS).findings == []

@@ -95,7 +95,7 @@ def test_one_in_an_outage_is_stored_when_that_is_over(
     eventually(all_ended)
 
 
-def test_what_it_could_not_store_is_logged(
+def test_messages_that_it_could_not_store_are_logged(
     queue: LastValueQueue[str], memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = queue.producer()

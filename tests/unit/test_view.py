@@ -71,7 +71,7 @@ def test_keys_can_be_asked_for_in_any_form(queue: LastValueQueue[str], producer:
 
 
 @pytest.mark.parametrize("key", [1.5, None, object(), ["a"], "\ud800"])
-def test_what_can_be_no_key_is_in_no_view(queue: LastValueQueue[str], key: Any) -> None:
+def test_an_object_that_can_be_no_key_is_in_no_view(queue: LastValueQueue[str], key: Any) -> None:
     with queue.view() as view:
         assert key not in view
         assert key not in view.keys()  # noqa: SIM118  # a separate view with its own lookup

@@ -32,7 +32,7 @@ def declared(cluster: MemoryCluster) -> LastValueQueue[str]:
     return LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
 
 
-def test_g2_who_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -> None:
+def test_g2_a_watch_that_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -> None:
     cluster = MemoryCluster(fetch_limit=1)
     queue = declared(cluster)
     half_way, go_on = Event(), Event()
@@ -313,7 +313,7 @@ def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(
         view.close()
 
 
-def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhile_is_said_to_be_gone(
+def test_g4_a_key_given_in_a_dump_that_cannot_end_yet_is_reported_gone_when_it_is_deleted_meanwhile(
     memory_cluster: MemoryCluster,
 ) -> None:
     memory_cluster.topics.create("prices", partitions=2, config={"cleanup.policy": "compact"})

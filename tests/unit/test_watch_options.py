@@ -175,7 +175,7 @@ class TestEvery:
         clock[0] += 10
         assert values(watch.drain()) == ["a1"]
 
-    def test_who_waits_is_woken_when_it_is_time_though_nothing_changes_then(self, changing: Changing) -> None:
+    def test_a_waiting_caller_is_woken_when_it_is_time_though_nothing_changes_then(self, changing: Changing) -> None:
         watch = changing.view.watch(every=0.05)
         for value in ("a1", "a2"):
             changing.write(("a", value))

@@ -59,7 +59,7 @@ def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts
     assert steps_back == []
 
 
-def test_g2_what_was_aborted_is_never_shown(queue: LastValueQueue[str]) -> None:
+def test_g2_aborted_records_are_never_shown(queue: LastValueQueue[str]) -> None:
     put(queue, a="0", b="0")
     with queue.view() as view, view.watch() as watch, queue.browser() as browser:
         for number in range(1, 4):

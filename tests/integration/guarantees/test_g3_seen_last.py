@@ -37,7 +37,7 @@ def test_g3_a_browser_that_does_not_read_is_given_each_key_once_with_its_newest_
         assert len(updates) == 50
 
 
-def test_g3_what_a_slow_browser_holds_is_bounded_by_the_keys(queue: LastValueQueue[str]) -> None:
+def test_g3_the_memory_of_a_slow_browser_is_bounded_by_the_keys(queue: LastValueQueue[str]) -> None:
     value = "x" * 10_000
     with queue.browser() as browser, queue.producer() as producer:
         for key in range(20):

@@ -99,7 +99,7 @@ def test_g4_with_updates_only_all_comes_that_was_sent_after_the_open_and_nothing
 
 
 @pytest.mark.parametrize("dump", [True, False], ids=["with a dump", "updates only"])
-def test_g4_r14_what_lies_in_added_partitions_is_in_the_stream(queue: LastValueQueue[str], dump: bool) -> None:
+def test_g4_r14_records_in_added_partitions_are_in_the_stream(queue: LastValueQueue[str], dump: bool) -> None:
     keys = [f"k{number}" for number in range(30)]
     with queue.browser(dump=dump, metadata_interval=0.2) as browser:
         queue.cluster.topics.add_partitions(queue.topic, 4)

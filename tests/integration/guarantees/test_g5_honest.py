@@ -84,7 +84,7 @@ class TestOpenTransactions:
             view.barrier()
             assert dict(view) == {"a": "1", "b": "1"}
 
-    def test_g5_what_a_transaction_held_back_reaches_a_browser_when_it_is_decided(
+    def test_g5_a_record_held_back_by_a_transaction_reaches_a_browser_when_it_is_decided(
         self, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser() as browser, queue.producer(transactional_id=queue.name) as hanging:

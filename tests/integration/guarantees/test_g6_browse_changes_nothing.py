@@ -66,7 +66,7 @@ def test_g6_browsers_and_views_of_every_kind_leave_everything_as_it_was(declare:
     assert after == before
 
 
-def test_g6_what_was_browsed_can_be_browsed_again_and_is_still_there_to_consume(declare: Declare) -> None:
+def test_g6_browsed_messages_can_be_browsed_again_and_are_still_there_to_consume(declare: Declare) -> None:
     queue = declare()
     put(queue, a="1", b="1")
     for _ in range(3):

@@ -148,7 +148,7 @@ def source(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str) -> A
     return lambda reader: reader.format("lvq").options(**{"kafka.bootstrap.servers": servers, "subscribe": lvq_topic})
 
 
-def test_what_a_task_fails_with_is_an_error_of_ours(
+def test_a_failing_task_raises_an_error_of_ours(
     spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     spec = pin(queue := make_queue("a"))

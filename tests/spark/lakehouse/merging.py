@@ -259,7 +259,7 @@ def test_a_delete_is_kept_for_as_long_as_the_log_has_to_keep_it(
 
 
 @pytest.mark.parametrize("table", ["delta"], indirect=True)
-def test_what_was_deleted_from_the_log_s_start_leaves_the_table_as_it_leaves_a_snapshot(
+def test_records_deleted_from_the_log_s_start_leave_the_table_as_they_leave_a_snapshot(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "compact,delete"})

@@ -43,7 +43,7 @@ def offsets(sent: Iterator[object]) -> list[object]:
 
 
 @pytest.mark.parametrize("size", [0, 80, 1 << 20, 100 << 20])
-def test_what_is_read_ahead_has_a_bound_in_bytes(size: int) -> None:
+def test_lines_read_ahead_have_a_bound_in_bytes(size: int) -> None:
     """Ten thousand lines used to be read ahead, however long: 10 GB of 1 MB values while a broker stalls."""
     ahead, line, number = Ahead(), bytes(size), 0
     with suppress(Full):
@@ -63,7 +63,7 @@ def test_messages_are_reported_in_their_order_and_all_of_them_at_a_pause() -> No
     assert offsets(sent) == [0, 1, None, 2]
 
 
-def test_what_was_handed_over_is_reported_before_an_error_of_the_lines() -> None:
+def test_messages_handed_over_are_reported_before_an_error_of_the_lines() -> None:
     def lines() -> Iterator[Line]:
         yield line(0)
         raise DecodeError("bad", position=None, raw=b"")

@@ -118,7 +118,7 @@ def test_a_message_whose_command_fails_can_be_tried_again(
     assert left(prices) == ["MSFT"]
 
 
-def test_what_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryCluster) -> None:
+def test_a_queue_that_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryCluster) -> None:
     assert prices("consume", "nope", "--timeout", "0").code == 4
     LastValueQueue.declare("board", key_header="ticker", topic="prices", non_destructive=True, cluster=memory_cluster)
     ran = prices("consume", "board", "--timeout", "0")
@@ -201,7 +201,7 @@ def test_a_missing_dead_letter_topic_is_said(prices: Run) -> None:
     assert ran.stderr.endswith(": lvq declare nowhere --record-key\n")
 
 
-def test_what_is_said_of_a_missing_dead_letter_topic_helps(prices: Run) -> None:
+def test_the_advice_about_a_missing_dead_letter_topic_helps(prices: Run) -> None:
     assert prices("declare", "nowhere", "--record-key").code == 0
     command = ("consume", "prices", "-n", "2", "--exec", "false", "--on-failure", "reject", "--dead-letters", "nowhere")
     assert prices(*command).code == 0

@@ -112,7 +112,9 @@ def test_the_hint_and_the_notes_of_an_error_are_in_its_line(run: Run, monkeypatc
     assert run("queues").stderr == "lvq: It is broken. Mend it.\n"
 
 
-def test_what_is_told_is_one_write_so_that_it_stays_one_line_beside_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_is_printed_in_one_write_so_that_it_stays_one_line_beside_a_board(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Writes(io.StringIO):
         def write(self, text: str) -> int:
             writes.append(text)

@@ -115,7 +115,7 @@ def test_r36_stats_name_the_keys_whose_group_has_changed(orders: Run) -> None:
         (["delete", "orders", "a", "--group", "g", "--no-group"], "mutually exclusive"),
     ],
 )
-def test_r36_what_makes_no_sense_is_refused(orders: Run, arguments: list[str], said: str) -> None:
+def test_r36_options_that_make_no_sense_are_refused(orders: Run, arguments: list[str], said: str) -> None:
     refused = orders(*arguments)
     assert refused.code == 2
     assert said in refused.stderr

@@ -46,7 +46,7 @@ def test_all_headers_are_there_when_a_name_repeats() -> None:
     assert row["all_headers"] == [["a", "1"], ["a", "2"]]
 
 
-def test_what_is_no_value_has_an_event() -> None:
+def test_events_other_than_values_say_their_kind() -> None:
     assert json.loads(event_line(Deleted("IBM"), "bytes")) == {"event": "deleted", "key": "IBM"}
     consumed = event_line(Deleted("IBM", consumed=True), "bytes")
     assert json.loads(consumed) == {"event": "consumed", "key": "IBM"}
@@ -144,7 +144,7 @@ def test_numbers_may_be_keys_and_headers_as_everywhere() -> None:
         parse_line('{"key": 1.5, "value": "x"}', "bytes")
 
 
-def test_what_could_not_be_read_as_json_is_carried_on_as_bytes_only() -> None:
+def test_a_value_that_could_not_be_read_as_json_is_carried_on_as_bytes_only() -> None:
     text = json.dumps({"key": "IBM", "undecodable": "no json"})
     line = parse_line(text, "bytes")
     assert line is not None

@@ -41,7 +41,9 @@ class TestPurge:
         text = prices("purge", "prices", "-k", "MSFT", "--yes", person=True).text
         assert text == "✓ 1 message of prices marked as consumed\n"
 
-    def test_what_has_no_room_is_told_to_a_person_too(self, prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_messages_without_room_are_reported_to_a_person_too(
+        self, prices: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("lvq_kafka.managing.management.MOST_TEXT", 1)
         ran = prices("purge", "prices", "-k", "MSFT", "--yes", person=True)
         assert ran.text == "✓ 0 messages of prices marked as consumed\n"
@@ -157,7 +159,7 @@ class TestMove:
 
 
 class TestReclaim:
-    def test_what_is_consumed_goes_for_good(self, run: Run) -> None:
+    def test_consumed_messages_go_for_good(self, run: Run) -> None:
         run("declare", "prices", "-k", "ticker", "--topic-config", "cleanup.policy=compact,delete")
         for key in ("a", "b", "c"):
             run("put", "prices", key, "1")
@@ -189,7 +191,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 class TestAsking:
-    def test_who_cannot_be_asked_has_to_say_yes(self, prices: Run, arguments: list[str]) -> None:
+    def test_a_user_who_cannot_be_asked_has_to_say_yes(self, prices: Run, arguments: list[str]) -> None:
         prices("declare", "archive", "-k", "ticker")
         ran = prices(*arguments)
         assert ran.code == 2

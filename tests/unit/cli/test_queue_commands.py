@@ -326,7 +326,7 @@ def test_dropping_a_queue_that_is_not_there_is_an_error(run: Run) -> None:
     assert run("drop", "nope", "--yes").code == 4
 
 
-def test_what_the_library_warns_of_is_a_line_of_lvq(run: Run) -> None:
+def test_a_warning_of_the_library_is_a_line_of_lvq(run: Run) -> None:
     ran = run("declare", "q", "-o", "qpid.last_value_queue_key=id", "-o", "qpid.last_value_queue_no_browse=true")
     assert ran.code == 0
     (line,) = [line for line in ran.stderr.splitlines() if "no_browse" in line]

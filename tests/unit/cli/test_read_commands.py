@@ -74,7 +74,7 @@ def test_a_person_gets_the_value_itself_or_a_table_of_several(prices: Run) -> No
     assert len(text.splitlines()) > 1
 
 
-def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(
+def test_a_queue_that_is_not_declared_or_cannot_be_reached_has_its_exit_code(
     prices: Run, memory_cluster: MemoryCluster
 ) -> None:
     ran = prices("get", "nope", "IBM")

@@ -94,7 +94,7 @@ def test_r11_the_time_of_a_line_counts_before_that_of_the_options(rates: Run, me
     ],
 )
 @pytest.mark.parametrize("command", [["put", "rates", "EUR", "1"], ["send", "rates", "1", "-H", "currency=EUR"]])
-def test_r11_what_cannot_be_scheduled_is_an_error_of_usage(
+def test_r11_a_message_that_cannot_be_scheduled_is_an_error_of_usage(
     rates: Run, memory_cluster: MemoryCluster, command: list[str], arguments: list[str], said: str
 ) -> None:
     ran = rates(*command, *arguments)

@@ -60,7 +60,7 @@ def test_messages_are_browsed_in_order(jobs: Run) -> None:
     assert "3" in jobs("browse", "jobs", person=True).text
 
 
-def test_what_is_browsed_can_be_sent_to_another_queue(jobs: Run, memory_cluster: MemoryCluster) -> None:
+def test_browsed_messages_can_be_sent_to_another_queue(jobs: Run, memory_cluster: MemoryCluster) -> None:
     jobs("declare", "copy", "--standard", "-k", "customer")
     lines = "".join(f"{json.dumps(row)}\n" for row in jobs("browse", "jobs").rows)
     assert jobs("send", "copy", "--from-jsonl", "-", stdin=lines.encode()).code == 0
@@ -74,7 +74,7 @@ def test_what_is_browsed_can_be_sent_to_another_queue(jobs: Run, memory_cluster:
     [("get", "jobs", "acme"), ("watch", "jobs"), ("export", "jobs")],
     ids=lambda command: str(command[0]),
 )
-def test_what_shows_one_value_for_each_key_names_the_browser(jobs: Run, command: tuple[str, ...]) -> None:
+def test_a_command_that_shows_one_value_for_each_key_names_the_browser(jobs: Run, command: tuple[str, ...]) -> None:
     ran = jobs(*command)
     assert ran.code == 2
     assert "jobs is a standard queue (--standard)" in ran.stderr

@@ -58,7 +58,9 @@ def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCl
     assert " ? " in lines
 
 
-def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memory_cluster: MemoryCluster) -> None:
+def test_waiting_messages_are_counted_whatever_the_order_of_the_acks(
+    prices: Run, memory_cluster: MemoryCluster
+) -> None:
     prices("put", "prices", "AAPL", "1")
     prices("purge", "prices", "--key", "MSFT", "--yes")
     row = prices("stats", "prices").row
@@ -113,7 +115,7 @@ def test_a_breach_of_a_queue_that_is_not_consumed_is_a_problem(run: Run, memory_
     assert (ran.code, ran.row["bytes"], len(ran.row["problems"])) == (4, 4, 1)
 
 
-def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
+def test_messages_handed_out_before_and_active_consumers_are_shown(prices: Run, memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.open("prices", cluster=memory_cluster)
     with queue.consumer(commit_interval=0.01) as consumer:
         delivery = consumer.acquire(30)
@@ -124,7 +126,7 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
         assert "1 may have been handed out before: in work or returned" in text
 
 
-def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
+def test_the_fate_of_the_values_is_shown(prices: Run, memory_cluster: MemoryCluster) -> None:
     prices("purge", "prices", "--key", "MSFT", "--yes")
     for key in ("AAPL", "AAPL", "ORCL"):
         prices("put", "prices", key, "1")
@@ -136,7 +138,7 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCl
     assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are left to consume" in text
 
 
-def test_what_is_scheduled_is_counted(run: Run) -> None:
+def test_scheduled_messages_are_counted(run: Run) -> None:
     run("declare", "prices", "-k", "ticker", "--non-destructive", "--max-delay", "3600")
     run("put", "prices", "IBM", "1")
     run("put", "prices", "IBM", "2", "--delay", "600")
@@ -183,7 +185,7 @@ def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: Memory
     writer.abort_transaction()
 
 
-def test_what_this_user_may_not_see_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
+def test_a_setting_that_this_user_may_not_see_is_mentioned(prices: Run, memory_cluster: MemoryCluster) -> None:
     memory_cluster.fail_next("topics.config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
     ran = prices("stats", "prices")
     assert ran.code == 0

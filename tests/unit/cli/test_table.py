@@ -67,7 +67,7 @@ def test_updates_without_a_dump_have_columns_too() -> None:
     assert written(EndOfDump(), Deleted("IBM"))[0].split()[:2] == ["IBM", "deleted"]
 
 
-def test_what_was_consumed_is_not_told_as_deleted() -> None:
+def test_a_consumed_key_is_not_shown_as_deleted() -> None:
     (row,) = written(Deleted("IBM", consumed=True))
     assert row.split()[:2] == ["IBM", "consumed"]
     (row,) = written(Deleted("IBM", left=True))

@@ -94,7 +94,7 @@ def test_a_terminal_gets_tables_and_a_pipe_gets_json_lines() -> None:
     assert piped.stderr == b""
 
 
-def test_who_named_a_wrong_port_sees_what_is_waited_for() -> None:
+def test_a_user_who_named_a_wrong_port_sees_the_address_that_is_waited_for() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nothing listens on it
         servers = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -107,7 +107,7 @@ def test_send_from_json_lines_needs_headers_only(prices: Run, memory_cluster: Me
     assert ran.row == {"key": "IBM", "position": "prices/0/2"}
 
 
-def test_what_one_queue_gives_another_one_takes(prices: Run) -> None:
+def test_the_output_of_one_queue_is_input_for_another(prices: Run) -> None:
     prices("put", "prices", "bin", "-", stdin=b"\xff")
     prices("send", "prices", "an ordinary message", "-H", "source=test")
     prices("declare", "copy", "-k", "ticker")

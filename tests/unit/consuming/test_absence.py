@@ -48,7 +48,7 @@ def delete_and_clean(world: World) -> None:
     assert b"a" not in {record.key for record in world.records(TOPIC)}
 
 
-def test_r18_what_was_deleted_while_a_consumer_was_away_is_not_handed_out(world: World) -> None:
+def test_r18_messages_deleted_while_a_consumer_was_away_are_not_handed_out(world: World) -> None:
     world.send(("a", "a1"), ("b", "b1"))
     with consuming(world) as consumer:
         has_read_all(world, consumer)
@@ -61,7 +61,7 @@ def test_r18_what_was_deleted_while_a_consumer_was_away_is_not_handed_out(world:
         assert consumer.stats.trouble == ""
 
 
-def test_r18_how_long_deletes_are_kept_may_change_while_a_consumer_is_away(world: World) -> None:
+def test_r18_the_retention_of_deletes_may_change_while_a_consumer_is_away(world: World) -> None:
     def keep_deletes_shorter() -> None:
         world._state.topics[TOPIC].config["delete.retention.ms"] = "60000"
         delete_and_clean(world)
@@ -77,7 +77,7 @@ def test_r18_how_long_deletes_are_kept_may_change_while_a_consumer_is_away(world
         assert drain(consumer, 1) == ["b2"]
 
 
-def test_r18_what_is_held_meanwhile_is_lost_and_what_was_acked_is_not(world: World) -> None:
+def test_r18_messages_held_meanwhile_are_lost_and_acked_ones_are_not(world: World) -> None:
     world.send(("x", "x1"), ("a", "a1"), ("b", "b1"))
     with consuming(world) as consumer:
         acked, held = take(consumer), take(consumer)

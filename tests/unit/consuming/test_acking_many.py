@@ -90,7 +90,7 @@ def test_one_that_is_not_durable_in_time_may_become_so(world: World) -> None:
         settled_up(world, consumer)
 
 
-def test_those_that_can_be_acked_are(world: World) -> None:
+def test_all_messages_that_can_be_acked_are(world: World) -> None:
     with consuming(world) as consumer:
         batch = some(world, consumer, "abcd")
         batch[0].reject()
@@ -104,7 +104,7 @@ def test_those_that_can_be_acked_are(world: World) -> None:
         settled_up(world, consumer)
 
 
-def test_those_that_were_lost_meanwhile_come_again(world: World) -> None:
+def test_messages_lost_meanwhile_come_again(world: World) -> None:
     with consuming(world) as consumer:
         batch = some(world, consumer)
         world.expel(world.members[0])
@@ -190,7 +190,7 @@ def test_two_in_vain_at_the_same_moment_are_told_once(
     assert not caplog.records
 
 
-def test_whoever_waits_for_room_goes_on(world: World) -> None:
+def test_a_caller_that_waits_for_room_goes_on(world: World) -> None:
     with consuming(world, max_in_work=2, commit_interval=60) as consumer:
         batch = some(world, consumer, "ab")
         world.send(("c", "c"), ("d", "d"))
@@ -280,7 +280,7 @@ def test_deliveries_are_acked_where_they_belong(
         settled_up(world, consumer)
 
 
-def test_what_is_no_delivery_is_refused_and_nothing_is_acked(world: World) -> None:
+def test_an_argument_that_is_not_a_delivery_is_refused_and_nothing_is_acked(world: World) -> None:
     with consuming(world) as consumer:
         batch = some(world, consumer)
         with pytest.raises(ConfigError, match="is not a delivery"):

@@ -123,7 +123,7 @@ def test_prefetch_hands_messages_over_in_order(world: World) -> None:
         assert consumer.stats.acked == 7
 
 
-def test_what_was_taken_ahead_and_replaced_is_passed_over_and_the_newer_value_comes(world: World) -> None:
+def test_a_prefetched_message_that_was_replaced_is_passed_over_and_the_newer_value_comes(world: World) -> None:
     world.send(("a", "a1"), ("b", "b1"), ("c", "c1"), ("d", "d1"))
     with consuming(world, prefetch=4) as consumer:
         has_read_all(world, consumer)
@@ -155,7 +155,7 @@ def test_a_key_that_never_rests_comes_all_the_same(world: World) -> None:
         assert seen == ["a1", "a2", "a3", "a4"]
 
 
-def test_what_was_taken_ahead_and_lost_is_passed_over() -> None:
+def test_a_prefetched_message_that_was_lost_is_passed_over() -> None:
     world = make_world(partitions=2)
     world.send(("a", "a"), ("b", "b"), ("c", "c"), partition=0)
     world.send(("d", "d"), ("e", "e"), ("f", "f"), partition=1)
@@ -211,7 +211,7 @@ def test_a_loop_that_ends_when_the_consumer_was_closed_says_nothing_of_what_it_h
         assert drain(consumer, 2) == ["b", "c"]
 
 
-def test_what_was_taken_ahead_and_given_back_was_not_delivered(world: World) -> None:
+def test_a_prefetched_message_that_was_given_back_was_not_delivered(world: World) -> None:
     world.topics.create("dead", partitions=1, config={})
     world.send(*((f"k{number}", str(number)) for number in range(5)))
     with consuming(world, prefetch=5, max_deliveries=2, dead_letters="dead") as consumer:
@@ -240,7 +240,7 @@ def test_the_time_to_settle_what_was_taken_ahead_begins_when_its_turn_comes(worl
         assert (second.value, second.state) == ("b", State.ACQUIRED)
 
 
-def test_what_was_taken_ahead_and_waits_for_too_long_goes_to_others_and_was_not_delivered(world: World) -> None:
+def test_a_prefetched_message_that_waits_for_too_long_goes_to_others_and_was_not_delivered(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, prefetch=2, lock_timeout=1.0, max_deliveries=1) as consumer:
         has_read_all(world, consumer)

@@ -262,7 +262,7 @@ def test_a_loop_whose_task_is_cancelled_gives_back_at_once_what_it_took_ahead(wo
         assert drain(consumer, 3) == ["a", "b", "c"]
 
 
-def test_what_a_loop_gives_back_goes_to_those_who_wait_for_it(world: World) -> None:
+def test_a_message_given_back_by_a_loop_goes_to_a_caller_that_waits_for_it(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
 
     async def main() -> None:

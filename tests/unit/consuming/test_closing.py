@@ -78,7 +78,7 @@ def test_close_in_an_outage_loses_acks_and_no_message(world: World) -> None:
         assert drain(consumer, 1) == ["a"]
 
 
-def test_what_was_taken_ahead_does_not_come_any_more_while_close_waits_for_an_answer(
+def test_a_prefetched_message_no_longer_comes_while_close_waits_for_an_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_kafka.consuming.commit_sender._LAST_CHANCE", 20.0)

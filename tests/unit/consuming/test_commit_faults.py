@@ -230,7 +230,7 @@ def test_where_the_text_has_no_room_messages_are_handed_out_and_acks_wait_for_lo
         assert (consumer.stats.unsaid, consumer.stats.trouble) == (0, "")
 
 
-def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again() -> None:
+def test_acks_left_out_of_a_shortened_text_are_not_called_durable_and_their_messages_come_again() -> None:
     world = make_world(metadata_limit=80)
     world.send(*((f"k{number}", str(number)) for number in range(200)))
     chaos = Random(5)

@@ -80,7 +80,7 @@ def test_g11_acks_in_any_order_are_durable_above_the_lowest_message_that_is_not_
         assert world.committed_offsets() == {0: 3}
 
 
-def test_g10_what_was_not_acked_comes_again_to_the_next_consumer(world: World) -> None:
+def test_g10_an_unacked_message_comes_again_to_the_next_consumer(world: World) -> None:
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world) as consumer:
         take(consumer)

@@ -105,7 +105,7 @@ def test_beyond_the_room_messages_go_on_and_it_is_said_what_is_in_the_way(caplog
         assert done.runs, "what was durable does not come again"
 
 
-def test_who_waits_for_an_ack_that_has_no_room_is_told_when_there_is_some() -> None:
+def test_a_caller_that_waits_for_an_ack_without_room_learns_when_there_is_some() -> None:
     world = filled(400, metadata_limit=64)
     with consuming(world, max_in_work=400) as consumer:
         has_read_all(world, consumer)

@@ -70,7 +70,7 @@ def test_the_settlement_of_a_transaction_that_aborts_says_so(world: World, settl
         assert isinstance(settlement.future().exception(0), LockLost), "it stays what it was"
 
 
-def test_who_waits_inside_learns_that_the_transaction_has_aborted(world: World) -> None:
+def test_a_caller_that_waits_inside_learns_that_the_transaction_has_aborted(world: World) -> None:
     world.send(("a", "a"))
     told: list[BaseException | None] = []
     with consuming(world) as consumer, world.producer() as producer:
@@ -119,7 +119,7 @@ def committing_while(producer: Producer[Any], meanwhile: Callable[[], object]) -
 
 
 @pytest.mark.parametrize("asked", [True, False], ids=["asked before", "asked after"])
-def test_what_a_transaction_has_committed_is_durable_though_its_partition_went_away_meanwhile(
+def test_an_ack_that_a_transaction_committed_is_durable_though_its_partition_went_away_meanwhile(
     world: World, asked: bool
 ) -> None:
     world.send(("a", "a"))
@@ -140,7 +140,7 @@ def test_what_a_transaction_has_committed_is_durable_though_its_partition_went_a
         settlement.result(10)
 
 
-def test_what_a_transaction_has_committed_is_durable_though_the_consumer_was_closed_meanwhile(world: World) -> None:
+def test_an_ack_that_a_transaction_committed_is_durable_though_the_consumer_was_closed_meanwhile(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer, world.producer() as producer:
         committing_while(producer, consumer.close)
@@ -221,7 +221,7 @@ def test_a_rejection_whose_dead_letter_is_not_stored_says_so(dead: World, failur
     assert dead.texts(DEAD) == ["a"]
 
 
-def test_who_waits_already_learns_that_the_dead_letter_was_not_stored(dead: World) -> None:
+def test_a_caller_that_waits_already_learns_that_the_dead_letter_was_not_stored(dead: World) -> None:
     dead.send(("a", "a"))
     with consuming(dead, dead_letters=DEAD) as consumer:
         delivery = take(consumer)

@@ -103,7 +103,7 @@ def test_r7_a_superseded_value_does_not_come_back_after_a_release_when_the_newer
         assert nothing_comes(consumer)
 
 
-def test_r6_what_was_held_at_close_is_superseded_for_the_next_consumer(world: World) -> None:
+def test_r6_a_message_held_at_close_is_superseded_for_the_next_consumer(world: World) -> None:
     world.send(("a", "m1"))
     with consuming(world) as consumer:
         first = take(consumer)

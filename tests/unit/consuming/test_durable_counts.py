@@ -195,7 +195,7 @@ def test_a_key_whose_values_are_replaced_while_they_are_counted_comes_all_the_sa
 
 
 @pytest.mark.parametrize("end", ["break", "close"])
-def test_what_was_taken_ahead_is_not_counted_when_its_turn_never_comes(world: World, end: str) -> None:
+def test_a_prefetched_message_is_not_counted_when_its_turn_never_comes(world: World, end: str) -> None:
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world, durable_counts=True, prefetch=3) as consumer:
         has_read_all(world, consumer)
@@ -293,7 +293,7 @@ def test_iterating_with_durable_counts_brings_everything(world: World, prefetch:
 
 
 @pytest.mark.parametrize("value", ["a2", None])
-def test_what_is_replaced_or_deleted_when_it_was_counted_for_nobody_never_comes(
+def test_a_message_counted_for_nobody_never_comes_once_it_is_replaced_or_deleted(
     world: World, value: str | None
 ) -> None:
     """R9, I4: nobody holds it, so a newer value replaces it and a delete removes it."""
@@ -307,7 +307,7 @@ def test_what_is_replaced_or_deleted_when_it_was_counted_for_nobody_never_comes(
         assert consumer.stats.available == 0
 
 
-def test_what_is_replaced_when_it_was_counted_for_nobody_does_not_come_in_asyncio_either(world: World) -> None:
+def test_a_message_counted_for_nobody_does_not_come_in_asyncio_either_once_it_is_replaced(world: World) -> None:
     world.send(("a", "a1"))
     with consuming(world, durable_counts=True) as consumer:
         has_read_all(world, consumer)
@@ -335,9 +335,7 @@ def test_a_key_that_is_replaced_before_each_look_comes_to_one_who_never_waits(wo
 
 
 @pytest.mark.parametrize("newer", ["a2", None])
-def test_what_was_set_aside_long_ago_is_looked_at_again_before_it_is_handed_out(
-    world: World, newer: str | None
-) -> None:
+def test_a_message_set_aside_long_ago_is_checked_again_before_it_is_handed_out(world: World, newer: str | None) -> None:
     """As when a group rebalances and accepts no commit: the callers it was counted for may have left."""
     world.send(("a", "a1"))
     with consuming(world, durable_counts=True) as consumer:

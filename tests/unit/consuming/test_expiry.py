@@ -44,7 +44,7 @@ def consumer(world: World, queue: QueueDefinition) -> Iterator[Consumer[str]]:
         yield consumer
 
 
-def test_r10_what_has_expired_is_not_handed_out_and_the_commit_says_it_is_done(
+def test_r10_an_expired_message_is_not_handed_out_and_the_commit_says_it_is_done(
     world: World, day: Day, consumer: Consumer[str]
 ) -> None:
     world.send(("a", "a1"), ("b", "b1"))

@@ -82,7 +82,7 @@ def test_r10_a_newer_value_does_not_wait_for_the_letter(world: World, day: Day) 
             assert delivery.value == "a2"
 
 
-def test_r10_what_cannot_be_stored_stays_and_is_tried_again(
+def test_r10_an_expired_message_that_cannot_be_stored_stays_and_is_tried_again(
     world: World, day: Day, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send(("a", "a1"), ("b", "b1"))
@@ -155,7 +155,7 @@ def test_r10_a_letter_that_is_too_large_leaves_out_what_explains_it(world: World
         assert world.records(GONE)[0].headers == ()
 
 
-def test_r10_what_was_not_stored_is_stored_by_the_next_consumer(world: World, day: Day) -> None:
+def test_r10_an_expired_message_that_was_not_stored_is_stored_by_the_next_consumer(world: World, day: Day) -> None:
     world.send(("a", "a1"), ("b", "b1"), ("b", "b2"))
     day.now += 11
     with opened(world) as consumer:

@@ -76,7 +76,7 @@ def settled_below_commits(world: World, consumer: Consumer[str]) -> None:
     eventually(lambda: not core._unanswered and not any(part.due for part in core.commits._partitions.values()))
 
 
-def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) -> None:
+def test_a_caller_that_acquires_while_the_thread_stands_still_gets_nothing(world: World) -> None:
     """The holders' side decides by itself: the thread may not have noticed yet that something is wrong."""
     world.send(("a", "a"))
     with consuming(world) as consumer:
@@ -96,7 +96,7 @@ def test_one_who_waits_is_woken_when_it_is_proven(world: World) -> None:
     assert outcome == ["a"]
 
 
-def test_what_was_counted_for_somebody_who_has_left_waits_for_the_proof_and_has_it_made() -> None:
+def test_a_message_counted_for_a_caller_that_has_left_waits_for_the_proof_and_has_it_made() -> None:
     world = make_world()
     world.send(("a", "a"))
     with consuming(world, durable_counts=True) as consumer:
@@ -139,7 +139,7 @@ def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_ste
         assert drain(zombie, 1) == ["b"]
 
 
-def test_what_a_zombie_has_taken_ahead_does_not_come_out_of_it_either() -> None:
+def test_a_message_that_a_zombie_has_prefetched_does_not_come_out_of_it_either() -> None:
     world = make_world()
     world.send(("a", "a1"), ("b", "b1"))
     with consuming(world, prefetch=2) as zombie:
@@ -164,7 +164,7 @@ def test_what_a_zombie_has_taken_ahead_does_not_come_out_of_it_either() -> None:
         assert outcome == ["c"]
 
 
-def test_what_was_taken_ahead_comes_when_it_is_proven_and_was_delivered_once(world: World) -> None:
+def test_a_prefetched_message_comes_when_it_is_proven_and_was_delivered_once(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, prefetch=2, commit_interval=60) as consumer:
         has_read_all(world, consumer)

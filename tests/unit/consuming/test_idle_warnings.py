@@ -172,7 +172,7 @@ def test_a_trouble_with_the_cluster_goes_before_what_follows_from_it(watched: Wa
     assert "no partition" in watched.trouble
 
 
-def test_who_forgets_to_settle_is_told_once(watched: Watched) -> None:
+def test_a_caller_that_forgets_to_settle_is_warned_once(watched: Watched) -> None:
     watched.assign()
     assert len(watched.shared.acquire(5)[0]) == 2
     assert watched.wait(30) == ""

@@ -112,7 +112,7 @@ def test_nothing_is_left_in_a_transaction_any_more_when_the_last_commit_has_left
     assert world.committed_offsets() == {0: 1}
 
 
-def test_what_a_transaction_leaves_before_the_last_commit_is_aborted_when_it_commits_after_it(world: World) -> None:
+def test_a_transaction_begun_before_the_last_commit_is_aborted_when_it_commits_after_it(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         take(consumer).ack()
@@ -216,7 +216,7 @@ def hold(world: World, consumer: Consumer[Any], count: int) -> list[Delivery[Any
 
 
 @pytest.mark.parametrize("grace", [0.0, 0.01])
-def test_whatever_was_accepted_before_close_returned_is_never_seen_again(grace: float) -> None:
+def test_a_message_acked_before_close_returned_is_never_seen_again(grace: float) -> None:
     for _ in range(5):
         world = make_world()
         world.send(*((f"k{number}", f"{number}") for number in range(1000)))
@@ -227,7 +227,7 @@ def test_whatever_was_accepted_before_close_returned_is_never_seen_again(grace: 
         assert not accepted & everything(world)
 
 
-def test_whatever_was_accepted_before_a_partition_went_is_never_seen_again() -> None:
+def test_a_message_acked_before_a_partition_went_is_never_seen_again() -> None:
     for _ in range(5):
         world = make_world(2)
         for number in range(1000):

@@ -37,7 +37,7 @@ def test_g11_after_a_lost_connection_it_is_looked_more_than_once_and_written_aga
     assert "another commit overwrote" in caplog.text
 
 
-def test_what_is_acked_after_a_lost_connection_is_durable_when_the_group_has_been_asked(world: World) -> None:
+def test_an_ack_after_a_lost_connection_is_durable_when_the_group_has_been_asked(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer:
         member = member_of(world)

@@ -26,7 +26,7 @@ def seen_where_the_first_comes_back(world: World, **options: int) -> list[str]:
         return values_of(seen)
 
 
-def test_what_is_set_aside_keeps_its_order_though_a_message_with_an_earlier_place_comes_back(world: World) -> None:
+def test_messages_set_aside_keep_their_order_though_one_with_an_earlier_place_comes_back(world: World) -> None:
     assert seen_where_the_first_comes_back(world, prefetch=2) == ["b", "c", "a", "d"]
 
 
@@ -34,7 +34,7 @@ def test_with_a_prefetch_of_1_a_message_with_an_earlier_place_is_next(world: Wor
     assert seen_where_the_first_comes_back(world) == ["b", "a", "c", "d"]
 
 
-def test_what_is_set_aside_is_withheld_from_other_callers_until_the_iteration_ends(world: World) -> None:
+def test_messages_set_aside_are_withheld_from_other_callers_until_the_iteration_ends(world: World) -> None:
     world.send(*((key, key) for key in "abc"))
     with consuming(world, prefetch=3) as consumer:
         has_read_all(world, consumer)

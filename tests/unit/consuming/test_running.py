@@ -295,7 +295,7 @@ def test_another_thread_can_let_the_handlers_finish_and_end_the_run(world: World
     assert world.committed_offsets() == {0: 2}
 
 
-def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: World) -> None:
+def test_a_message_that_arrives_as_the_workers_stop_was_not_delivered(world: World) -> None:
     with consuming(world) as consumer:
         team = workers_of(consumer, lambda delivery: None)
         with in_thread(team.run):

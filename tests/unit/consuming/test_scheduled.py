@@ -51,7 +51,7 @@ def consumer(world: World) -> Iterator[Consumer[str]]:
         yield consumer
 
 
-def test_r11_what_is_not_due_is_not_handed_out_and_the_value_before_it_is(
+def test_r11_a_message_that_is_not_due_is_not_handed_out_and_the_value_before_it_is(
     world: World, day: Day, consumer: Consumer[str]
 ) -> None:
     world.send(("a", "a1"))
@@ -192,7 +192,9 @@ def test_r11_dead_letters_count_at_once(world: World, day: Day) -> None:
     assert NOT_BEFORE_HEADER not in names
 
 
-def test_r10_r11_what_is_due_after_its_expiry_goes_to_the_expiry_topic_and_counts_there(world: World, day: Day) -> None:
+def test_r10_r11_a_message_due_after_its_expiry_goes_to_the_expiry_topic_and_counts_there(
+    world: World, day: Day
+) -> None:
     world.topics.create("late", partitions=1, config={})
     schedule(world, "a", "a1", 10)
     queue = definition(ttl=Ttl(default=5), expiry_topic="late")

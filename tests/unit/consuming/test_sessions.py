@@ -88,7 +88,7 @@ def test_each_thread_is_a_session_until_it_ends(world: World) -> None:
         eventually(lambda: consumer.stats.sessions == 1)
 
 
-def test_what_a_thread_that_ended_holds_keeps_its_group(world: World) -> None:
+def test_a_message_held_by_a_thread_that_ended_keeps_its_group(world: World) -> None:
     send(world, "a:one", "b:one")
     with grouped(world) as consumer:
         with in_thread(lambda: take(consumer)) as outcome:
@@ -221,7 +221,7 @@ def test_an_iteration_keeps_its_session(world: World) -> None:
         assert next(iteration).value == "b"
 
 
-def test_what_is_prefetched_and_not_yielded_pins_nothing(world: World) -> None:
+def test_a_prefetched_message_that_was_not_yielded_pins_nothing(world: World) -> None:
     send(world, "a:one", "b:two", "c:three")
     with grouped(world, prefetch=3) as consumer:
         session = consumer.session()
@@ -337,7 +337,7 @@ def test_a_message_counted_for_a_session_that_never_comes_goes_to_another(world:
         assert (delivery.value, delivery.delivery_count, delivery.redelivered) == ("a", 1, False)
 
 
-def test_what_is_counted_for_a_session_that_ends_is_given_back(world: World) -> None:
+def test_a_message_counted_for_a_session_that_ends_is_given_back(world: World) -> None:
     send(world, "a:one")
     with grouped(world, durable_counts=True, commit_interval=60) as consumer:
         with consumer.session() as other:

@@ -227,7 +227,7 @@ def test_g12_a_group_that_finds_a_text_too_large_counts_on_who_has_sent_it(hands
     assert shared.core.hand_out.is_suspended(shared.clock()) is (answer is Answer.UNKNOWN)
 
 
-def test_whoever_waits_is_woken_when_many_are_settled(hands: Hands) -> None:
+def test_a_waiting_caller_is_woken_when_many_messages_are_settled(hands: Hands) -> None:
     shared, woken = hands.shared, []
     waiter = Waiter(1, lambda: woken.append(waiter))
     assert shared.acquire(1, waiter) == ([], [])
@@ -257,7 +257,7 @@ def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_o
 REFUSED = TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True)
 
 
-def test_that_messages_come_does_not_say_that_commits_are_stored(hands: Hands) -> None:
+def test_arriving_messages_do_not_prove_that_commits_are_stored(hands: Hands) -> None:
     flight = hands.ack(hands.items[0])
     hands.shared.report("committing", REFUSED)
     hands.shared.read(Fetch(RecordBatch.of([Record(0, 3, 0, b"new", b"v")]), {0: 4}))

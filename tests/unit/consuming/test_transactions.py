@@ -147,7 +147,7 @@ def test_acks_above_one_that_is_held_commit_too(world: World) -> None:
         assert world.committed_offsets() == {0: 3}
 
 
-def test_what_is_released_or_left_unsettled_in_a_transaction_comes_again(world: World) -> None:
+def test_messages_released_or_left_unsettled_in_a_transaction_come_again(world: World) -> None:
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world) as consumer, world.producer() as producer:
         with consumer.transaction(producer) as tx:
@@ -200,7 +200,7 @@ def test_a_block_around_a_delivery_acks_into_the_transaction(world: World) -> No
 # ---------------------------------------------------------------- newer values
 
 
-def test_r6_what_was_replaced_meanwhile_does_not_come_back_after_an_abort(world: World) -> None:
+def test_r6_a_message_replaced_meanwhile_does_not_come_back_after_an_abort(world: World) -> None:
     world.send(("a", "a1"), ("b", "b1"))
     with consuming(world) as consumer, world.producer() as producer:
         with aborting(consumer, producer) as tx:
@@ -211,7 +211,7 @@ def test_r6_what_was_replaced_meanwhile_does_not_come_back_after_an_abort(world:
         assert drain(consumer, 1) == ["a2"]
 
 
-def test_what_was_replaced_meanwhile_commits_and_the_newer_value_comes_next(world: World) -> None:
+def test_a_message_replaced_meanwhile_commits_and_the_newer_value_comes_next(world: World) -> None:
     world.send(("a", "a1"))
     with consuming(world) as consumer, world.producer() as producer:
         with consumer.transaction(producer) as tx:
@@ -391,7 +391,7 @@ def test_a_producer_without_a_transactional_id_is_refused(world: World) -> None:
         pass
 
 
-def test_what_is_left_over_of_a_transaction_is_refused_with_a_reason(world: World) -> None:
+def test_a_call_on_a_transaction_that_is_not_open_is_refused_with_a_reason(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer, world.producer() as producer:
         tx = consumer.transaction(producer)
@@ -735,7 +735,7 @@ def test_a_rejection_without_dead_letters_leaves_with_the_transaction(world: Wor
         assert (world.committed_offsets(), consumer.stats.rejected) == ({0: 1}, 1)
 
 
-def test_what_was_taken_beside_a_message_that_can_neither_be_read_nor_rejected_is_available_again(world: World) -> None:
+def test_messages_taken_beside_one_that_can_neither_be_read_nor_rejected_are_available_again(world: World) -> None:
     world.topics.create("dead", partitions=1, config={})
     world.send(("a", "{"), ("b", "1"), ("c", "2"))
     with (

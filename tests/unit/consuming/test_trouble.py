@@ -107,7 +107,7 @@ def test_r17_a_log_that_was_cut_and_has_grown_again_is_an_error_and_not_a_skip(w
             take(consumer)
 
 
-def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: World) -> None:
+def test_a_later_leader_is_remembered_with_the_commit(world: World) -> None:
     world.send(("a", "a"))
     world.elect(TOPIC, 0)
     world.send(("b", "b"))
@@ -123,7 +123,7 @@ def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: Wo
         assert nothing_comes(consumer)
 
 
-def test_r17_what_a_transaction_commits_remembers_the_leader_too(world: World) -> None:
+def test_r17_the_commit_of_a_transaction_remembers_the_leader_too(world: World) -> None:
     world.elect(TOPIC, 0)
     world.send(("a", "a"), ("b", "b"))
     with world.producer() as producer, consuming(world) as consumer, consumer.transaction(producer) as tx:
@@ -352,7 +352,7 @@ def test_an_option_out_of_range_is_named(world: World, options: dict[str, Any]) 
         Consumer(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT, **options)
 
 
-def test_who_waits_for_an_answer_is_looked_after_every_millisecond_but_not_in_an_outage(world: World) -> None:
+def test_the_thread_polls_every_millisecond_for_a_waiting_caller_but_not_in_an_outage(world: World) -> None:
     world.send(("a", "1"), ("b", "1"))
     with consuming(world) as consumer:
         first, second = take(consumer), take(consumer)

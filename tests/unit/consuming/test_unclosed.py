@@ -41,7 +41,7 @@ def test_one_that_is_left_behind_leaves_the_group_and_says_so(world: World, capl
         assert take(another).value == "b", "what was acked is committed"
 
 
-def test_what_it_has_rejected_becomes_a_dead_letter_all_the_same(world: World) -> None:
+def test_a_message_that_was_rejected_becomes_a_dead_letter_all_the_same(world: World) -> None:
     world.topics.create("dead", partitions=1, config={})
     world.send(("a", "a"))
     consumer = opened(world, dead_letters="dead")

@@ -33,7 +33,7 @@ def test_a_change_wakes_the_first_and_the_next_change_the_second() -> None:
     assert line.woken == ["a", "b"]
 
 
-def test_who_looked_in_vain_keeps_their_place() -> None:
+def test_a_caller_that_looked_without_success_keeps_its_place() -> None:
     """News without a message for them, such as new partitions, must not cost them their place."""
     line = Line()
     first = line.waiting("a")
@@ -45,7 +45,7 @@ def test_who_looked_in_vain_keeps_their_place() -> None:
     assert line.woken == ["a", "a", "b"]
 
 
-def test_who_was_served_is_in_the_line_no_longer_and_passes_it_on() -> None:
+def test_a_caller_that_was_served_is_no_longer_in_the_line_and_wakes_the_next() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
@@ -56,7 +56,7 @@ def test_who_was_served_is_in_the_line_no_longer_and_passes_it_on() -> None:
     assert line.woken == ["a", "b"]
 
 
-def test_who_leaves_unwoken_is_not_woken() -> None:
+def test_a_caller_that_leaves_unwoken_is_not_woken() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
@@ -65,7 +65,7 @@ def test_who_leaves_unwoken_is_not_woken() -> None:
     assert line.woken == ["b"]
 
 
-def test_who_was_woken_and_leaves_without_a_look_passes_it_on() -> None:
+def test_a_woken_caller_that_leaves_without_a_look_wakes_the_next() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
@@ -132,7 +132,7 @@ def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and
     assert steps(500) == pytest.approx(steps(10), rel=0.1)
 
 
-def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
+def test_the_number_of_wanted_messages_is_known_whatever_the_callers_do() -> None:
     line = Line()
     one, two, three = (line.waiting(name, most) for name, most in (("a", 1), ("b", 2), ("c", 4)))
     assert line.waiters.wanted == 7

@@ -176,7 +176,7 @@ def test_it_stays_while_somebody_consumes_outside_of_transactions(halves: World)
             first.close()
 
 
-def test_what_is_held_is_lost_and_what_was_acked_before_is_stored(halves: World) -> None:
+def test_held_messages_are_lost_and_earlier_acks_are_stored(halves: World) -> None:
     with consuming(halves, commit_interval=60) as first, consuming(halves) as second, halves.producer() as producer:
         share(first, second)
         (mine,) = first.stats.partitions

@@ -30,7 +30,7 @@ def item_of(offset: int, slot: int, rank: int) -> Item:
 
 @pytest.mark.parametrize("kind", [BeyondByLevel, BeyondByRank])
 @given(steps=STEPS)
-def test_whatever_comes_and_goes_the_best_is_first_and_the_lowest_are_reached(
+def test_the_best_is_first_and_the_lowest_are_reached_whatever_comes_and_goes(
     kind: Callable[[], Beyond], steps: list[tuple[str, int, bool]]
 ) -> None:
     beyond, marked, gone = kind(), list[Item](), list[Item]()

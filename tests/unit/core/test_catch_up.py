@@ -129,7 +129,7 @@ def test_trouble_is_over_when_the_topic_was_observed(trouble: Trouble) -> None:
     assert (reader.state(1.0), reader.trouble, reader.heard) == ("caught-up", None, 1.0)
 
 
-def test_g5_what_an_answer_says_is_as_old_as_the_question() -> None:
+def test_g5_an_answer_is_as_old_as_its_question() -> None:
     """A broker may have known it then, and have been stopped before it sent it."""
     reader = caught_up()
     reader.observe(9.0, 4.0, "id", 1, {0: 1}, {0: 1})
@@ -173,7 +173,7 @@ def test_a_record_shows_that_the_log_answers_and_nothing_of_the_metadata() -> No
     assert set(reader.troubles) == {Trouble.STALLED, Trouble.GONE, Trouble.NO_METADATA}
 
 
-def test_what_is_gone_is_read_again_and_shown_as_it_was_until_then() -> None:
+def test_values_whose_position_is_gone_are_read_again_and_shown_as_they_were_until_then() -> None:
     reader, gone = caught_up(2), DataLoss("the position is gone")
     reader.lose(7.0, gone, "another")
     assert reader.gone is None

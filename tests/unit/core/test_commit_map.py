@@ -191,7 +191,7 @@ def test_a_mark_below_the_base_becomes_the_base() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_a_map_cannot_be_made(wrong: dict[str, object]) -> None:
+def test_an_impossible_map_cannot_be_made(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"range|pairs|count"):
         CommitMap(**{"base": 5, **wrong})  # type: ignore[arg-type]
 
@@ -205,7 +205,7 @@ def test_a_commit_without_a_text_is_something_elses() -> None:
 
 @EACH_GOLDEN
 @pytest.mark.parametrize("garbage", ["\x00", "=", " lvq1.", "é", "\ud800", "A", "AB", "ABC", "ABCD", "-_" * 50])
-def test_what_follows_the_text_is_ignored(commit_map: CommitMap, wire: str, text: str, garbage: str) -> None:
+def test_anything_after_the_text_is_ignored(commit_map: CommitMap, wire: str, text: str, garbage: str) -> None:
     assert CommitMap.decode(commit_map.base, text + garbage) == commit_map
 
 

@@ -171,7 +171,7 @@ def test_a_commit_that_is_on_its_way_is_said_again_and_nobody_is_told_while_it_m
     assert pipe.told == ["1"]
 
 
-def test_who_begins_to_wait_while_an_older_commit_may_arrive_waits_for_that_too() -> None:
+def test_a_caller_that_begins_to_wait_while_an_older_commit_may_arrive_waits_for_that_too() -> None:
     pipe = Pipe(3)
     pipe.ack(1)
     older = pipe.fly()
@@ -199,7 +199,7 @@ def test_an_older_commit_of_the_assignment_before_may_arrive_too() -> None:
     assert pipe.told == ["0"]
 
 
-def test_what_is_on_its_way_for_others_goes_on_when_there_is_nothing_new_for_those_asked_for() -> None:
+def test_a_commit_for_other_partitions_goes_on_when_those_asked_for_have_nothing_new() -> None:
     pipe = Pipe(1)
     pipe.commit()
     pipe.ledger.assign(1, CommitMap(0), 0)
@@ -336,7 +336,7 @@ def sunk() -> Pipe:
     return pipe
 
 
-def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> None:
+def test_promised_acks_are_never_taken_back_where_the_limit_has_sunk() -> None:
     pipe = sunk()
     durable = pipe.commits.last(0)
     assert pipe.commits.prepare() is None, "a shortened map would say less than the stored one"
@@ -404,7 +404,7 @@ def test_an_ack_that_the_text_has_no_room_for_is_told_when_there_is_room() -> No
 # --- waiters --------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_what_is_durable_is_told_at_once() -> None:
+def test_a_caller_that_waits_for_a_durable_ack_learns_it_at_once() -> None:
     pipe = Pipe(2)
     pipe.ack(0, wait=False)
     pipe.commit()
@@ -414,7 +414,7 @@ def test_who_waits_for_what_is_durable_is_told_at_once() -> None:
     assert not pipe.commits.urgent
 
 
-def test_who_waits_for_a_message_in_work_is_told_when_it_is_done_and_stored() -> None:
+def test_a_caller_that_waits_for_a_message_in_work_learns_when_it_is_done_and_stored() -> None:
     pipe = Pipe(2)
     pipe.wait(1, "patient")
     pipe.commit()
@@ -435,7 +435,7 @@ def test_an_ack_of_a_superseded_message_is_durable_with_the_next_commit() -> Non
     assert pipe.told == ["1"]
 
 
-def test_who_waits_for_a_state_is_told_by_the_first_commit_that_leaves_after() -> None:
+def test_a_caller_that_waits_for_a_state_learns_it_from_the_first_commit_that_leaves_after() -> None:
     pipe = Pipe(2, counted=True)
     flight = pipe.fly()
     pipe.ledger.release(pipe.items[1])
@@ -448,7 +448,7 @@ def test_who_waits_for_a_state_is_told_by_the_first_commit_that_leaves_after() -
     assert pipe.told == ["counted"]
 
 
-def test_who_waits_for_a_state_that_is_stored_already_is_told_without_a_commit() -> None:
+def test_a_caller_that_waits_for_a_state_that_is_stored_already_learns_it_without_a_commit() -> None:
     pipe = Pipe(1, counted=True)
     pipe.commit()
     pipe.count()
@@ -457,7 +457,7 @@ def test_who_waits_for_a_state_that_is_stored_already_is_told_without_a_commit()
     assert pipe.told == ["counted"]
 
 
-def test_who_waits_for_a_state_is_not_told_by_a_commit_that_failed() -> None:
+def test_a_caller_that_waits_for_a_state_learns_nothing_from_a_commit_that_failed() -> None:
     pipe = Pipe(1, counted=True)
     pipe.count()
     pipe.commit(UNKNOWN)
@@ -500,7 +500,7 @@ def test_a_count_that_is_taken_back_while_its_commit_is_on_its_way_is_taken_back
 # --- partitions that go ---------------------------------------------------------------------------------------------
 
 
-def test_whoever_waits_when_a_partition_goes_has_waited_in_vain() -> None:
+def test_a_caller_that_waits_when_a_partition_goes_has_waited_without_success() -> None:
     pipe = Pipe(3)
     pipe.ack(0, 1)
     flight = pipe.fly()
@@ -556,7 +556,7 @@ def settled() -> Pipe:
     return pipe
 
 
-def test_what_was_written_and_is_found_is_fine() -> None:
+def test_a_written_commit_that_is_found_is_fine() -> None:
     pipe = settled()
     assert pipe.commits.found(0, pipe.commits.last(0))
     assert pipe.commits.found(7, CommitMap(0)), "not ours to judge"
@@ -574,7 +574,7 @@ def test_what_was_written_and_is_found_is_fine() -> None:
     ],
     ids=["an older one", "nothing", "the same number and less", "a higher number and less", "a higher number"],
 )
-def test_what_something_else_has_written_over_ours_is_mended(stored: CommitMap) -> None:
+def test_a_commit_overwritten_by_something_else_is_mended(stored: CommitMap) -> None:
     pipe = settled()
     durable = pipe.commits.last(0)
     assert not pipe.commits.found(0, stored)
@@ -609,7 +609,7 @@ def test_after_the_last_number_comes_the_first_and_all_is_durable_as_ever() -> N
     assert pipe.commits.found(0, mended)
 
 
-def test_what_was_found_while_a_commit_was_on_its_way_is_mended_by_the_next_one() -> None:
+def test_a_foreign_commit_found_while_one_was_on_its_way_is_mended_by_the_next_one() -> None:
     pipe = settled()
     pipe.commits.renew([0])
     flight = pipe.fly()
@@ -723,7 +723,7 @@ def test_a_transaction_says_what_left_with_it_though_nothing_else_has_changed_si
     assert flight.maps[0].runs == (1, 1)
 
 
-def test_what_left_while_another_was_on_its_way_is_said_once_more() -> None:
+def test_a_map_that_left_while_another_was_on_its_way_is_sent_once_more() -> None:
     pipe = Pipe(3)
     pipe.ack(1, wait=False)
     first = pipe.fly()
@@ -734,7 +734,7 @@ def test_what_left_while_another_was_on_its_way_is_said_once_more() -> None:
     assert pipe.commits.prepare() is None
 
 
-def test_what_left_with_a_transaction_that_failed_is_not_said_by_the_next_commit() -> None:
+def test_acks_of_a_failed_transaction_are_not_in_the_next_commit() -> None:
     pipe = Pipe(3)
     item = pipe.items[1]
     pipe.ledger.leave(item)
@@ -848,7 +848,7 @@ EVENTS = st.sampled_from(
 
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 39)), min_size=50, max_size=80), st.integers(60, 90))
 @settings(max_examples=200)
-def test_whatever_happens_to_commits_and_answers_nobody_is_told_too_early_or_never(
+def test_no_caller_learns_too_early_or_never_whatever_happens_to_commits_and_answers(
     events: list[tuple[str, int]], sunk_to: int
 ) -> None:
     pipe = Pipe(40)

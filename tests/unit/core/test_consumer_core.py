@@ -191,7 +191,7 @@ def test_a_transaction_whose_turn_has_come_waits_for_the_plain_commit_which_is_s
     assert one.core.prepare_commit([item], 0.0) is not None
 
 
-def test_what_is_not_held_any_more_cannot_be_committed() -> None:
+def test_a_message_that_is_no_longer_held_cannot_be_committed() -> None:
     one = Core()
     item = one.left_in_transaction()
     one.core.forget([0])

@@ -75,7 +75,7 @@ def test_r10_a_message_expires_a_millisecond_after_its_last_moment() -> None:
     assert queue.ledger.acquire() is None
 
 
-def test_r10_what_has_expired_is_done_and_takes_no_room_in_the_claim() -> None:
+def test_r10_an_expired_message_is_done_and_takes_no_room_in_the_claim() -> None:
     queue = Queue(Ttl())
     queue.send("a")
     for key in "bcd":
@@ -87,7 +87,7 @@ def test_r10_what_has_expired_is_done_and_takes_no_room_in_the_claim() -> None:
     assert queue.claim.base == 2
 
 
-def test_r8_what_a_message_replaced_does_not_come_back_when_it_expires() -> None:
+def test_r8_a_replaced_message_does_not_come_back_when_its_successor_expires() -> None:
     queue = Queue(Ttl())
     queue.send("a")
     old = queue.take()
@@ -110,7 +110,7 @@ def test_r10_a_holder_keeps_what_expires_in_its_hands(settle: Any) -> None:
 
 
 @pytest.mark.parametrize("due", [None, 50.0])
-def test_r10_what_is_released_after_its_time_is_dropped(due: float | None) -> None:
+def test_r10_a_message_released_after_its_time_is_dropped(due: float | None) -> None:
     queue = Queue()
     queue.send("a")
     item = queue.take()
@@ -131,7 +131,7 @@ def test_r10_a_message_that_waits_for_the_end_of_a_delay_expires_too() -> None:
     assert (queue.waiting, queue.ledger.acquire()) == ([], None)
 
 
-def test_r10_what_is_left_in_a_transaction_stays_and_expires_when_that_aborts() -> None:
+def test_r10_a_message_left_in_a_transaction_stays_and_expires_when_that_aborts() -> None:
     queue = Queue()
     queue.send("a", "b")
     one, other = queue.take(), queue.take()
@@ -212,7 +212,7 @@ def test_r10_a_newer_value_has_its_own_time() -> None:
     assert queue.waiting == []
 
 
-def test_r10_what_has_expired_when_it_is_read_never_waits() -> None:
+def test_r10_a_message_that_has_expired_when_it_is_read_never_waits() -> None:
     queue = Queue()
     queue.ledger.pass_time(100.0)
     queue.send("a", at=80)
@@ -236,7 +236,7 @@ def test_r10_the_newest_message_read_is_a_clock_too() -> None:
     assert queue.times.time.behind == 15_000
 
 
-def test_r10_what_is_buffered_while_catching_up_expires_when_it_is_processed() -> None:
+def test_r10_a_message_buffered_while_catching_up_expires_when_it_is_processed() -> None:
     queue = Queue(target=4)
     queue.send("a", "b", "a")
     assert queue.ledger.assignment.available == 2
@@ -273,7 +273,7 @@ def test_r10_memory_does_not_grow_with_what_was_consumed_or_replaced(keys: tuple
     assert len(queue.expiring._queue) == 0
 
 
-def test_r10_what_a_queue_without_ttl_is_told_of_the_time_changes_nothing() -> None:
+def test_r10_the_time_changes_nothing_in_a_queue_without_ttl() -> None:
     ledger = Ledger()
     ledger.assign(0, CommitMap(0), 0)
     ledger.offer(0, 0, b"a", b"v", 0, [(TTL_HEADER, b"1")])

@@ -131,7 +131,7 @@ def test_a_header_that_means_something_else_cannot_name_the_group(header: str) -
         definition(groups=Groups(header=header))
 
 
-def test_what_places_the_messages_of_a_queue() -> None:
+def test_the_key_or_the_group_places_the_messages_of_a_queue() -> None:
     assert (definition().placement, definition().placed_by) == ("key", None)
     assert (definition(groups=Groups()).placement, definition(groups=Groups()).placed_by) == ("key", None)
     placed = definition(groups=Groups(header="g", mode="shared", default="d", placement="group"))

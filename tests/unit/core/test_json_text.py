@@ -23,13 +23,13 @@ def nested(depth: int, opened: str = "[", closed: str = "]") -> str:
         json.dumps("[" * 10 * MOST_NESTED),  # or in a string
     ],
 )
-def test_what_is_not_nested_too_deeply_is_read(text: str) -> None:
+def test_json_that_is_not_nested_too_deeply_is_read(text: str) -> None:
     assert json.dumps(read_json(text)) == json.dumps(json.loads(text))
 
 
 @pytest.mark.parametrize("depth", [MOST_NESTED + 1, 990, 100_000])
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
-def test_what_is_nested_too_deeply_is_refused(depth: int, opened: str, closed: str) -> None:
+def test_json_that_is_nested_too_deeply_is_refused(depth: int, opened: str, closed: str) -> None:
     with pytest.raises(ValueError, match="nested more than 500 deep"):
         read_json(f"{opened * depth}1{closed * depth}")
 
@@ -43,7 +43,7 @@ def test_a_number_that_would_be_infinite_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[", "NaN", "[Infinity]", "{]"])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|Expecting"):
         read_json(text)
 

@@ -322,7 +322,7 @@ def test_keys_that_count_may_be_others_than_those_of_the_records() -> None:
     assert (item.key, item.value, ledger.assignment.outstanding) == (b"a", b"2", 1)
 
 
-def test_what_precedes_a_record_that_is_refused_is_taken_in() -> None:
+def test_records_before_a_refused_one_are_added() -> None:
     queue = Queue(("a", "1"))
     with pytest.raises(StateError, match="read before"):
         queue.ledger.add(RecordBatch([0, 0], [1, 0], [0, 0], [b"b", b"c"], [b"2", b"3"], [None, None]))
@@ -443,7 +443,7 @@ def test_settlements_follow_the_transition_table(state: State, event: Event) -> 
 
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("events", HAPPENINGS)
-def test_what_happens_to_messages_follows_the_transition_table(state: State, events: tuple[Event, ...]) -> None:
+def test_the_state_of_a_message_follows_the_transition_table(state: State, events: tuple[Event, ...]) -> None:
     ledger, item = story(state)
     HAPPENINGS[events](ledger)
     assert item.state is next((TRANSITIONS[event][state] for event in events if state in TRANSITIONS[event]), state)

@@ -75,7 +75,7 @@ STEPS = st.one_of(
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=100)
-def test_whatever_is_acked_in_whatever_order_the_map_never_exceeds_its_limit(
+def test_the_map_never_exceeds_its_limit_whatever_is_acked_in_whatever_order(
     limit: int, order: Order, counted: bool, steps: list[tuple[str, int]], seed: int
 ) -> None:
     queue = Queue(order=order, limit=limit, count_deliveries=counted, bounded=True)
@@ -285,7 +285,7 @@ def test_without_room_only_the_message_at_the_base_is_handed_out() -> None:
     assert queue.ledger.acquire() is None
 
 
-def test_what_was_held_back_comes_in_its_order() -> None:
+def test_messages_held_back_come_in_their_order() -> None:
     queue, first = full(("d", "d"))
     assert queue.ledger.acquire() is None
     queue.ledger.ack(first)
@@ -310,7 +310,7 @@ def test_room_that_a_superseded_message_leaves_is_used(end: str) -> None:
     assert ledger.acquire() is not None
 
 
-def test_what_is_held_back_is_superseded_like_anything_that_waits() -> None:
+def test_a_message_held_back_is_superseded_like_any_that_waits() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None
     queue.send(("b", "b2"), ("c", None))
@@ -384,7 +384,7 @@ def test_the_room_that_a_message_needs_depends_on_what_was_done_before() -> None
     assert ledger.assignment.gated == 3
 
 
-def test_what_is_held_back_goes_with_its_partition() -> None:
+def test_a_message_held_back_goes_with_its_partition() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None
     queue.ledger.withhold([0])
@@ -431,7 +431,7 @@ def test_holding_back_a_large_backlog_takes_constant_time_per_message(order: Ord
     offsets=st.lists(st.floats(0, 0.99), max_size=100),
     count=st.integers(1, (1 << 14) - 1),
 )
-def test_what_fits_does_fit(runs: list[int], offsets: list[float], count: int) -> None:
+def test_a_map_that_is_judged_to_fit_does_fit(runs: list[int], offsets: list[float], count: int) -> None:
     runs = runs[: len(runs) // 2 * 2]
     span, base = sum(runs), 1 << 40
     counts = {base + int(span * at): count for at in offsets}

@@ -227,7 +227,7 @@ def test_a_dead_letter_counts_as_a_reject_when_it_is_stored() -> None:
     assert (queue.ledger.stats.rejected, queue.base) == (1, 1)
 
 
-def test_what_leaves_and_was_only_set_aside_was_not_delivered_whatever_becomes_of_it() -> None:
+def test_a_leaving_message_that_was_only_set_aside_was_not_delivered_whatever_becomes_of_it() -> None:
     queue = Queue(("a", "a"), count_deliveries=True)
     queue.ledger.release(queue.take())
     item = queue.ledger.reserve()
@@ -238,7 +238,7 @@ def test_what_leaves_and_was_only_set_aside_was_not_delivered_whatever_becomes_o
     assert queue.take().deliveries == 2
 
 
-def test_what_leaves_is_lost_with_its_partition() -> None:
+def test_a_leaving_message_is_lost_with_its_partition() -> None:
     queue = Queue(("a", "a"))
     item = queue.take()
     queue.ledger.leave(item)
@@ -278,7 +278,7 @@ def test_acks_in_any_order_find_their_place_in_the_claim() -> None:
     assert queue.ledger.assignment.claim(0) == CommitMap(8)
 
 
-def test_what_was_done_is_not_handed_out_again_and_still_supersedes_what_lies_before() -> None:
+def test_a_done_message_is_not_handed_out_again_and_still_supersedes_older_ones() -> None:
     loaded = CommitMap(0, (2, 2), delivered=4)
     queue = Queue(("a", "a1"), ("b", "b1"), ("a", "a2"), ("c", "c1"), ("d", "d1"), loaded=loaded)
     assert queue.ledger.stats.read == 3
@@ -320,7 +320,7 @@ def test_a_claim_says_no_less_than_the_one_before_when_done_records_are_gone_fro
     assert ledger.assignment.claim(0) == CommitMap(0, (1, 2, 1, 3))
 
 
-def test_what_the_group_handed_out_before_says_so() -> None:
+def test_a_message_that_the_group_handed_out_before_says_so() -> None:
     loaded = CommitMap(0, delivered=2)
     queue = Queue(("a", "a"), ("b", "b"), ("c", "c"), loaded=loaded)
     taken = [queue.take() for _ in range(3)]
@@ -426,7 +426,7 @@ def set_aside(queue: Queue) -> Item:
 
 @pytest.mark.parametrize("end", NEVER_GOT)
 @pytest.mark.parametrize("times", [0, 1])
-def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, times: int) -> None:
+def test_a_message_set_aside_and_never_handed_over_was_not_delivered(end: str, times: int) -> None:
     queue = Queue(("a", "a"), count_deliveries=True)
     ledger = queue.ledger
     for _ in range(times):
@@ -446,7 +446,7 @@ def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, ti
         assert (again.deliveries, again.redelivered) == (times + 1, times > 0)
 
 
-def test_what_was_set_aside_is_delivered_when_it_is_handed_over() -> None:
+def test_a_message_set_aside_is_delivered_when_it_is_handed_over() -> None:
     queue = Queue(("a", "a"), count_deliveries=True)
     item = set_aside(queue)
     assert (queue.ledger.stats.delivered, queue.ledger.next_wake) == (0, None)
@@ -475,7 +475,7 @@ def test_a_newer_value_takes_the_place_of_what_was_never_handed_over_without_its
     assert queue.ledger.assignment.claim(0).counts == {2: 1}
 
 
-def test_what_is_not_held_cannot_be_handed_over() -> None:
+def test_a_message_that_is_not_held_cannot_be_handed_over() -> None:
     queue = Queue(("a", "a"))
     item = set_aside(queue)
     queue.ledger.withhold([0])
@@ -483,7 +483,7 @@ def test_what_is_not_held_cannot_be_handed_over() -> None:
         queue.ledger.hand_over(item)
 
 
-def test_what_leaves_needs_no_count() -> None:
+def test_a_leaving_message_needs_no_count() -> None:
     queue = Queue(("a", "a"), ("b", "b"), count_deliveries=True)
     first, second = queue.take(), queue.take()
     queue.ledger.leave(second)

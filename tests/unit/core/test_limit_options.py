@@ -107,7 +107,9 @@ def test_a_limit_has_a_name_in_each_system(options: dict[str, Any], limits: Limi
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(options: dict[str, Any], culprits: list[str], said: str) -> None:
+def test_options_that_make_no_sense_are_refused_by_name(
+    options: dict[str, Any], culprits: list[str], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         QueueDefinition.from_options("q", {"key-header": "k", **options})
     assert list(caught.value.options) == culprits

@@ -21,7 +21,7 @@ def test_no_pair_fewer_fits_than_the_text_has_room_for(limit: int, bits: int) ->
 
 
 @pytest.mark.parametrize("limit", [64, 256, 4095])
-def test_what_always_fits_fits_over_any_span(limit: int) -> None:
+def test_a_number_of_runs_that_always_fits_does_so_over_any_span(limit: int) -> None:
     capacity = MapCapacity(limit)
     assert all(capacity.fits(capacity.always, (1 << bits) - 1) for bits in range(64))
     assert not capacity.fits(capacity.always + 1, (1 << 63) - 1)

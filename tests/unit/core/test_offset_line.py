@@ -32,7 +32,7 @@ def test_a_line_has_what_was_added_and_has_not_left(steps: list[tuple[str, int]]
             assert line.first == model[0]
 
 
-def test_what_leaves_moves_as_little_however_many_stay() -> None:
+def test_a_removal_moves_as_little_however_many_records_stay() -> None:
     for number in (10, 1000, 100_000):
         asked = moved = 0
 

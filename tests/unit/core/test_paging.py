@@ -85,7 +85,7 @@ def test_memory_that_was_freed_is_used_for_new_values() -> None:
     assert queue.on_disk == [2, 4]
 
 
-def test_what_is_in_work_counts_until_it_is_done() -> None:
+def test_messages_in_work_count_until_they_are_done() -> None:
     queue = Queue()
     queue.send("a", "b")
     queue.take()
@@ -156,7 +156,7 @@ def test_scheduled_messages_are_paged_too() -> None:
     assert [queue.take().value for _ in range(4)] == [value(text) for text in ("a0", "b1", "c2", "d3")]
 
 
-def test_what_has_expired_is_read_from_disk_for_its_letter() -> None:
+def test_an_expired_message_is_read_from_disk_for_its_letter() -> None:
     queue = Queue(ttl=Ttl(default=1.0), expiry_topic="letters" if True else None)
     queue.send("a", "b", "c")
     queue.ledger.pass_time(2.0)
@@ -178,7 +178,7 @@ def test_a_revoked_partition_leaves_nothing_on_disk() -> None:
     assert not queue.pages.live
 
 
-def test_what_cannot_be_written_stays_in_memory_and_is_counted() -> None:
+def test_a_value_that_cannot_be_written_stays_in_memory_and_is_counted() -> None:
     queue = Queue()
     queue.pages.full = True
     queue.send("a", "b", "c", "d")
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_stays_in_memory_and_is_counted() -> None:
     assert [queue.take().value for _ in range(5)] == [value(f"{key}{at}") for at, key in enumerate("abcde")]
 
 
-def test_what_cannot_be_read_back_is_not_handed_out() -> None:
+def test_a_value_that_cannot_be_read_back_is_not_handed_out() -> None:
     queue = Queue()
     queue.send("a", "b", "c")
     taken = [queue.take(), queue.take()]

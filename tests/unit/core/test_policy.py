@@ -31,7 +31,7 @@ def test_a_topic_with_the_brokers_defaults_is_warned_of_all_that_delays_its_comp
     assert {finding.severity for finding in findings} == {"warning"}
 
 
-def test_what_a_verdict_wants_is_what_a_topic_is_created_with() -> None:
+def test_the_settings_that_a_verdict_wants_are_those_a_topic_is_created_with() -> None:
     worst = {"cleanup.policy": "delete", "min.cleanable.dirty.ratio": "1.0", "delete.retention.ms": "0"}
     worst |= {name: str(2**62) for name in ("segment.ms", "segment.bytes", "max.compaction.lag.ms")}
     wanted = {finding.setting: finding.expected for finding in judge(worst, replication_factor=1)}
@@ -49,11 +49,11 @@ def test_what_a_verdict_wants_is_what_a_topic_is_created_with() -> None:
         ("delete.retention.ms", "172800000"),
     ],
 )
-def test_what_is_better_than_wanted_is_no_finding(setting: str, value: str) -> None:
+def test_a_setting_that_is_better_than_wanted_is_no_finding(setting: str, value: str) -> None:
     assert judge({"cleanup.policy": "compact", setting: value}, replication_factor=1) == []
 
 
-def test_what_its_creator_asked_for_is_no_finding() -> None:
+def test_a_setting_that_its_creator_asked_for_is_no_finding() -> None:
     spec = TopicSpec(delete_retention=60.0, config={"segment.ms": "7200000", "min.cleanable.dirty.ratio": "0.4"})
     assert judge(topic_settings(spec), spec, replication_factor=1) == []
     assert [finding.setting for finding in judge(topic_settings(spec), replication_factor=1)] == [

@@ -36,7 +36,7 @@ def test_g11_an_older_commit_of_the_same_queue_breaks_the_promise(promises: Prom
     ],
     ids=["the same", "a reset", "another topic", "by another owner", "declared again"],
 )
-def test_what_is_no_older_commit_of_the_same_queue_is_believed(promises: Promises, stored: CommitMap) -> None:
+def test_a_commit_that_is_no_older_one_of_the_same_queue_is_believed(promises: Promises, stored: CommitMap) -> None:
     assert promises.broken(0, stored, 101.0) is None
 
 

@@ -123,7 +123,7 @@ def test_as_many_urgent_messages_beyond_the_window_come_as_have_room() -> None:
     assert 9 in {priority for priority, _ in left}, "once the window reaches the first ones"
 
 
-def test_what_the_window_has_reached_is_handed_out_although_more_was_read_since() -> None:
+def test_messages_that_the_window_has_reached_are_handed_out_although_more_was_read_since() -> None:
     ledger = by_priority(1000)
     room = ledger.capacity.rank_room(counted=False)
     priorities = [0] * room.span + [5] + [0] * 50 + [9, 0] * room.ahead
@@ -134,7 +134,7 @@ def test_what_the_window_has_reached_is_handed_out_although_more_was_read_since(
     assert take(ledger) == (5, room.span)
 
 
-def test_what_lies_beyond_the_window_counts_as_waiting_for_room() -> None:
+def test_messages_beyond_the_window_count_as_waiting_for_room() -> None:
     ledger = by_priority(1000)
     fill(ledger, [4] * (ledger.capacity.rank_room(counted=False).span + 100))
     assert ledger.assignment.gated == 100
@@ -286,7 +286,7 @@ def test_ranks_decide_over_all_partitions() -> None:
     seed=st.integers(0, 1000),
     ahead=st.lists(st.integers(1, 1 << 15), max_size=60),
 )
-def test_what_has_room_above_a_number_of_messages_does_fit(
+def test_a_map_with_room_above_a_number_of_messages_does_fit(
     runs: list[int], bits: int, seed: int, ahead: list[int]
 ) -> None:
     rng = random.Random(seed)
@@ -392,7 +392,7 @@ def test_a_newer_value_beyond_the_window_does_not_hold_up_its_group() -> None:
 
 
 @pytest.mark.parametrize("groups", [None, Groups()])
-def test_what_came_back_often_is_still_handed_out_by_rank(groups: Groups | None) -> None:
+def test_messages_that_came_back_often_are_still_handed_out_by_rank(groups: Groups | None) -> None:
     ledger = new_ledger(order="priority", groups=groups)
     fill(ledger, [1, 9])
     for _ in range(2):
@@ -476,7 +476,7 @@ def send(ledger: Ledger, offset: int, priority: int, *, partition: int = 0, grou
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("groups", [None, Groups(), Groups(mode="shared")])
 @pytest.mark.parametrize("order", ["priority", "sorted"])
-def test_g16_what_is_scheduled_keeps_nothing_from_being_handed_out_by_rank(
+def test_g16_scheduled_messages_keep_nothing_from_being_handed_out_by_rank(
     order: QueueOrder, groups: Groups | None, counted: bool
 ) -> None:
     ledger, offset = full_of_scheduled(order=order, groups=groups, counted=counted)
@@ -490,7 +490,7 @@ def test_g16_what_is_scheduled_keeps_nothing_from_being_handed_out_by_rank(
     assert ledger.assignment.gated == 0
 
 
-def test_g16_what_was_returned_with_a_delay_keeps_nothing_from_being_handed_out_by_rank() -> None:
+def test_g16_messages_returned_with_a_delay_keep_nothing_from_being_handed_out_by_rank() -> None:
     ledger = by_priority(200)
     rng = random.Random(1)
     fill(ledger, [rng.randrange(10) for _ in range(3000)])
@@ -506,7 +506,7 @@ def test_g16_what_was_returned_with_a_delay_keeps_nothing_from_being_handed_out_
     assert text(ledger) > 200, "there was no room for all of them"
 
 
-def test_what_goes_without_room_goes_beside_others_and_waits_for_what_was_taken_with_room() -> None:
+def test_messages_without_room_go_beside_others_and_wait_for_those_taken_with_room() -> None:
     ledger = by_priority(400)
     fill(ledger, [4] * 4000)
     held = []
@@ -536,7 +536,7 @@ def test_a_partition_without_room_does_not_wait_for_the_end_of_another_one() -> 
     assert take(ledger) == (4, 0)
 
 
-def test_what_has_room_goes_before_what_has_none() -> None:
+def test_messages_with_room_go_before_those_without() -> None:
     ledger, offset = full_of_scheduled()
     ledger.pass_time(50_001.0)  # all that was scheduled
     lowest = next(iter(ledger._partitions[0].pending))

@@ -53,7 +53,7 @@ def test_the_lowest_slot_is_next(steps: list[tuple[str, int]]) -> None:
     assert not line._returned_order
 
 
-def test_what_comes_and_goes_leaves_nothing_behind() -> None:
+def test_messages_that_come_and_go_leave_nothing_behind() -> None:
     line: BySlot[Slot] = BySlot()
     line.add(Slot(0))
     for number in range(1, 10_000):
@@ -67,7 +67,7 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
     assert len(line._line) + len(line._returned) == len(line) == 1
 
 
-def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> None:
+def test_a_removed_message_that_comes_again_waits_for_those_in_front_of_it() -> None:
     line: BySlot[Slot] = BySlot()
     slots = [Slot(number) for number in range(3)]
     for slot in slots:
@@ -91,7 +91,7 @@ def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
     assert sorted(set(taken)) == list(range(10))
 
 
-def test_those_that_fail_always_take_turns() -> None:
+def test_messages_that_always_fail_take_turns() -> None:
     line: InTurns[Slot] = InTurns(BySlot())
     for number in range(6):
         line.add(Slot(number))
@@ -106,7 +106,7 @@ def test_those_that_fail_always_take_turns() -> None:
 
 
 @given(failing=st.sets(st.integers(0, 30)), turns=st.lists(st.sampled_from(["take", "new", "back"]), max_size=200))
-def test_whatever_fails_everything_else_is_taken(failing: set[int], turns: list[str]) -> None:
+def test_all_other_messages_are_taken_whatever_fails(failing: set[int], turns: list[str]) -> None:
     line: InTurns[Slot] = InTurns(BySlot())
     slots, away, done, tried = 0, list[Slot](), set[int](), dict[int, int]()
 

@@ -68,17 +68,17 @@ def test_nothing_is_evicted_before_the_partition_was_read_to_its_end() -> None:
     assert (waiting(queue.ledger), count_of(queue)) == ("ae", 0)
 
 
-def test_what_is_beyond_the_ring_goes_once_the_partition_was_read_to_its_end() -> None:
+def test_messages_beyond_the_ring_go_once_the_partition_was_read_to_its_end() -> None:
     queue = Queue(*letters("abcdea"), limits=ring(3))
     assert (waiting(queue.ledger), count_of(queue)) == ("dea", 2)
 
 
-def test_what_the_commit_calls_done_does_not_count() -> None:
+def test_messages_that_the_commit_calls_done_do_not_count() -> None:
     queue = Queue(*letters("bcde"), limits=ring(3), loaded=CommitMap(0, (1, 2)))
     assert (waiting(queue.ledger), count_of(queue)) == ("be", 0)
 
 
-def test_what_is_in_work_counts_and_is_never_evicted() -> None:
+def test_messages_in_work_count_and_are_never_evicted() -> None:
     queue = Queue(*letters("abc"), limits=ring(3))
     held = [queue.take(), queue.take()]
     queue.send(*letters("de"))
@@ -98,7 +98,7 @@ def test_the_message_that_came_last_stays_whatever_is_in_work() -> None:
 
 
 @pytest.mark.parametrize("way", ["release", "delay", "time out", "abort", "letter"])
-def test_what_comes_back_is_evicted_if_the_ring_is_full(way: str) -> None:
+def test_a_returned_message_is_evicted_if_the_ring_is_full(way: str) -> None:
     queue = Queue(*letters("ab"), limits=ring(2))
     ledger, held = queue.ledger, [queue.take(10.0), queue.take(90.0)]
     queue.send(*letters("c"))
@@ -124,7 +124,7 @@ def test_messages_that_come_back_together_are_judged_one_by_one_in_the_order_of_
     assert waiting(queue.ledger) == "ac"  # b came back while a was in work
 
 
-def test_what_comes_back_stays_if_there_is_room() -> None:
+def test_a_returned_message_stays_if_there_is_room() -> None:
     queue = Queue(*letters("abc"), limits=ring(3))
     held = queue.take()
     queue.send(*letters("C"))
@@ -135,7 +135,7 @@ def test_what_comes_back_stays_if_there_is_room() -> None:
     assert waiting(queue.ledger) == "bde"
 
 
-def test_what_came_back_may_be_evicted_later_and_is_in_no_ones_turn_any_more() -> None:
+def test_a_returned_message_may_be_evicted_later_and_is_in_no_turn_any_more() -> None:
     queue = Queue(*letters("ab"), limits=ring(2))
     queue.ledger.release(queue.take(), 20.0)
     queue.send(*letters("c"))
@@ -165,7 +165,7 @@ def test_one_run_between_two_messages_in_work_is_all_the_room_that_evicted_ones_
 
 
 @pytest.mark.parametrize("acked", [0, 1, 2])
-def test_what_was_evicted_and_committed_does_not_come_back_though_the_queue_has_become_shorter(acked: int) -> None:
+def test_an_evicted_and_committed_message_does_not_come_back_though_the_queue_has_become_shorter(acked: int) -> None:
     queue = Queue(*letters("abc"), limits=ring(3))
     queue.take()
     queue.send(*letters("def"))  # b, c and d go; a is in work
@@ -286,7 +286,7 @@ def scheduled_for(queue: Queue, key: str, due: int) -> None:
     queue.next += 1
 
 
-def test_what_is_scheduled_does_not_count_until_it_is_due() -> None:
+def test_a_scheduled_message_does_not_count_until_it_is_due() -> None:
     queue = Queue(*letters("ab"), limits=ring(2), max_delay=100)
     scheduled_for(queue, "c", 50_000)
     scheduled_for(queue, "b", 60_000)
@@ -297,7 +297,7 @@ def test_what_is_scheduled_does_not_count_until_it_is_due() -> None:
     assert (waiting(queue.ledger), count_of(queue)) == ("cb", 1)
 
 
-def test_what_is_due_stays_as_the_message_that_came_last() -> None:
+def test_a_due_message_stays_as_the_one_that_came_last() -> None:
     queue = Queue(limits=ring(1), max_delay=100)
     scheduled_for(queue, "a", 50_000)
     queue.send(*letters("b"))
@@ -306,7 +306,7 @@ def test_what_is_due_stays_as_the_message_that_came_last() -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_has_expired_does_not_count(kept: bool) -> None:
+def test_expired_messages_do_not_count(kept: bool) -> None:
     ledger = new_ledger(limits=ring(2), ttl=Ttl(default=70), expiry_topic="letters" if kept else None)
     ledger.assign(0, CommitMap(0), 0)
     for offset, key in enumerate((b"a", b"b")):
@@ -319,7 +319,7 @@ def test_what_has_expired_does_not_count(kept: bool) -> None:
     assert (ledger.stats.expired, ledger.stats.evicted) == (3, 0)
 
 
-def test_what_expires_while_it_is_set_aside_costs_no_other_its_place() -> None:
+def test_a_message_that_expires_while_it_is_set_aside_costs_no_other_its_place() -> None:
     ledger = new_ledger(limits=ring(2), ttl=Ttl(default=70))
     ledger.assign(0, CommitMap(0), 0)
     ledger.offer(0, 0, b"a", b"v")
@@ -349,7 +349,7 @@ def test_the_ring_is_crossed_once_until_a_fifth_of_it_was_free() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"order": "priority"}])
-def test_what_has_become_obsolete_takes_no_memory_for_long(options: dict[str, str]) -> None:
+def test_obsolete_entries_take_no_memory_for_long(options: dict[str, str]) -> None:
     queue = Queue(limits=ring(200), **options)
     for at in range(150):
         queue.send(*((f"k{number}", "v") for number in range(100)), (f"new {at}", "v"))
@@ -369,7 +369,7 @@ def test_nothing_is_evicted_once_the_partition_is_about_to_go() -> None:
     queue.ledger.assign(0, CommitMap(0), 0)
 
 
-def test_what_is_evicted_has_no_handle_that_anybody_could_settle() -> None:
+def test_an_evicted_message_has_no_handle_that_anybody_could_settle() -> None:
     queue = Queue(*letters("a"), limits=ring(1))
     (item,) = [item for part in queue.ledger._partitions.values() for item in part.pending]
     queue.send(*letters("b"))

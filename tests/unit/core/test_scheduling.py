@@ -114,7 +114,7 @@ def test_r11_messages_due_at_once_count_as_the_log_has_them() -> None:
 
 
 @pytest.mark.parametrize(("value", "counted"), [("a2", (1, 0)), (None, (0, 1))])
-def test_r11_what_is_read_and_counts_drops_all_that_is_scheduled_below_it(
+def test_r11_a_message_that_counts_when_it_is_read_drops_all_scheduled_ones_below_it(
     value: str | None, counted: tuple[int, int]
 ) -> None:
     queue = Queue()
@@ -168,7 +168,7 @@ def test_r11_a_scheduled_delete_deletes_when_it_is_due_and_is_pending_until_then
 
 
 @pytest.mark.parametrize("then", [1.0, 10.0])
-def test_r11_what_is_due_at_the_same_time_comes_in_the_order_of_the_log(then: float) -> None:
+def test_r11_messages_due_at_the_same_time_come_in_the_order_of_the_log(then: float) -> None:
     queue = Queue()
     for number in range(5):
         queue.send(None, f"{number}", due=10)
@@ -197,7 +197,7 @@ def test_r4_a_message_takes_its_place_when_it_is_due(order: str, expected: list[
     assert queue.drain() == expected
 
 
-def test_r11_what_still_counts_is_not_conflated_away_while_catching_up() -> None:
+def test_r11_messages_that_still_count_are_not_conflated_away_while_catching_up() -> None:
     queue = Queue(target=5)
     queue.ledger.pass_time(1.0)
     for read in (
@@ -214,7 +214,7 @@ def test_r11_what_still_counts_is_not_conflated_away_while_catching_up() -> None
     assert queue.drain() == ["b2", "c1", "a2"]
 
 
-def test_r11_what_is_due_while_catching_up_waits_for_the_end() -> None:
+def test_r11_messages_due_while_catching_up_wait_for_the_end() -> None:
     queue = Queue(target=3)
     queue.read(record(0, "a", "a1"), record(1, "a", "a2", due=10))
     queue.ledger.pass_time(10.0)
@@ -223,7 +223,7 @@ def test_r11_what_is_due_while_catching_up_waits_for_the_end() -> None:
     assert queue.drain() == ["b1", "a2"]
 
 
-def test_g12_what_is_done_in_the_map_has_counted_for_somebody_whose_clock_is_faster() -> None:
+def test_g12_a_message_done_in_the_map_has_counted_for_a_consumer_whose_clock_is_faster() -> None:
     """Offset 0 is claimed as pending since nothing lower was acked; the message that superseded it was consumed."""
     queue = Queue(CommitMap(0, (2, 1)), target=3)
     queue.read(record(0, "a", "a1"), record(1, "b", "b1"), record(2, "a", "a2", due=10))
@@ -262,7 +262,7 @@ def test_r10_r11_a_message_expires_by_its_append_time_also_after_it_was_due() ->
     assert queue.waiting == []
 
 
-def test_r10_r11_what_expires_as_it_is_due_is_kept_for_the_expiry_topic() -> None:
+def test_r10_r11_a_message_that_expires_as_it_is_due_is_kept_for_the_expiry_topic() -> None:
     queue = Queue(ttl=Ttl(default=5), expiry_topic="letters" if True else None)
     queue.send("a", "a1", due=10)
     queue.send("b", "b1", due=10)
@@ -381,7 +381,7 @@ def test_a_full_commit_text_says_that_scheduled_messages_fill_it() -> None:
     assert "are scheduled" not in core.obstacle
 
 
-def test_r10_what_has_expired_when_it_is_due_comes_to_the_expiry_topic_by_offset() -> None:
+def test_r10_messages_that_have_expired_when_they_are_due_come_to_the_expiry_topic_by_offset() -> None:
     queue = Queue(ttl=Ttl(default=5), expiry_topic="letters" if True else None)
     queue.send("a", "a1", due=12)
     queue.send("b", "b1", due=11)

@@ -100,7 +100,7 @@ def test_r3_options_that_contradict_each_other_are_named(options: dict[str, obje
     assert caught.value.options == named
 
 
-def test_what_asks_for_a_key_header_names_the_way_out() -> None:
+def test_an_error_that_asks_for_a_key_header_names_the_way_out() -> None:
     for options in ({"last-value": "false", "last-value-key": "id"}, {}):
         with pytest.raises(ConfigError, match="conflate=false"):
             QueueDefinition.from_options("q", options)

@@ -84,7 +84,7 @@ def test_r10_a_ttl_of_zero_is_none_of_its_own_and_is_counted(
 
 
 @pytest.mark.parametrize("headers", [None, own(b"5000")])
-def test_r10_what_a_producer_dated_to_the_end_of_time_never_expires(headers: list[Header] | None) -> None:
+def test_r10_a_message_dated_to_the_end_of_time_never_expires(headers: list[Header] | None) -> None:
     judge = terms(default=10)
     latest = 2**63 - 1
     assert judge.expiry(latest, headers) == NEVER

@@ -38,7 +38,7 @@ def test_a_time_that_was_said_twice_comes_once() -> None:
 
 
 @pytest.mark.parametrize("state", [State.ACKED, State.REJECTED, State.RELEASED, State.SUPERSEDED, State.LEAVING])
-def test_what_is_settled_meanwhile_is_due_no_more(state: State) -> None:
+def test_the_timer_of_a_message_settled_meanwhile_is_no_longer_due(state: State) -> None:
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     item.state = state
@@ -47,14 +47,14 @@ def test_what_is_settled_meanwhile_is_due_no_more(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", [State.ACQUIRED, State.STALE, State.DELAYED])
-def test_what_is_not_is_due(state: State) -> None:
+def test_the_timer_of_any_other_message_is_due(state: State) -> None:
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     item.state = state
     assert timers.pop_due(99.0) == [item]
 
 
-def test_those_for_nothing_are_swept_out_before_they_are_the_greater_part() -> None:
+def test_timers_for_nothing_are_swept_out_before_they_are_the_greater_part() -> None:
     timers = Timers()
     for offset in range(5000):
         item = held(offset)

@@ -30,7 +30,7 @@ def test_a_mention_may_have_a_value_of_its_own_and_words_for_python() -> None:
     assert worded(text, shouted) == "Give <ORDER:priority>, or <MAX-TTL:60>."
 
 
-def test_what_only_python_can_say_is_mentioned_without_a_value() -> None:
+def test_a_value_that_only_python_can_express_is_left_out_of_a_mentioned_option() -> None:
     assert worded("Give `ttl=Ttl()`.", shouted) == "Give <TTL>."
 
 

@@ -36,7 +36,7 @@ def test_time_does_not_count_where_nobody_tries() -> None:
     assert not yielding.is_due(6 + 2 * PATIENCE, 0)
 
 
-def test_who_stopped_trying_long_ago_is_not_judged_any_more() -> None:
+def test_a_consumer_that_stopped_trying_long_ago_is_no_longer_judged() -> None:
     yielding = Yielding()
     trying(yielding, 0, PATIENCE)
     assert yielding.is_due(2 * PATIENCE, 0)
@@ -54,7 +54,7 @@ def test_a_transaction_that_begins_ends_it_and_another_thread_that_still_tries_c
     assert yielding.is_due(2 * PATIENCE, 0)
 
 
-def test_what_is_settled_outside_of_transactions_makes_it_count_from_then() -> None:
+def test_a_settlement_outside_of_transactions_restarts_the_count() -> None:
     yielding = Yielding()
     yielding.attempt(0, 7)
     assert not yielding.is_due(PATIENCE, 8)
@@ -62,14 +62,14 @@ def test_what_is_settled_outside_of_transactions_makes_it_count_from_then() -> N
     assert yielding.is_due(2 * PATIENCE, 8)
 
 
-def test_what_a_transaction_is_found_to_have_settled_does_not() -> None:
+def test_a_settlement_that_a_transaction_is_found_to_have_made_does_not() -> None:
     yielding = Yielding()
     yielding.attempt(0, 7)
     yielding.decided(3)
     assert yielding.is_due(PATIENCE, 10)
 
 
-def test_who_asks_for_messages_and_finds_none_makes_it_count_from_then_and_brings_it_back() -> None:
+def test_a_request_that_finds_no_message_restarts_the_count_and_brings_the_consumer_back() -> None:
     yielding = Yielding()
     yielding.attempt(0, 0)
     yielding.reason = "no transaction begins"

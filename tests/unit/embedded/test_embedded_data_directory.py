@@ -44,7 +44,7 @@ def test_where_nothing_was_kept_nothing_is_copied(tmp_path: Path) -> None:
     assert not data.exists()
 
 
-def test_what_was_kept_first_stays(tmp_path: Path, prepared: Path) -> None:
+def test_the_files_kept_first_stay(tmp_path: Path, prepared: Path) -> None:
     storage = PreparedStorage(tmp_path / "storage")
     storage.keep(prepared)
     (prepared / "more").touch()

@@ -58,7 +58,7 @@ def soon(seconds: float = 10) -> float:
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     ],
 )
-def test_what_passes_by_itself_is_asked_again(requests: AdminRequests, code: int) -> None:
+def test_a_request_is_repeated_after_a_failure_that_passes_by_itself(requests: AdminRequests, code: int) -> None:
     answers = Answers(code, code, "yes")
     assert requests.ask(answers, "ask", soon()) == ["yes"]
 
@@ -78,7 +78,7 @@ def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_clien
     assert asked[0] is not asked[1] is asked[2]
 
 
-def test_what_does_not_pass_is_raised_at_once(requests: AdminRequests) -> None:
+def test_a_failure_that_does_not_pass_is_raised_at_once(requests: AdminRequests) -> None:
     answers = Answers(KafkaError.INVALID_CONFIG, "never asked")
     with pytest.raises(ConfigError):
         requests.ask(answers, "ask", soon())
@@ -112,7 +112,7 @@ def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(requests: Adm
     assert time.monotonic() - started < 5
 
 
-def test_what_the_client_makes_up_when_no_answer_comes_is_none(requests: AdminRequests) -> None:
+def test_an_answer_that_the_client_makes_up_when_none_comes_is_no_answer(requests: AdminRequests) -> None:
     with pytest.raises(BrokerUnavailable):
         requests.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
 

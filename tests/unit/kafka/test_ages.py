@@ -36,7 +36,7 @@ def pass_time(to: Ages, clock: Clock, seconds: float) -> bool:
     return False
 
 
-def test_what_is_undecided_becomes_overdue_never_early_and_a_step_late_at_most(clock: Clock) -> None:
+def test_an_undecided_moment_becomes_overdue_never_early_and_at_most_a_step_late(clock: Clock) -> None:
     watched = Ages(10.0)
     pass_time(watched, clock, 3.3)
     undecided = watched.now
@@ -46,7 +46,7 @@ def test_what_is_undecided_becomes_overdue_never_early_and_a_step_late_at_most(c
     assert isinstance(undecided, Moment)
 
 
-def test_what_is_decided_is_not_counted_however_much_is_appended(clock: Clock) -> None:
+def test_a_decided_moment_is_not_counted_however_much_is_appended(clock: Clock) -> None:
     watched = Ages(10.0)
     waiting: list[Moment] = []
     for _ in range(1000):
@@ -76,7 +76,7 @@ def test_an_append_after_a_long_rest_is_as_young_as_it_is(clock: Clock) -> None:
     assert isinstance(undecided, Moment)
 
 
-def test_what_is_forgotten_is_not_overdue_again(clock: Clock) -> None:
+def test_a_forgotten_moment_is_not_overdue_again(clock: Clock) -> None:
     watched = Ages(1.0)
     lost = watched.now
     pass_time(watched, clock, 1.5)

@@ -57,7 +57,7 @@ def test_each_code_becomes_the_kind_of_error_it_means(code: int, kind: type[LVQE
 
 
 @pytest.mark.parametrize("code", sorted(TRANSIENT))
-def test_what_passes_by_itself_is_retriable(code: int) -> None:
+def test_a_failure_that_passes_by_itself_is_retriable(code: int) -> None:
     error = translate(KafkaError(code), "do the thing")
     assert isinstance(error, TransportError)
     assert error.retriable
@@ -105,7 +105,7 @@ def test_an_unreachable_cluster_is_named_with_its_servers_and_what_the_client_sa
         ),
     ],
 )
-def test_what_the_client_saw_is_told_without_what_only_its_authors_need(said: str, told: str) -> None:
+def test_the_report_of_the_client_is_shown_without_details_for_its_authors(said: str, told: str) -> None:
     error = translate(KafkaError(KafkaError._TIMED_OUT), "do it", servers="a:1", detail=said)
     assert f"No answer from a:1. The client says: {told} Check" in str(error)
 
@@ -153,7 +153,7 @@ def test_a_right_that_is_not_known_is_said_to_be_on_what_it_is_on() -> None:
     assert "ACL on the Group " in error.hint
 
 
-def test_who_may_write_nowhere_is_told_so_and_not_of_the_cluster() -> None:
+def test_a_user_who_may_write_nowhere_learns_that_and_nothing_of_the_cluster() -> None:
     reason = "Failed to acquire idempotence PID from broker a:1/1: Broker: Cluster authorization failed"
     write = Right("Write", "Topic", "prices")
     error = translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, reason), "store it", needs=[write])
@@ -164,7 +164,7 @@ def test_who_may_write_nowhere_is_told_so_and_not_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("resource", "more"), [("Topic", "Read, which readers need"), ("Group", "Read, which consumers need")]
 )
-def test_who_lacks_describe_is_told_what_includes_it(resource: Resource, more: str) -> None:
+def test_a_hint_about_describe_names_the_rights_that_include_it(resource: Resource, more: str) -> None:
     assert more in Right("Describe", resource, "it").hint
     assert more not in Right("Delete", resource, "it").hint
 

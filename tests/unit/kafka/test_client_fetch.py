@@ -123,7 +123,7 @@ def test_the_time_that_the_work_itself_takes_is_no_waiting(monkeypatch: pytest.M
     assert consumer.asked == [500, 500, 500]
 
 
-def test_what_is_at_hand_is_taken_without_a_wait_and_nothing_is_waited_for_but_the_first() -> None:
+def test_messages_at_hand_are_taken_without_a_wait_and_only_the_first_is_waited_for() -> None:
     """``consume()`` waits out its timeout unless it gets everything that it was asked for."""
     waits: list[tuple[str, float]] = []
 

@@ -14,7 +14,7 @@ from lvq_kafka.kafka.admin_requests import AdminRequests
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 
 
-def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
+def test_a_request_queued_after_unanswered_ones_waits_no_longer_than_asked_to() -> None:
     with closing(KafkaCluster("127.0.0.1:1")) as cluster:
         cluster.groups._metadata.describe = lambda topic, deadline: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
         with (
@@ -37,7 +37,7 @@ def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_trans
         assert cluster.groups.committed("g", "t") == {0: Commit(7)}
 
 
-def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_right_to_commit_is_checked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first group of a cluster finds its coordinator only after the offsets topic has been created."""
     monkeypatch.setattr(AdminRequests, "_ATTEMPT", 0.2)
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:

@@ -123,7 +123,7 @@ def is_unchanged(count: Callable[[], int], seconds: float = 1.0) -> Callable[[],
 
 
 @both_protocols
-def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the_next(
+def test_an_ack_of_a_member_that_was_put_out_does_not_touch_the_work_of_the_next(
     new_queue: NewQueue, protocol: str
 ) -> None:
     queue = new_queue()

@@ -128,7 +128,7 @@ def open_cluster(callback: Callable[[str | None], Any] | None, **more: object) -
     KafkaCluster(ClientConfig(NOWHERE, {**OAUTH, **own, **more})).close()  # type: ignore[arg-type]
 
 
-def test_what_a_token_callback_raises_reaches_who_opens_the_client_and_shows_no_secret() -> None:
+def test_an_error_of_a_token_callback_reaches_the_opener_of_the_client_and_shows_no_secret() -> None:
     with pytest.raises(AuthenticationFailed, match="oauth_cb raised Refused: the server knows no") as caught:
         open_cluster(raising, **{"sasl.oauthbearer.config": PASSWORD})
     assert isinstance(caught.value.__cause__, Refused)
@@ -139,7 +139,7 @@ def test_what_a_token_callback_raises_reaches_who_opens_the_client_and_shows_no_
 
 
 @pytest.mark.parametrize("token", ["token", ("token",), ("token", "soon"), (b"token", 1.0), None])
-def test_what_is_no_token_is_a_configuration_error(token: object) -> None:
+def test_a_value_that_is_no_token_is_a_configuration_error(token: object) -> None:
     with pytest.raises(ConfigError, match="oauth_cb returns") as caught:
         open_cluster(lambda _: token)
     assert caught.value.options == ("oauth_cb",)

@@ -67,9 +67,7 @@ def test_g12_nothing_older_than_what_another_member_has_consumed_comes_out_of_it
 
 
 @both_protocols
-def test_what_it_held_is_lost_and_what_it_has_acked_counts_for_nothing(
-    queue: MockQueue, cable: Cable, protocol: str
-) -> None:
+def test_held_messages_are_lost_and_acks_count_for_nothing(queue: MockQueue, cable: Cable, protocol: str) -> None:
     queue.send("a", "b")
     first = queue.open(protocol, SOCIAL[protocol], servers=cable.bootstrap_servers)
     acked, held = take(first), take(first)

@@ -65,7 +65,7 @@ def test_a_message_without_an_answer_may_have_been_stored_and_the_error_says_so(
     assert error.hint.endswith("Send the key's current value again.")
 
 
-def test_what_was_sent_before_and_waits_to_be_sent_again_may_have_been_stored(
+def test_a_message_sent_before_that_waits_to_be_sent_again_may_have_been_stored(
     open_writer: OpenWriter, mock: MockCluster, cluster: KafkaCluster
 ) -> None:
     writer = open_writer(limit=1000)
@@ -89,7 +89,7 @@ def test_a_close_cannot_tell_whether_what_it_takes_back_was_stored(
 
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_RECORD, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_what_a_broker_refuses_was_not_stored(open_writer: OpenWriter, mock: MockCluster, code: int) -> None:
+def test_a_message_that_a_broker_refuses_was_not_stored(open_writer: OpenWriter, mock: MockCluster, code: int) -> None:
     writer = open_writer()
     mock.fail_next(PRODUCE, code)
     assert isinstance(writer.append("t", b"k", b"v").exception(10), DeliveryFailed)

@@ -69,7 +69,7 @@ def test_batches_of_several_kinds_are_taken_in_in_their_order(kinds: Sequence[ty
     assert [item.offset for item in iter(ledger.acquire, None)] == list(range(10 * len(kinds)))
 
 
-def test_what_is_noted_is_of_one_kind() -> None:
+def test_the_batches_noted_are_of_one_kind() -> None:
     buffer = CatchUpBuffer()
     first, more, other = late(0, 1), late(2, 3), at_once(2, 3)
     assert buffer.suit(first, first.keys, ())

@@ -197,7 +197,7 @@ SILENT = TransportError("No answer.", code="_TIMED_OUT", retriable=True)
 FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
 
 
-def test_what_was_created_changed_or_deleted_is_so_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_created_changed_or_deleted_is_so_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(topic("a", 1))
     topics = topics_of(brokers)
     monkeypatch.setattr(topics, "_await_partitions", lambda *_: None)
@@ -228,7 +228,7 @@ def test_a_topic_can_be_deleted_by_a_broker_that_has_not_heard_of_it() -> None:
     assert "delete" in brokers.asked
 
 
-def test_who_leads_is_looked_up_again_before_records_are_deleted_where_it_was_not_so() -> None:
+def test_the_leader_is_looked_up_again_before_records_are_deleted_where_it_has_moved() -> None:
     """As with `ends`, the client would forever ask the broker that it takes for the leader."""
     brokers = Brokers(topic("a", 1))
     brokers.moved = 2

@@ -119,7 +119,7 @@ def test_g10_nothing_is_passed_over_after_an_assignment_that_failed_while_leader
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_g10_what_was_fetched_is_read_again_if_its_partition_goes_and_comes_back_in_the_same_poll(
+def test_g10_fetched_records_are_read_again_if_their_partition_goes_and_comes_back_in_the_same_poll(
     mock: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     """The client returns the old assignment's records together with the new assignment, which starts at a commit."""

@@ -34,12 +34,12 @@ def always_fails(*, new_queue: NewQueue) -> None:
     raise AssertionError
 
 
-def test_what_fails_in_a_bad_mood_is_tried_again() -> None:
+def test_a_test_that_fails_in_a_bad_mood_is_tried_again() -> None:
     fails_in_a_bad_mood(new_queue=(moods := Moods(2)))
     assert moods.tries == 3
 
 
-def test_what_fails_in_a_good_mood_has_failed() -> None:
+def test_a_test_that_fails_in_a_good_mood_has_failed() -> None:
     with pytest.raises(AssertionError):
         always_fails(new_queue=(moods := Moods(1)))
     assert moods.tries == 2

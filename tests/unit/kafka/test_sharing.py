@@ -154,7 +154,7 @@ def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str
             cluster.groups.committed("one", "t", decided=False)
 
 
-def test_who_asks_about_a_group_without_an_answer_holds_up_nobody_who_asks_about_another(servers: str) -> None:
+def test_a_request_about_a_group_without_an_answer_holds_up_none_about_another(servers: str) -> None:
     with asked_about(servers, "healthy") as cluster:
         sick = cluster.groups._decided._of("sick")
         with sick.lock:

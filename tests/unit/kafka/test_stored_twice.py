@@ -80,7 +80,7 @@ def election(**properties: PropertyValue) -> Iterator[tuple[Election, KafkaWrite
         writer.close(0)
 
 
-def test_g14_what_an_election_stores_twice_is_acknowledged_once_with_the_later_position() -> None:
+def test_g14_a_message_that_an_election_stores_twice_is_acknowledged_once_with_the_later_position() -> None:
     with election() as (moved, writer):
         [receipt] = moved.put(writer, b"1")
         assert receipt.result(SOON) == Position("t", MOVED, 1)
@@ -122,7 +122,7 @@ def test_g14_a_message_that_is_refused_after_a_lost_answer_may_have_been_stored(
         assert type(refused.exception(SOON)) is DeliveryFailed, "no answer has been lost since"
 
 
-def test_g14_what_was_stored_is_recognized_as_long_as_its_numbers_are_the_same() -> None:
+def test_g14_a_stored_message_is_recognized_as_long_as_its_numbers_are_the_same() -> None:
     """With one request at a time, no batch is refused because an earlier one is missing."""
     with election(max_in_flight=1) as (moved, writer):
         [receipt] = moved.put(writer, b"1")

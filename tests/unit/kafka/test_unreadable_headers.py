@@ -87,7 +87,7 @@ def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
 
 @settings(max_examples=40)
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.booleans())
-def test_whatever_bytes_records_hold_they_are_read_as_they_are(batches: list[list[RawRecord]], late: bool) -> None:
+def test_records_are_read_as_they_are_whatever_their_bytes(batches: list[list[RawRecord]], late: bool) -> None:
     mock = MockCluster()
     mock.create_topic(TOPIC)
     for batch in batches:

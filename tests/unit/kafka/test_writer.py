@@ -241,7 +241,7 @@ def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
     assert [record for record in caplog.records if record.name == "lvq_kafka.producer"] == []
 
 
-def test_whoever_awaits_a_receipt_whose_report_was_lost_learns_of_it_when_the_writer_is_closed(
+def test_a_caller_that_awaits_a_receipt_whose_report_was_lost_learns_of_it_when_the_writer_is_closed(
     writer: KafkaWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: KafkaReceipt, error: object, message: object) -> None:
@@ -361,7 +361,7 @@ def test_a_full_local_buffer_makes_a_send_wait(open_writer: OpenWriter, mock: Mo
     assert [receipt.result(10).offset for receipt in receipts] == list(range(100))
 
 
-def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, mock: MockCluster) -> None:
+def test_the_wait_of_a_send_for_room_can_be_limited(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(max_block=0.05, queue_buffering_max_messages=10)
     mock.down()
     for _ in range(10):
@@ -550,7 +550,7 @@ class Refusing:
         raise KafkaException(KafkaError(KafkaError._CONFLICT, "an abort is on its way", retriable=True))
 
 
-def test_what_is_refused_at_once_is_tried_again_after_pauses_and_no_longer_than_it_may_take(
+def test_a_request_refused_at_once_is_tried_again_after_pauses_and_no_longer_than_it_may_take(
     open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = open_writer(transactional_id="feed")
