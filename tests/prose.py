@@ -1,8 +1,8 @@
 """A check of the project's English: ``python -m tests.prose`` names each line that needs other words.
 
-It reads docstrings, comments, the texts of messages and help, and the Markdown pages. The general style checkers on the
-package index know clichés, but neither this project's own habits nor docstrings, so the rules are here: a pattern for
-each habit, and advice on what to write instead. `ALLOWED` lists the lines where a pattern is wrong.
+It reads docstrings, comments, the texts of messages and help, the names of tests, and the Markdown pages. The general
+style checkers on the package index know clichés, but neither this project's own habits nor docstrings, so the rules are
+here: a pattern for each habit, and advice on what to write instead. `ALLOWED` lists the lines where a pattern is wrong.
 """
 
 from __future__ import annotations
@@ -73,6 +73,12 @@ THIRD_PERSON = _rule(
     re.NOFLAG,
 )
 
+NO_SUBJECT = _rule(
+    r"^test (?:[gri]\d+ )*(?:what|who|whom|whose|whoever|whatever|whether|which|whichever|those|that|how)\b",
+    "begin with the subject: a message, a caller, an ack",
+)
+"""The name of a test whose subject is a relative clause. Clauses with *where* and *when* are no subjects."""
+
 ALLOWED: frozenset[tuple[str, str]] = frozenset()
 """Exceptions: the end of a path, and a part of the text."""
 
@@ -139,6 +145,9 @@ def check(path: Path) -> Iterator[Finding]:
 
 
 def _rules(kind: str, *, is_test: bool) -> Iterator[Rule]:
+    if kind == "test name":
+        yield NO_SUBJECT
+        return
     yield from HABITS
     if kind == "message" and is_test:
         return
@@ -151,10 +160,12 @@ def _rules(kind: str, *, is_test: bool) -> Iterator[Rule]:
 
 
 def _python(source: str) -> Iterator[Text]:
-    """Yield the docstrings, comments and texts of a program."""
+    """Yield the docstrings, comments, texts and names of tests of a program."""
     tree = ast.parse(source)
     seen: set[int] = set()
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield Text(node.lineno, "test name", node.name.replace("_", " "))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             kind = {ast.Module: "module", ast.ClassDef: "class"}.get(type(node), "function")
             first = node.body[0] if node.body else None

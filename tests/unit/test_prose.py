@@ -85,6 +85,34 @@ def test_a_sentence_over_several_comment_lines_is_one(tmp_path: Path) -> None:
     assert sorted(line for line, _ in findings) == [2, 4]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "what_is_acked_is_done",
+        "g11_who_waits_goes_on",
+        "i9_r20_whoever_asks_waits",
+        "those_left_come",
+        "how_it_is_done",
+    ],
+)
+def test_a_test_whose_name_has_no_subject_is_found(tmp_path: Path, name: str) -> None:
+    source = f"class TestIt:\n    async def test_{name}(self): ...\n\n\ndef test_{name}(): ...\n"
+    findings = found(tmp_path, source, "test_it.py")
+    assert [line for line, _ in findings] == [5, 2]
+    assert all("begin with the subject" in said for _, said in findings)
+
+
+@pytest.mark.parametrize(
+    "name", ["an_acked_message_is_done", "g11_a_commit_is_what_counts", "where_nothing_is_left_nothing_is_polled"]
+)
+def test_a_test_named_as_a_sentence_passes(tmp_path: Path, name: str) -> None:
+    assert found(tmp_path, f"def test_{name}(): ...\n") == []
+
+
+def test_a_function_that_is_no_test_may_begin_with_what(tmp_path: Path) -> None:
+    assert found(tmp_path, "def what_is_left(): ...\n") == []
+
+
 def test_a_page_is_checked_outside_of_its_code(tmp_path: Path) -> None:
     page = "It is told.\n```\nIt is told.\n```\nIt is built anew.\n"
     assert [line for line, _ in found(tmp_path, page, "page.md")] == [1, 5]
