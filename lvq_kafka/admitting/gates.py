@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
 from threading import Event, Lock, local
 
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.cluster import Cluster, Receipt
+from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.producer.admission import Send
@@ -31,8 +32,6 @@ __all__ = ["AdmissionGate", "Lines", "SizeGate", "gate_of"]
 logger = logging.getLogger("lvq_kafka.limits")
 
 _POLL = 0.2  # seconds between two questions to the group while a sender waits
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, max_block: float | None) -> Gate | None:
@@ -78,7 +77,7 @@ class SizeGate:
     def guard(self, append: Append) -> Append:
         """Return an append that checks the size first."""
 
-        def checked(topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Receipt:
+        def checked(topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None = None) -> Receipt:
             check_size(self._where, self._most, key, size_of(key, value, headers))
             return append(topic, key, value, headers)
 
@@ -183,7 +182,7 @@ class AdmissionGate:
         """Stop following the queue. Senders that wait for room raise `Closed`."""
         self._occupancy.close()
 
-    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Receipt:
+    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None = None) -> Receipt:
         """Append a message once it is admitted.
 
         Raises:

@@ -31,7 +31,7 @@ _NAMED = 3  # consumers listed by name
 _CROWDED = 2.0  # seconds; messages in work may all be settled in a moment
 
 
-class _Cause:
+class _IdleCause:
     """A reason for handing nothing out, reported once it has lasted for some seconds.
 
     Args:
@@ -77,7 +77,7 @@ class IdleWarnings:
     settle, just sees messages stop; and someone who never rejects a message that always fails just sees messages
     redelivered.
 
-    To add a cause, add a `_Cause`. The stats show the first one that applies.
+    To add a cause, add an `_IdleCause`. The stats show the first one that applies.
     """
 
     def __init__(self, name: str, shared: SharedState, now: float, unclosed: Unclosed) -> None:
@@ -89,16 +89,16 @@ class IdleWarnings:
         self._next = now
         self._observation: Observation | None = None
         self._places: dict[int, _Place] = {}
-        self._crowded = _Cause(_CROWDED, lambda _: self._crowding())
+        self._crowded = _IdleCause(_CROWDED, lambda _: self._crowding())
         self._delivered = -1
         self._causes = (
-            _Cause(_PARTITIONLESS, self._partitionless),
-            _Cause(0.0, self._unanswered),
-            _Cause(_UNCOUNTED - LEASE, self._uncounted),
-            _Cause(0.0, self._blocked),
-            _Cause(0.0, self._stuck),
-            _Cause(_UNSETTLED, self._unsettled),
-            _Cause(_UNSETTLED, self._kept_for_others),
+            _IdleCause(_PARTITIONLESS, self._partitionless),
+            _IdleCause(0.0, self._unanswered),
+            _IdleCause(_UNCOUNTED - LEASE, self._uncounted),
+            _IdleCause(0.0, self._blocked),
+            _IdleCause(0.0, self._stuck),
+            _IdleCause(_UNSETTLED, self._unsettled),
+            _IdleCause(_UNSETTLED, self._kept_for_others),
         )
 
     def saw(self, now: float, observation: Observation) -> None:

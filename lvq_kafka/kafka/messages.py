@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
+from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.log.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
 from lvq_kafka.runtime.overriding import override
 
@@ -16,8 +17,7 @@ __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
 
 logger = logging.getLogger("lvq_kafka.reader")
 
-_Headers = Sequence[tuple[str, bytes | None]] | None
-_HeaderColumn = list[_Headers]
+_HeaderColumn = list[HeaderPairs | None]
 _UNDECODED = (SystemError, UnicodeError)  # the client raises the first; the second would be right
 
 _LATE: Mapping[str, Callable[[Sequence[Message]], list[Any]]] = {
@@ -50,7 +50,7 @@ class HeaderReader:
             self._give_up(messages[len(messages) - length_hint(left) - 1])
         return list(self._one_by_one(messages))
 
-    def _one_by_one(self, messages: Sequence[Message]) -> Iterator[_Headers]:
+    def _one_by_one(self, messages: Sequence[Message]) -> Iterator[HeaderPairs | None]:
         found = map(Message.headers, messages)
         for message in messages:
             try:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter
+from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.text.quoting import quoted
@@ -57,8 +58,6 @@ _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
 _CLOSE_TIMEOUT = 5.0  # for the abort after the flush
 _HOLD = 1.0  # seconds that appends wait before messages are given up; half of it once acknowledgements stop
 _WITHDRAWAL = 5.0  # seconds for the client to report everything that was purged
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class KafkaWriter(LogWriter, LeftBehind):
@@ -121,7 +120,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers | None = None,
+        headers: HeaderPairs | None = None,
         partition: int = -1,
     ) -> KafkaReceipt:
         deliveries = self._deliveries
@@ -255,7 +254,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers | None,
+        headers: HeaderPairs | None,
         partition: int,
         receipt: KafkaReceipt,
     ) -> None:
@@ -280,7 +279,7 @@ class KafkaWriter(LogWriter, LeftBehind):
             return
 
     def _refused(
-        self, exception: Exception, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None
+        self, exception: Exception, topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None
     ) -> NoReturn:
         """Raise the error for a record that the client does not accept."""
         if isinstance(exception, BoundToProcess):

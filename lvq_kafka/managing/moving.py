@@ -45,8 +45,7 @@ _JOIN = 30.0  # seconds to wait for all partitions
 _POLL = 0.1  # seconds
 _UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
 
-_Append = Callable[..., object]
-_Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+_Parts = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def move(
@@ -223,7 +222,7 @@ class _Moving:
     def _transact(
         self,
         writer: LogWriter,
-        append: _Append,
+        append: Callable[..., object],
         member: _SoleMember,
         batch: Sequence[Item],
         commits: Mapping[int, Commit],
@@ -250,14 +249,14 @@ class _Moving:
                 hint="It is in one queue, not in both. Check again once the cluster has recovered, and move the rest.",
             ) from error
 
-    def _appending(self, writer: LogWriter, cluster: Cluster) -> _Append:
+    def _appending(self, writer: LogWriter, cluster: Cluster) -> Callable[..., object]:
         """Return the way to append where the producers of the other queue would."""
         target = self._target
         if target.groups is None or target.placement == "key":
             return writer.append
         return GroupPlacement(writer, cluster, target.topic, target.groups).append
 
-    def _append(self, writer: LogWriter, append: _Append, items: Sequence[Item]) -> None:
+    def _append(self, writer: LogWriter, append: Callable[..., object], items: Sequence[Item]) -> None:
         for key, value, headers in [self._record(item) for item in items]:  # build all records before sending the first
             append(self._target.topic, key, value, headers)
         undecided = writer.flush(self._patience)
@@ -272,7 +271,7 @@ class _Moving:
                 hint="Check whether the brokers can be reached, and try again.",
             )
 
-    def _record(self, item: Item) -> _Record:
+    def _record(self, item: Item) -> _Parts:
         """Return a message's record in its new queue: unchanged, except for the key it has there."""
         target, headers = self._target, self._headers(item)
         value = None if isinstance(item, Deletion) else item.value
@@ -294,7 +293,7 @@ class _Moving:
             return item.key, value, headers
         return f"{UNKEYED_HEADER}:{uuid.uuid4().hex}".encode(), value, [*headers, (UNKEYED_HEADER, b"1")]
 
-    def _standard_record(self, item: Item, headers: Sequence[tuple[str, bytes | None]], *, unkeyed: bool) -> _Record:
+    def _standard_record(self, item: Item, headers: Sequence[tuple[str, bytes | None]], *, unkeyed: bool) -> _Parts:
         """Return a message's record in a standard queue, where a key is optional."""
         headers = [pair for pair in headers if pair[0] != UNKEYED_HEADER]
         value = None if isinstance(item, Deletion) else item.value  # there, a delete means nothing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
+from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.log.keys import home_partition, key_text
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.quoting import quoted
@@ -19,8 +19,6 @@ __all__ = ["GroupPlacement"]
 _REFRESH = 30.0  # seconds for which a partition count is used, as by the client's own placement
 
 _REMEMBERED = 4096  # groups
-
-_Headers = Sequence[tuple[str, bytes | None]]
 
 logger = logging.getLogger("lvq_kafka.producer")
 
@@ -51,12 +49,12 @@ class GroupPlacement:
         self._partitions = self._describe().partitions
         self._refresh_at = time.monotonic() + _REFRESH
 
-    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: _Headers | None = None) -> Receipt:
+    def append(self, topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None = None) -> Receipt:
         """Append a message or a delete. See `LogWriter.append`."""
         return self._append(topic, key, value, headers, self._place(headers or ()))
 
     def append_named(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: _Headers | None = None
+        self, topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None = None
     ) -> Receipt:
         """Append a message, or a delete whose headers name the group of the key's value.
 
@@ -73,7 +71,7 @@ class GroupPlacement:
             )
         return self.append(topic, key, value, headers)
 
-    def _place(self, headers: _Headers) -> int:
+    def _place(self, headers: HeaderPairs) -> int:
         """Return the partition for a message with these headers; -1 leaves it to the key."""
         if time.monotonic() > self._refresh_at:
             self._refresh_at = time.monotonic() + _REFRESH

@@ -46,7 +46,7 @@ MessageHeaders = Mapping[str, HeaderValue | None] | Sequence[tuple[str, HeaderVa
 Append = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]] | None], Receipt]
 """Appends a record, as `LogWriter.append` does."""
 
-_Pairs = list[tuple[str, bytes | None]]
+_EncodedHeaders = list[tuple[str, bytes | None]]
 
 logger = logging.getLogger("lvq_kafka.producer")
 
@@ -236,7 +236,7 @@ class Producer(Bound, Generic[V]):
                 and message.ttl is message.not_before is message.priority is None
             ):
                 key: bytes | None = said.encode()
-                pairs: _Pairs = [(self._sole_header, key)]
+                pairs: _EncodedHeaders = [(self._sole_header, key)]
             else:
                 pairs, key = self._pairs_of(message)
         except AttributeError:
@@ -260,7 +260,7 @@ class Producer(Bound, Generic[V]):
             raise self._no_value(key, "set", "Use send() instead: producer.send(Message(value)).")
         name = encode_key(key)
         sole = None if headers else self._key_header
-        pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
+        pairs: _EncodedHeaders = self._headers_for(name, headers) if sole is None else [(sole, name)]
         if terms:
             self._terms.add(pairs, **terms)
         if headers:
@@ -426,7 +426,7 @@ class Producer(Bound, Generic[V]):
             self.writer.close(0)
             raise
 
-    def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes | None]:
+    def _pairs_of(self, message: Message[V]) -> tuple[_EncodedHeaders, bytes | None]:
         """Return a message's wire headers and its record key."""
         headers, key = self._encode_headers(message.headers)
         said = message.ttl, message.not_before, message.priority, message.sort, message.group
@@ -444,9 +444,9 @@ class Producer(Bound, Generic[V]):
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
 
-    def _encode_headers(self, headers: MessageHeaders) -> tuple[_Pairs, bytes | None]:
+    def _encode_headers(self, headers: MessageHeaders) -> tuple[_EncodedHeaders, bytes | None]:
         """Return the wire headers, and the value of the key header among them."""
-        pairs: _Pairs = []
+        pairs: _EncodedHeaders = []
         key = None
         if type(headers) is dict or isinstance(headers, Mapping):  # the first test spares a dict the slow second one
             items: Iterable[tuple[Any, Any]] = headers.items()
@@ -480,14 +480,14 @@ class Producer(Bound, Generic[V]):
             )
         raise UnencodableKey(f"The header {quoted(name)} cannot be sent. {reason}", hint=hint) from None
 
-    def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _Pairs:
+    def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _EncodedHeaders:
         if not headers:
             return [] if self._key_header is None else [(self._key_header, key)]
         pairs, named = self._encode_headers(headers)
         self._agree(key, named, pairs)
         return pairs
 
-    def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes | None:
+    def _agree(self, key: bytes, named: bytes | None, headers: _EncodedHeaders) -> bytes | None:
         """Reconcile key and key header.
 
         Adds the header if it is missing, unless the message is a copy of a keyless one.
@@ -507,7 +507,7 @@ class Producer(Bound, Generic[V]):
             )
         return key
 
-    def _make_key(self, headers: _Pairs) -> bytes | None:
+    def _make_key(self, headers: _EncodedHeaders) -> bytes | None:
         """Return a record key for a message without one; a standard queue needs none (R35)."""
         if not self._conflates:
             return None
@@ -521,7 +521,7 @@ class Producer(Bound, Generic[V]):
         what = f"{self.topic!r} is the topic of a standard queue (`conflate=False`), {so}."
         return ConfigError(what, options=["conflate"], hint=hint)
 
-    def _check_keyless(self, headers: _Pairs) -> None:
+    def _check_keyless(self, headers: _EncodedHeaders) -> None:
         if self._keyless == "refuse":
             missing = "key" if self._key_header is None else f"header {quoted(self._key_header)}"
             near = None if self._key_header is None else misspelt(self._key_header, (name for name, _ in headers))
@@ -577,7 +577,7 @@ def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:
     )
 
 
-def _is_unkeyed(headers: _Pairs) -> bool:
+def _is_unkeyed(headers: _EncodedHeaders) -> bool:
     return any(name == UNKEYED_HEADER for name, _ in headers)
 
 

@@ -78,7 +78,7 @@ class _MemoryReceipt(AwaitableReceipt):
 
 
 @dataclass(slots=True)
-class _Append:
+class _PendingAppend:
     """An append that waits for its outcome."""
 
     topic: str
@@ -107,7 +107,7 @@ class MemoryWriter(LogWriter):
             None  # of an append in the open transaction, which can then only be aborted
         )
         self._closed = False
-        self._waiting: list[_Append] = []
+        self._waiting: list[_PendingAppend] = []
         self._notifier: int | None = None  # the thread that resolves receipts, after an outage
         self._failed: list[tuple[_MemoryReceipt, TransportError]] = []
         with cluster.changed:
@@ -124,7 +124,7 @@ class MemoryWriter(LogWriter):
         partition: int = -1,
     ) -> Receipt:
         place = None if partition < 0 else partition
-        append = _Append(topic, key, value, tuple(headers or ()), place, _MemoryReceipt())
+        append = _PendingAppend(topic, key, value, tuple(headers or ()), place, _MemoryReceipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
                 f"The message for key {quoted(key_text(key or b''))} is larger than the {CLIENT_LIMIT} bytes that the "
@@ -271,7 +271,7 @@ class MemoryWriter(LogWriter):
 
         return notify
 
-    def _decide(self, append: _Append) -> Position | TransportError:
+    def _decide(self, append: _PendingAppend) -> Position | TransportError:
         producer = self._producer if self._in_transaction else None
         try:
             self._state.enter("append")
@@ -289,7 +289,7 @@ class MemoryWriter(LogWriter):
                 self._failed.append((append.receipt, error))
             return error
 
-    def _unanswered(self, append: _Append) -> TransportError:
+    def _unanswered(self, append: _PendingAppend) -> TransportError:
         """Return the error of an append without an answer.
 
         An append in a transaction counts as failed: nobody sees it without a commit.

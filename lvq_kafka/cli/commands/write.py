@@ -19,6 +19,7 @@ from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.offset_spec import seconds_since_the_epoch
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cluster import Receipt
+from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.headers import misspelt
@@ -35,7 +36,6 @@ from lvq_kafka.queue import LastValueQueue
 __all__ = ["delete", "put", "send"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_Pairs = list[tuple[str, bytes | None]]
 _LOOK = 5.0  # seconds in which delete may learn which keys have a value
 
 
@@ -290,12 +290,12 @@ def _value(text: str, form: Format) -> Any:
     return parse_value(data, form)
 
 
-def _headers_of(headers: list[tuple[str, str]]) -> _Pairs:
+def _headers_of(headers: list[tuple[str, str]]) -> list[tuple[str, bytes | None]]:
     """Return the headers given for all messages; a line's own come after them, and so count."""
     return [(name, encode_key(text)) for name, text in headers]
 
 
-def _with_headers(lines: Iterable[Line | None], common: _Pairs) -> Iterator[Line | None]:
+def _with_headers(lines: Iterable[Line | None], common: HeaderPairs) -> Iterator[Line | None]:
     for line in lines:
         yield line and Line(line.key, line.value, [*common, *line.headers], line.delete)
 
