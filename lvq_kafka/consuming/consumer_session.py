@@ -1,4 +1,4 @@
-"""A session: what counts as one consumer, within a `Consumer`."""
+"""A session (R36): one consumer, as message groups count them, within a `Consumer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check, at the start and periodically, that topic and group are what a consumer expects."""
+"""Check at the start, and then regularly, that topic and consumer group are as expected."""
 
 from __future__ import annotations
 
