@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_spark.store import merge
-from lvq_spark.submitting import add_consistency_option, add_refresh_options, facts, job_parser, main
+from lvq_spark.submitting import add_reading_options, add_refresh_options, facts, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
     """Merge; the result says how far the table is."""
-    done = merge(spark, queue, options.table, on_stale=options.on_stale, consistency=options.consistency)
+    done = merge(
+        spark,
+        queue,
+        options.table,
+        on_stale=options.on_stale,
+        consistency=options.consistency,
+        slices=options.slices,
+    )
     return {"table": options.table, **facts(done)}
 
 
@@ -32,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--table", metavar="NAME", required=True, help="the table; it is created if it does not exist")
     add_refresh_options(options)
-    add_consistency_option(options)
+    add_reading_options(options)
     return options
 
 

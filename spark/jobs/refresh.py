@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_spark.store import refresh
-from lvq_spark.submitting import add_consistency_option, add_store_options, facts, job_parser, main
+from lvq_spark.submitting import add_reading_options, add_store_options, facts, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         options.store,
         on_stale=options.on_stale,
         consistency=options.consistency,
+        slices=options.slices,
         keep=options.keep,
         grace=options.grace,
     )
@@ -38,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "refresh.py prices --config client.properties --store /data/prices --on-stale fail --keep 24",
     )
     add_store_options(options)
-    add_consistency_option(options)
+    add_reading_options(options)
     return options
 
 

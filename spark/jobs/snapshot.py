@@ -12,7 +12,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
 from lvq_spark.schema import ON_REQUEST, SNAPSHOT_COLUMNS, check_columns
 from lvq_spark.session.observing import observed
-from lvq_spark.submitting import add_consistency_option, job_parser, main
+from lvq_spark.submitting import add_reading_options, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +34,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         selector=options.selector,
         spec=spec,
         consistency=options.consistency,
+        slices=options.slices,
         engine=options.engine,
     )
     if options.files is not None:
@@ -137,7 +138,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--selector", metavar="CONDITION", help="only keys whose message meets this, as in JMS")
     options.add_argument("--group", help="leave out messages that this consumer group has consumed")
-    add_consistency_option(options)
+    add_reading_options(options)
     options.add_argument(
         "--engine",
         choices=["auto", "python", "connector"],

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.log.keys import Key, chosen_keys
-from lvq_kafka.core.text.validation import choice, instance, mapping
+from lvq_kafka.core.text.validation import at_least_one, choice, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
@@ -57,6 +57,7 @@ def snapshot(
     selector: str | None = None,
     spec: SnapshotSpec | None = None,
     consistency: Consistency = "pinned",
+    slices: int = 1,
     engine: Engine = "auto",
     connector_options: Mapping[str, str] | None = None,
     timeout: float = 10.0,
@@ -115,6 +116,8 @@ def snapshot(
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: the policy for keys whose record in the cut may have been compacted away: ``"pinned"`` fails,
             ``"atleast"`` takes the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
+        slices: how many tasks read each partition. Each reads all of its records, but keeps only a part of its keys:
+            for partitions whose keys do not fit into the memory of one task.
         engine: the reader: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
             Spark's Kafka connector, spills keys to disk and supports the Java client's ways to authenticate. The rows
             are the same. ``"auto"`` leaves it to `choose_engine`.
@@ -128,6 +131,7 @@ def snapshot(
     """
     choice("consistency", consistency, get_args(Consistency))
     choice("engine", engine, get_args(Engine))
+    at_least_one(slices=slices)
     columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, *ON_REQUEST))
     wanted = chosen_keys(keys)
     config = client_config(queue)
@@ -150,6 +154,8 @@ def snapshot(
     check_ranked("columns", shown, queue.name, queue.definition.order)
     if ranks := [name for name in columns if name in RANKS]:
         columns = tuple(dict.fromkeys((*(name for name in columns if name not in RANKS), "headers")))
+    if slices > 1 and engine != "python" and not connector_options:
+        engine = "python"
     chosen = choose_engine(spark, spec, engine, connector_options)
     logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
     if chosen.engine == "connector":
@@ -164,7 +170,7 @@ def snapshot(
             timeout=timeout,
         )
     else:
-        rows = _read_with_python(spark, spec, config, consistency, columns, wanted)
+        rows = _read_with_python(spark, spec, config, consistency, columns, wanted, slices)
     if not ranks:
         return rows
     sort_header = queue.definition.sort_header
@@ -211,17 +217,19 @@ def _read_with_python(
     consistency: Consistency,
     columns: tuple[str, ...],
     keys: frozenset[bytes] | None,
+    slices: int,
 ) -> DataFrame:
     try:
         from lvq_spark.scan.scanning import Scan
+        from lvq_spark.scan.shares import tasks_of
         from lvq_spark.scan.tasks import ReadCandidates, ReadRows
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
-    tasks = len(spec.ranges)
+    tasks = len(tasks_of(spec, slices))
     places = spark.range(0, tasks, 1, max(1, tasks))
-    if tasks < 2:
-        return map_in_arrow(places, ReadRows(Scan(spec, config, columns, consistency, keys=keys)), ddl(columns))
-    read = ReadCandidates(Scan(spec, config, candidate_columns(columns), consistency, keys=keys))
+    if len(spec.ranges) < 2:
+        return map_in_arrow(places, ReadRows(Scan(spec, config, columns, consistency, keys=keys), slices), ddl(columns))
+    read = ReadCandidates(Scan(spec, config, candidate_columns(columns), consistency, keys=keys), slices)
     return merge_partitions(map_in_arrow(places, read, candidates_schema(columns)), spec, columns)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXIT_CODES",
     "Work",
-    "add_consistency_option",
+    "add_reading_options",
     "add_refresh_options",
     "add_store_options",
     "facts",
@@ -102,13 +102,21 @@ def add_refresh_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_consistency_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of jobs that pin their own cut."""
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of jobs that pin their own cut and read it."""
     parser.add_argument(
         "--consistency",
         choices=["pinned", "atleast"],
         default="pinned",
         help="what to do with keys whose record in the cut was compacted away: fail, or take the newer one",
+    )
+    parser.add_argument(
+        "--slices",
+        metavar="N",
+        type=int,
+        default=1,
+        help="how many tasks read each partition, each for a part of its keys; more if a task runs out of memory "
+        "(default: 1)",
     )
 
 

@@ -230,6 +230,7 @@ def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapp
         ("--consistency atleast", {}, {"consistency": "atleast"}, "error"),
         ("--engine python", {}, {"engine": "python"}, "error"),
         ("--engine connector", {}, {"engine": "connector"}, "error"),
+        ("--slices 4", {}, {"slices": 4}, "error"),
         ("--selector size>1", {}, {"selector": "size>1"}, "error"),
         ("--mode append", {}, {}, "append"),
         ("--mode overwrite", {}, {}, "overwrite"),
@@ -248,7 +249,7 @@ def test_the_options_of_a_snapshot_go_to_its_cut_its_reader_or_its_writer(
     told(module, spark, "--table", "lake.prices", "--format", "orc", *flags.split())
     assert module.pin.call_args.kwargs == {"as_of": None, "as_of_policy": "fail", "group": None, **cut}
     spec = module.pin.return_value
-    usual = {"spec": spec, "consistency": "pinned", "engine": "auto", "selector": None}
+    usual = {"spec": spec, "consistency": "pinned", "slices": 1, "engine": "auto", "selector": None}
     expected = {"columns": SNAPSHOT_COLUMNS, **usual, **read}
     assert module.snapshot.call_args.kwargs == expected
     assert writer.method_calls == [call.format("orc"), call.mode(mode), call.saveAsTable("lake.prices")]
@@ -262,13 +263,14 @@ def test_the_options_of_a_snapshot_go_to_its_cut_its_reader_or_its_writer(
         ("--consistency atleast", {"consistency": "atleast"}),
         ("--keep 7", {"keep": 7}),
         ("--grace 1.5", {"grace": 1.5}),
+        ("--slices 4", {"slices": 4}),
     ],
 )
 def test_the_options_of_a_refresh_go_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
     module, spark = job("refresh"), MagicMock()
     monkeypatch.setattr(module, "refresh", MagicMock())
     told(module, spark, "--store", "/store", *flags.split())
-    expected = {"on_stale": "rebuild", "consistency": "pinned", "keep": 3, "grace": 3600.0, **given}
+    expected = {"on_stale": "rebuild", "consistency": "pinned", "slices": 1, "keep": 3, "grace": 3600.0, **given}
     module.refresh.assert_called_once_with(spark, ANY, "/store", **expected)
 
 
@@ -280,7 +282,7 @@ def test_the_options_of_a_merge_go_to_it(monkeypatch: pytest.MonkeyPatch, flags:
     module, spark = job("merge"), MagicMock()
     monkeypatch.setattr(module, "merge", MagicMock())
     told(module, spark, "--table", "lake.prices", *flags.split())
-    expected = {"on_stale": "rebuild", "consistency": "pinned", **given}
+    expected = {"on_stale": "rebuild", "consistency": "pinned", "slices": 1, **given}
     module.merge.assert_called_once_with(spark, ANY, "lake.prices", **expected)
 
 

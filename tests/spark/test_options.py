@@ -389,14 +389,14 @@ def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_coun
 
 def test_each_partition_with_anything_to_read_is_a_task_of_its_own(cluster: MemoryCluster) -> None:
     options = parse(endingOffsets=at(p0=0, p1=6))
-    [(spec, partition)] = ranges(options, plan(options, cluster))
-    assert (partition, spec.start, spec.end[1], spec.partitions) == (1, {1: 0}, 6, 2)
+    [(spec, task)] = ranges(options, plan(options, cluster))
+    assert (task, spec.start, spec.end[1], spec.partitions) == (((1, None),), {1: 0}, 6, 2)
 
 
 @pytest.mark.parametrize("splits", [{"minPartitions": "5"}, {"maxRecordsPerPartition": "2"}])
 def test_splits_share_out_every_offset_once(cluster: MemoryCluster, splits: dict[str, str]) -> None:
     options = parse(**{"lvq.dedupe": "none"}, **splits)
-    shares = [(p, spec.start[p], spec.end[p]) for spec, p in ranges(options, plan(options, cluster))]
+    shares = [(p, spec.start[p], spec.end[p]) for spec, ((p, _),) in ranges(options, plan(options, cluster))]
     assert len(shares) == 5
     assert [offset for p, first, after in shares if p == 1 for offset in range(first, after)] == list(range(6))
     assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))

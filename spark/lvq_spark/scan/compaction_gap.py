@@ -11,7 +11,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import PATIENCE, read_range
 
-__all__ = ["aborted_without_gap", "first_without_gap"]
+__all__ = ["Superseded", "aborted_without_gap", "first_without_gap"]
 
 
 def first_without_gap(
@@ -45,6 +45,35 @@ def first_without_gap(
         if key is not None:
             found.setdefault(key, offset)
     return found
+
+
+class Superseded:
+    """Keys among a cut's first records that later ones supersede, whichever keys a task keeps.
+
+    With `first_without_gap` they prove that nothing is missing. Some suffice, so the search ends with the first batch
+    that has any.
+    """
+
+    def __init__(self) -> None:
+        self._first: frozenset[bytes | None] | None = None
+        self._last: dict[bytes | None, int] = {}  # the last offset of each key of that batch
+
+    def search(self, batch: RecordBatch) -> None:
+        """Search the next batch of the cut."""
+        if self._last or not len(batch):
+            return
+        keys = batch.keys
+        last = dict(zip(keys, batch.offsets))
+        if self._first is None:
+            self._first = frozenset(last)
+            if len(last) < len(keys):
+                self._last = last
+        elif not self._first.isdisjoint(keys):
+            self._last = last
+
+    def among(self, first: Mapping[bytes, int]) -> bool:
+        """Return whether a later record supersedes one of these."""
+        return any(self._last.get(key, offset) > offset for key, offset in first.items())
 
 
 def aborted_without_gap(

@@ -26,7 +26,7 @@ from lvq_kafka.selectors.selector import Selector
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, Origin, to_arrow
 from lvq_spark.scan.candidates import as_deletes, expired
-from lvq_spark.scan.compaction_gap import aborted_without_gap, first_without_gap
+from lvq_spark.scan.compaction_gap import Superseded, aborted_without_gap, first_without_gap
 from lvq_spark.scan.filters import DueFilter, KnownCut, selector_of
 from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
@@ -40,6 +40,7 @@ from lvq_spark.scan.log_range import (
     read_on,
     read_range,
 )
+from lvq_spark.scan.shares import Slice
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 
@@ -80,6 +81,7 @@ class Scan:
         conflate: whether to return one row for each key, its newest record; otherwise all records in the log, without a
             check whether compaction has removed any.
         keys: leave out all other keys, and records without a key.
+        slice: keep only this slice of a partition's keys; None for all of them. All records are read anyway.
         memory: bytes of records that a task holds in memory; others go to a temporary file.
         rows, bytes: limits of an Arrow batch; a single value may be larger.
         changes: whether this is a batch of a stream. Later batches bring whatever superseded the records that
@@ -100,6 +102,7 @@ class Scan:
     conflate: bool = True
     partitioner: Partitioner = JAVA
     keys: frozenset[bytes] | None = None
+    slice: Slice | None = None
     memory: int = 256 << 20
     rows: int = ROWS
     bytes: int = BYTES
@@ -148,7 +151,7 @@ class Scan:
             metrics.malformed_ttls = terms.malformed
         if priorities is not None:
             metrics.malformed_priorities = priorities.malformed
-        metrics.log(spec, partition)
+        metrics.log(spec, partition, self.slice)
 
     def _current(self, rows: pa.RecordBatch, as_of: float, metrics: TaskMetrics) -> pa.RecordBatch:
         """Treat rows that have expired at a time like deletes.
@@ -170,8 +173,11 @@ class Scan:
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
             count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
+            superseded = None if self.slice is None else Superseded()
             for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
                 count += len(batch)
+                if superseded is not None:
+                    superseded.search(batch)
                 wanted = self._wanted(batch)
                 if aside is not None:
                     wanted = self._counting(wanted, aside)
@@ -189,7 +195,7 @@ class Scan:
                 check_changes(cluster, spec, partition, time.time())
             elif count < end - start:
                 check_deletes(spec, partition, began, time.time())
-                overtaken = self._missing(cluster, partition, latest, patience)
+                overtaken = self._missing(cluster, partition, latest, patience, superseded)
             check_topic(cluster, spec)
             check_uncut(cluster, spec, partition)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
@@ -244,7 +250,7 @@ class Scan:
 
     def _wanted(self, batch: RecordBatch) -> RecordBatch:
         """Apply the options that leave records out, before anything is conflated."""
-        if self.keys is None and (self.keyless != "fail" or None not in batch.keys):
+        if self.keys is None and self.slice is None and (self.keyless != "fail" or None not in batch.keys):
             return batch
         keys = self.spec.keys_of(batch)
         if self.keyless == "fail" and None in keys:
@@ -255,6 +261,9 @@ class Scan:
                 position=position,
                 hint="Pass or drop them, or write to the topic through a queue, which gives every record a key.",
             )
+        if self.slice is not None:
+            rows = self.slice.rows(keys, batch.offsets)
+            batch, keys = batch.pick(rows), [keys[row] for row in rows]
         wanted = self.keys
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
 
@@ -308,13 +317,21 @@ class Scan:
         if self.strays == "fail" and spec.partitions > 1:
             check_homes(keys, spec.topic, partition, spec.partitions, self.partitioner)
 
-    def _missing(self, cluster: Cluster, partition: int, latest: Latest, patience: float) -> RecordBatch:
-        """Return the newest records of keys that the cut may have lost, unless that is an error."""
+    def _missing(
+        self, cluster: Cluster, partition: int, latest: Latest, patience: float, superseded: Superseded | None
+    ) -> RecordBatch:
+        """Return the newest records of keys that the cut may have lost, unless that is an error.
+
+        Args:
+            superseded: a key that proves that nothing is missing may be in another slice; None if there are none.
+        """
         behind = self.overtaken(cluster, partition, latest, patience)
         if not len(behind):
             return behind
         first = first_without_gap(cluster, self.spec, self.config, partition, patience=patience)
         if any(key in latest and latest.offset(key) > offset for key, offset in first.items()):
+            return RecordBatch()
+        if superseded is not None and superseded.among(first):
             return RecordBatch()
         if aborted_without_gap(cluster, self.spec, self.config, partition, patience=patience):
             return RecordBatch()

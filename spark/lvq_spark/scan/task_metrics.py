@@ -12,6 +12,7 @@ from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue
+from lvq_spark.scan.shares import Slice
 
 if TYPE_CHECKING:
     from lvq_spark.scan.filters import DueFilter
@@ -32,6 +33,8 @@ class TaskMetrics:
     The log is used because accumulators would lie: each further action on a DataFrame adds to them again, while a task
     that a limit ends early adds nothing (both tried with ``mapInArrow``, Spark 4.3), and Spark does not promise that a
     stage which it reruns adds to them only once. One line stands for one complete read, whatever became of its rows.
+
+    With slices, each has a line of its own: all of them read all records, and each counts the rest for its keys.
 
     Args:
         records: records of the cut, as read from the log.
@@ -84,21 +87,28 @@ class TaskMetrics:
             return None
         return NotDue(self.scheduled_from, self.next_due)
 
-    def log(self, spec: SnapshotSpec, partition: int) -> None:
+    def log(self, spec: SnapshotSpec, partition: int, part: Slice | None = None) -> None:
         """Log the counters as text, and by name in the record's ``context``.
 
         Formatters such as Spark's own show the context.
+
+        Args:
+            part: the slice that was kept; None for all of the partition.
         """
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         counts = {name: str(count) for name, count in said.items() if count is not None}
+        where = {"topic": spec.topic, "partition": str(partition)}
+        if part is not None:
+            where["slice"] = f"{part.number + 1}/{part.of}"
         logger.info(
-            "%s/%d, offsets %d to %d: %s",
+            "%s/%d%s, offsets %d to %d: %s",
             spec.topic,
             partition,
+            "" if part is None else f", {part}",
             spec.start[partition],
             spec.end[partition],
             " ".join(f"{name}={count}" for name, count in counts.items()),
-            extra={"context": {"topic": spec.topic, "partition": str(partition), **counts}},
+            extra={"context": {**where, **counts}},
         )
         for header, malformed, what in (
             (TTL_HEADER, self.malformed_ttls, "a positive number of milliseconds"),

@@ -1,4 +1,4 @@
-"""The functions that run on the executors: one task for each partition."""
+"""The functions that run on the executors: each task reads its shares of a cut."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.shares import tasks_of
 from lvq_spark.scan.task_metrics import TaskMetrics
 
 __all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
@@ -19,31 +20,33 @@ __all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """A step that reads partitions, given by their places among those of the cut."""
+    """A step that reads the shares of tasks, given by their places among those of the cut."""
 
     scan: Scan
+    slices: int = 1
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these partitions."""
-        for partition in _partitions(self.scan, places):
-            yield from self.scan.read(partition)
+        """Yield the rows of these tasks."""
+        for scan, partition in _shares(self.scan, self.slices, places):
+            yield from scan.read(partition)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStored:
-    """A step that reads partitions for a store, which has to know what does not count yet.
+    """A step that reads for a store, which has to know what does not count yet.
 
-    Each partition with such records has one more row, without a key: its offset is that of the first of them in the
-    log, and its timestamp is the time when the first of them counts.
+    Each share with such records has one more row, without a key: its offset is that of the first of them in the log,
+    and its timestamp is the time when the first of them counts.
     """
 
     scan: Scan
+    slices: int = 1
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these partitions."""
-        for partition in _partitions(self.scan, places):
+        """Yield the rows of these tasks."""
+        for scan, partition in _shares(self.scan, self.slices, places):
             metrics = TaskMetrics()
-            yield from self.scan.read(partition, metrics)
+            yield from scan.read(partition, metrics)
             if metrics.waiting is not None:
                 offset, due = metrics.waiting
                 row = RecordBatch([partition], [offset], [min(due, LAST)], [None], [None], [None])
@@ -59,19 +62,23 @@ class ReadCandidates:
     """
 
     scan: Scan
+    slices: int = 1
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidates, deletes included whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
-        for partition in _partitions(whole, places):
+        for scan, partition in _shares(whole, self.slices, places):
             metrics = TaskMetrics(strays=0)
-            for rows in whole.read(partition, metrics):
+            for rows in scan.read(partition, metrics):
                 candidates = to_candidates(rows, partition, self.scan.spec)
                 metrics.strays = (metrics.strays or 0) + strays(candidates, self.scan.spec)
                 yield candidates
 
 
-def _partitions(scan: Scan, places: Iterable[pa.RecordBatch]) -> Iterator[int]:
+def _shares(scan: Scan, slices: int, places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:
+    """Yield each partition to read, with the scan that keeps the right slice of its keys."""
+    tasks = tasks_of(scan.spec, slices)
     for batch in places:
         for place in batch.column(0).to_pylist():
-            yield scan.spec.ranges[place]
+            for share in tasks[place]:
+                yield replace(scan, slice=share.slice), share.partition

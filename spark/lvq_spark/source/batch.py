@@ -77,6 +77,8 @@ class LvqDataSource(DataSource):
                                    are at home
     lvq.keys                       only these: text, ``IBM,MSFT``, or a JSON list of keys in base64, ``["SUJN"]``. With
                                    ``lvq.partitioner`` only their home partitions are read; a wrong one loses rows
+    lvq.slices                     1; n: that many tasks read each partition, and each keeps a part of its keys, for
+                                   partitions whose keys do not fit into the memory of a task. For batches only
     lvq.selector                   only keys whose newest message meets this condition, in the syntax of JMS; with
                                    ``lvq.dedupe=none`` only messages that meet it. A queue's own selector counts, too
     lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser
@@ -200,7 +202,7 @@ class LvqReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Return one task for each partition with anything to read."""
+        """Return the tasks that read the partitions with anything to read."""
         with closing(KafkaCluster(self._options.config)) as cluster:
             spec = plan(self._options, cluster)
         return [InputPartition(share) for share in ranges(self._options, spec)]

@@ -1,4 +1,4 @@
-"""The rows that a task of the data source reads from one partition."""
+"""The rows that a task of the data source reads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.home_partition import JAVA
+from lvq_spark.scan.shares import PartitionShare
 from lvq_spark.scan.task_metrics import logger
 from lvq_spark.source.source_options import SourceOptions
 
@@ -38,12 +39,26 @@ def rows(
     """
     if partition is None or partition.value is None:  # before Spark 4.2 the partition itself is None
         return
-    spec, number = partition.value
-    left = spec if options.fail_on_data_loss else _still_there(options, spec, number)
+    spec, task = partition.value
+    for share in task:
+        yield from _rows(options, spec, share, columns, deletes=deletes, changes=changes)
+
+
+def _rows(
+    options: SourceOptions,
+    spec: SnapshotSpec,
+    share: PartitionShare,
+    columns: tuple[str, ...],
+    *,
+    deletes: bool,
+    changes: bool,
+) -> Iterator[pa.RecordBatch]:
+    left = spec if options.fail_on_data_loss else _still_there(options, spec, share.partition)
     given = False
     while True:
+        scan = replace(_scan(options, left, columns, deletes=deletes, changes=changes), slice=share.slice)
         try:
-            for batch in _scan(options, left, columns, deletes=deletes, changes=changes).read(number):
+            for batch in scan.read(share.partition):
                 given = True
                 yield batch
             return
@@ -51,7 +66,7 @@ def rows(
             if given or options.fail_on_data_loss:
                 raise
             # Skip whatever was lost since the last check, too; each time there is less left to lose.
-            spec, left = left, _still_there(options, left, number)
+            spec, left = left, _still_there(options, left, share.partition)
             if left == spec:
                 raise
 

@@ -17,6 +17,7 @@ from lvq_spark.cut.pinning import SnapshotSpec, check_queue, pin
 from lvq_spark.rules.ranks import check_ranked
 from lvq_spark.scan.arrays import binary
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
+from lvq_spark.scan.shares import PartitionShare, Task, tasks_of
 from lvq_spark.source.source_options import SourceOptions
 
 __all__ = ["assigned", "homes", "open_queue", "plan", "ranges"]
@@ -131,15 +132,18 @@ def _read(options: SourceOptions, queue: LastValueQueue[bytes], there: int) -> C
     return homes(options.keys, options.partitioner, there, key_mismatch=definition.key_mismatch).intersection(named)
 
 
-def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, int]]:
-    """Yield a partition for each task, with the part of the cut that concerns it.
+def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, Task]]:
+    """Yield the shares of each task, with the part of the cut that concerns them.
 
-    If every record is read, a partition may be split among several tasks.
+    If every record is read, the records of a partition may be split among several tasks; otherwise its keys may be.
     """
+    if options.min_partitions is None and options.max_records_per_partition is None:
+        for task in tasks_of(spec, options.slices):
+            yield _only(spec, {partition: (spec.start[partition], spec.end[partition]) for partition, _ in task}), task
+        return
     total = sum(spec.end[p] - spec.start[p] for p in spec.ranges)
     for partition in spec.ranges:
         start, end = spec.start[partition], spec.end[partition]
-        done = None if spec.done is None else {partition: spec.done[partition]}
         pieces = 1
         if options.min_partitions is not None and options.min_partitions > len(spec.ranges):
             pieces = max(1, round(options.min_partitions * (end - start) / total))
@@ -149,11 +153,15 @@ def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[Snapsho
         bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
         for first, after in pairwise(bounds):
             if first < after:
-                # All ends stay, since their number is the topic's partition count.
-                yield (
-                    replace(spec, start={partition: first}, end={**spec.end, partition: after}, done=done, blocked=()),
-                    partition,
-                )
+                yield _only(spec, {partition: (first, after)}), (PartitionShare(partition),)
+
+
+def _only(spec: SnapshotSpec, bounds: Mapping[int, tuple[int, int]]) -> SnapshotSpec:
+    """Return the part of a cut within these bounds of partitions."""
+    # All ends stay, since their number is the topic's partition count.
+    start, end = ({partition: bound[side] for partition, bound in bounds.items()} for side in (0, 1))
+    done = None if spec.done is None else {partition: spec.done[partition] for partition in bounds}
+    return replace(spec, start=start, end={**spec.end, **end}, done=done, blocked=())
 
 
 def assigned(options: SourceOptions, topic: str, there: int) -> tuple[int, ...]:

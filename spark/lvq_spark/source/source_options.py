@@ -25,7 +25,7 @@ from lvq_spark.scan.scanning import Keyless, Strays
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 from lvq_spark.source.option_map import OptionMap
 
-__all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START", "TTL", "SourceOptions"]
+__all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SLICES", "SPLITS", "START", "TTL", "SourceOptions"]
 
 _MEMORY = 256 << 20
 
@@ -40,7 +40,10 @@ TTL = {"lvq.defaultTtl": "default", "lvq.minTtl": "minimum", "lvq.maxTtl": "maxi
 """Options of a topic whose messages may expire, with the fields of `Ttl`; ``lvq.ttl`` alone sets no limit."""
 
 SPLITS = ("minPartitions", "maxRecordsPerPartition")
-"""Options that split partitions among tasks."""
+"""Options that split the records of partitions among tasks."""
+
+SLICES = "lvq.slices"
+"""The option that splits the keys of partitions among tasks, each of which reads all of their records."""
 
 EXTRA = ("deleted", EXPIRES, PRIORITY, SORT_KEY, GROUP)
 """Columns that exist only if they are requested by name."""
@@ -49,7 +52,7 @@ OPTIONS = (
     *("subscribe", "assign", *QUEUE, *START, *END, "startingOffsetsByTimestampStrategy"),
     *("includeHeaders", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", *SPLITS, "maxOffsetsPerTrigger"),
     *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays"),
-    *("lvq.keys", "lvq.selector", "lvq.partitioner"),
+    *("lvq.keys", "lvq.selector", "lvq.partitioner", SLICES),
     *(
         "lvq.group",
         "lvq.hideConsumed",
@@ -117,6 +120,7 @@ class SourceOptions:
         keep_expired: whether a value that has expired has a row like any other.
         group: show only what this group has not consumed; ``hide_consumed`` does the same with the queue's own group.
         min_partitions, max_records_per_partition: how many tasks to split the records among, if every record is read.
+        slices: how many tasks read each partition, each for a part of its keys.
         max_offsets: the most offsets in a batch of a stream.
     """
 
@@ -156,6 +160,7 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets: int | None = None
+    slices: int = 1
     given: frozenset[str] = frozenset()
 
     @classmethod
@@ -210,6 +215,7 @@ class SourceOptions:
             min_partitions=given.number("minPartitions"),
             max_records_per_partition=given.number("maxRecordsPerPartition"),
             max_offsets=given.number("maxOffsetsPerTrigger"),
+            slices=given.number(SLICES) or 1,
             given=frozenset(name for name in OPTIONS if given.has(name)),
         )
 
@@ -314,9 +320,16 @@ def _check_clashes(given: OptionMap, key_header: str | None) -> None:
                 raise ConfigError(
                     f"{name} cannot go with lvq.dedupe=partition: one task must see all records of a key.",
                     options=[name, "lvq.dedupe"],
-                    hint="Leave it out, or read every record with lvq.dedupe=none.",
+                    hint=f"{SLICES} has several tasks read a partition, each for a part of its keys. Or read every "
+                    "record with lvq.dedupe=none.",
                 )
     else:
+        if given.has(SLICES):
+            raise ConfigError(
+                f"{SLICES} cannot go with lvq.dedupe=none: where every record is returned, no task holds keys.",
+                options=[SLICES, "lvq.dedupe"],
+                hint="minPartitions and maxRecordsPerPartition split the records among tasks, and each is read once.",
+            )
         for name in ("lvq.asOf", "lvq.expired"):
             _clash(given, "lvq.dedupe=none", name, "Every record is returned, expired or not, due or not.")
     if given.choice("lvq.expired", ("delete", "keep"), "delete") == "keep":

@@ -23,7 +23,7 @@ from lvq_spark.scan.serialization import carried
 from lvq_spark.scan.task_metrics import logger
 from lvq_spark.source.partition_rows import rows
 from lvq_spark.source.planning import assigned, open_queue, ranges
-from lvq_spark.source.source_options import SourceOptions
+from lvq_spark.source.source_options import SLICES, SourceOptions
 from lvq_spark.source.stream_offsets import Hidden, StreamOffset, limited
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _OPEN = "a stream takes what comes, while the group keeps consuming."
 _REFUSED = {
     **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "lvq.asOfPolicy"), _ENDLESS),
     **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what is left."),
+    SLICES: "each slice would read the whole batch again. maxOffsetsPerTrigger limits what a task has to hold.",
     "lvq.asOf": "each batch goes by the time at which it was planned.",
     "lvq.consistency": "records that compaction takes from a batch come with a later one, so no key is lost.",
 }
@@ -147,9 +148,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {self._topic: {str(p): end for p, end in self._assigned(self._highest()).items()}}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return one task for each partition with anything to read.
-
-        There may be several for a partition if every record is read.
+        """Return the tasks that read the partitions with anything to read.
 
         Raises:
             As `latestOffset`.

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lvq_kafka.core.text.validation import delays, text
+from lvq_kafka.core.text.validation import at_least_one, delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.rules.expiry import lives
@@ -51,11 +51,14 @@ class Merger(IncrementalUpdate):
         on_stale: OnStale,
         consistency: Consistency,
         timeout: float,
+        slices: int = 1,
     ) -> None:
         require_spark(spark)
         check_policies(on_stale, consistency)
         delays(timeout=timeout)
         text("table", table)
+        at_least_one(slices=slices)
+        self._slices = slices
         self._spark, self._config, self._consistency = spark, client_config(queue), consistency
         self._table = MergedTable(spark, table)
         super().__init__(queue, on_stale, timeout, f"{table} is merged with the whole log")
@@ -116,7 +119,7 @@ class Merger(IncrementalUpdate):
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
-        rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency)
+        rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency, slices=self._slices)
         counted = spark_delta.Counted(rows, spec)
         with task_errors():
             news = self._merge_partitions(counted.rows, base, cut)
@@ -133,7 +136,7 @@ class Merger(IncrementalUpdate):
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:
         beyond = base.beyond(cut.spec)
-        rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, base)
+        rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, base, slices=self._slices)
         with task_errors(), spark_delta.held(rows, scheduled=beyond.max_delay is not None) as delta:
             # A record that lost to one now below the log start may win, so look at all of them.
             whole = dict(cut.spec.start) != dict(base.start)

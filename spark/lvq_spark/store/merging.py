@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lvq_kafka.core.text.validation import delays
+from lvq_kafka.core.text.validation import at_least_one, delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.pinning import check_queue
@@ -35,6 +35,7 @@ def merge(
     end: Mapping[int, int] | None = None,
     on_stale: OnStale = "rebuild",
     consistency: Consistency = "pinned",
+    slices: int = 1,
     timeout: float = 10.0,
 ) -> Version:
     """Bring a Delta or Iceberg table up to date with a queue by merging only what is new.
@@ -74,6 +75,7 @@ def merge(
         end: as for `refresh`.
         on_stale: as for `refresh`.
         consistency: as for `refresh`.
+        slices: as for `refresh`.
         timeout: as for `refresh`.
 
     Returns:
@@ -87,7 +89,7 @@ def merge(
         OutcomeUnknown: other merges were faster ten times in a row.
         KeyMismatch, CatchUpTimeout, TopicNotFound, TransportError: as for `refresh`.
     """
-    return Merger(spark, queue, table, on_stale, consistency, timeout).bring_up_to_date(end)
+    return Merger(spark, queue, table, on_stale, consistency, timeout, slices).bring_up_to_date(end)
 
 
 def merge_each(
@@ -96,6 +98,7 @@ def merge_each(
     *,
     on_stale: OnStale = "rebuild",
     consistency: Consistency = "pinned",
+    slices: int = 1,
     timeout: float = 10.0,
 ) -> Callable[[DataFrame, int], None]:
     """Return a ``foreachBatch`` function that merges a queue into a table.
@@ -125,10 +128,11 @@ def merge_each(
     check_queue(queue)
     check_policies(on_stale, consistency)
     delays(timeout=timeout)
+    at_least_one(slices=slices)
 
     def run(batch: DataFrame, batch_id: int) -> None:
         require_frame(batch, "batch")
-        merger = Merger(batch.sparkSession, queue, table, on_stale, consistency, timeout)
+        merger = Merger(batch.sparkSession, queue, table, on_stale, consistency, timeout, slices)
         reaches = _reaches(batch, queue.definition.topic)
         if reaches:
             merger.bring_up_to_date(reaches, at_least=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lvq_kafka.core.text.validation import at_least_one
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.pinning import SnapshotSpec
@@ -37,6 +38,7 @@ def refresh(
     end: Mapping[int, int] | None = None,
     on_stale: OnStale = "rebuild",
     consistency: Consistency = "pinned",
+    slices: int = 1,
     keep: int = 3,
     grace: float = 3600.0,
     timeout: float = 10.0,
@@ -76,6 +78,7 @@ def refresh(
         end: the offset to stop before in each partition; by default everything committed so far. See `pin`.
         on_stale: see `OnStale`.
         consistency: as for `snapshot`.
+        slices: as for `snapshot`, wherever the executors read the log.
         keep: how many versions to keep at least.
         grace: seconds to keep a version after it has stopped being the newest, and the leftovers of an attempt. Choose
             more than the longest job that reads a version, and more than the longest refresh.
@@ -92,7 +95,7 @@ def refresh(
         CatchUpTimeout: reading has stalled.
         StoreFailed: the directory cannot be read or written, for lack of room or rights.
     """
-    refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout)
+    refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout, slices)
     return refresher.bring_up_to_date(end)
 
 
@@ -109,13 +112,15 @@ class Refresher(IncrementalUpdate):
         keep: int,
         grace: float,
         timeout: float,
+        slices: int = 1,
     ) -> None:
         require_spark(spark)
         check_policies(on_stale, consistency)
         check_upkeep(keep, grace, timeout)
+        at_least_one(slices=slices)
         config = client_config(queue)
         self.store = Store(open_storage(spark, path))
-        self.builder = Builder(spark, queue, config, self.store, consistency)
+        self.builder = Builder(spark, queue, config, self.store, consistency, slices)
         self.keep, self.grace, self._next = keep, grace, 1
         super().__init__(queue, on_stale, timeout, f"{self.store.storage.root} is rebuilt from the log")
 

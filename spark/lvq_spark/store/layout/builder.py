@@ -41,6 +41,7 @@ class Builder:
     config: ClientConfig
     store: Store
     consistency: Consistency
+    slices: int = 1
 
     def full(self, number: int, spec: SnapshotSpec, log: LogState, reasons: tuple[str, ...]) -> Version:
         """Read a whole cut from the log.
@@ -49,7 +50,7 @@ class Builder:
             DataLoss: some of it may be gone, or was gone before it was read.
             TopicRecreated: the topic was recreated.
         """
-        rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency)
+        rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency, slices=self.slices)
         news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with self.store.attempt(number) as folder, task_errors():
@@ -83,7 +84,7 @@ class Builder:
         little = self._read(base, beyond)
         if little is not None:
             return nullcontext(little)
-        rows = spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, base)
+        rows = spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, base, slices=self.slices)
         return spark_delta.held(rows, scheduled=beyond.max_delay is not None)
 
     def _read(self, base: Version, beyond: SnapshotSpec) -> DriverDelta | None:

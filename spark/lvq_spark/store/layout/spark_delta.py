@@ -51,19 +51,23 @@ def log_rows(
     config: ClientConfig,
     consistency: Consistency,
     base: Version | None = None,
+    *,
+    slices: int = 1,
 ) -> DataFrame:
     """Return the newest record of each key in each partition of a cut.
 
     The executors read them, deletes included. If messages may be scheduled, there is one more row, without a key, for
-    each partition with some that do not count yet; see `lvq_spark.scan.tasks.ReadStored`.
+    each share with some that do not count yet; see `lvq_spark.scan.tasks.ReadStored`.
 
     Args:
         base: the version on top of which the cut is read.
+        slices: how many tasks read each partition.
     """
+    from lvq_spark.scan.shares import tasks_of
     from lvq_spark.scan.tasks import ReadRows, ReadStored
 
-    tasks, scan = len(spec.ranges), scan_of(spec, config, consistency, base)
-    read = ReadRows(scan) if spec.max_delay is None else ReadStored(scan)
+    tasks, scan = len(tasks_of(spec, slices)), scan_of(spec, config, consistency, base)
+    read = ReadRows(scan, slices) if spec.max_delay is None else ReadStored(scan, slices)
     return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), read, SCHEMA)
 
 
@@ -130,7 +134,7 @@ class Counted:
         """The numbers of records and of deletes among them, once the action is done."""
         if not self._any:  # Spark then plans nothing, which an observation cannot handle
             return 0, 0
-        extra = len(self.scheduled or ())
+        extra = len(self._found["scheduled"]) if self._may_schedule else 0
         return self._found["upserts"] - extra, self._found["deletes"] - extra
 
     @property
@@ -153,7 +157,11 @@ def _scheduled() -> Column:
 
 
 def _by_partition(found: Iterable[Row]) -> dict[int, NotDue]:
-    return {row.partition: NotDue(row.offset, row.due) for row in found}
+    """Return what does not count yet; a partition has a row for each of its slices."""
+    waiting: dict[int, NotDue] = {}
+    for row in found:
+        waiting[row.partition] = NotDue(row.offset, row.due).with_more(waiting.get(row.partition))
+    return waiting
 
 
 def _current(rows: DataFrame) -> DataFrame:

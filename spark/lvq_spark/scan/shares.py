@@ -1,0 +1,75 @@
+"""The shares of a cut that tasks read: partitions, or slices of their keys."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lvq_spark.cut.pinning import SnapshotSpec
+
+__all__ = ["PartitionShare", "Slice", "Task", "slices_of", "tasks_of"]
+
+# Knuth's multiplier. The hash alone will not do: it is a partitioner's, too (CRC32), by which the keys of one partition
+# are alike.
+_SPREAD = np.uint64(0x9E3779B1)
+_LOW, _BITS = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The keys of one task among several that read the same partition.
+
+    A hash that is the same in every process decides: that of the key, or of the offset if a record has none.
+
+    Args:
+        number: which slice it is, from 0.
+        of: the number of slices.
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"slice {self.number + 1} of {self.of}"
+
+    def rows(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
+        """Return the rows of these records that are in the slice."""
+        if None in keys:
+            keys = [b"%d" % offset if key is None else key for key, offset in zip(keys, offsets)]
+        hashes = np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))  # type: ignore[arg-type]
+        slices = (hashes * _SPREAD & _LOW) * np.uint64(self.of) >> _BITS
+        return np.flatnonzero(slices == np.uint64(self.number)).tolist()
+
+
+class PartitionShare(NamedTuple):
+    """A partition that a task reads.
+
+    The slice of its keys that the task keeps is None if it keeps all of them.
+    """
+
+    partition: int
+    slice: Slice | None = None
+
+
+Task = tuple[PartitionShare, ...]
+"""The shares of one task."""
+
+
+def slices_of(number: int) -> Sequence[Slice | None]:
+    """Return this number of slices; a single one leaves a partition whole."""
+    return [Slice(one, number) for one in range(number)] if number > 1 else [None]
+
+
+def tasks_of(spec: SnapshotSpec, slices: int = 1) -> list[Task]:
+    """Return the tasks that read a cut.
+
+    There are ``slices`` of them for each partition with anything to read, but not more than it has offsets.
+    """
+    sizes = {partition: spec.end[partition] - spec.start[partition] for partition in spec.ranges}
+    return [
+        (PartitionShare(partition, one),) for partition, size in sizes.items() for one in slices_of(min(slices, size))
+    ]
