@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -157,6 +157,9 @@ class LogReader(Protocol):
 
         A partition that is already being read restarts there.
         """
+
+    def unassign(self, partitions: Iterable[int]) -> None:
+        """Stop reading these partitions; no later poll returns any of their records."""
 
     def close(self) -> None:
         """Close the connection."""

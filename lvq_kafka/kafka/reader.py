@@ -233,6 +233,15 @@ class KafkaReader(LogReader, LeftBehind):
         self._pump.mend(positions)
 
     @override
+    def unassign(self, partitions: Iterable[int]) -> None:
+        left = self._assigned.intersection(partitions)
+        if left:
+            self._open().incremental_unassign([TopicPartition(self._topic, partition) for partition in left])
+        self._assigned -= left
+        self._pump.sole = next(iter(self._assigned)) if len(self._assigned) == 1 else None
+        self._pump.mend(left)
+
+    @override
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:

@@ -54,11 +54,12 @@ class MemoryReader(LogReader):
             for partition in positions:
                 self._reported.pop(partition, None)
 
+    @override
     def unassign(self, partitions: Iterable[int]) -> None:
-        """Stop reading these partitions."""
-        for partition in partitions:
-            self._positions.pop(partition, None)
-            self._reported.pop(partition, None)
+        with self._state.changed:
+            for partition in partitions:
+                self._positions.pop(partition, None)
+                self._reported.pop(partition, None)
 
     @override
     def close(self) -> None:

@@ -83,6 +83,26 @@ class ReadingContract:
         assert len(follow(reader, ends)) == 20
         reader.close()
 
+    def test_a_reader_may_go_from_one_partition_to_the_next(self, cluster: Cluster, topic: str) -> None:
+        """Records that were fetched in advance do not come once their partition is unassigned."""
+        cluster.topics.create(topic, partitions=3, config=COMPACTED)
+        put(cluster, topic, *[(f"k{n}", str(n)) for n in range(300)])
+        ends = cluster.logs.end_offsets(topic)
+        reader = cluster.reader(topic, {0: 0, 1: 0})
+        reader.poll(5)
+        reader.unassign([0, 1])
+        reader.assign({2: 0})
+        found = follow(reader, {2: ends[2]})
+        assert [(record.partition, record.offset) for record in found] == [(2, offset) for offset in range(ends[2])]
+        reader.unassign([2, 7])
+        put(cluster, topic, *[(f"k{n}", "later") for n in range(30)])
+        assert not reader.poll(0.3).positions
+        reader.assign({0: 1})
+        found = follow(reader, {0: cluster.logs.end_offsets(topic)[0]})
+        assert {record.partition for record in found} == {0}
+        assert found[0].offset == 1
+        reader.close()
+
     def test_a_poll_wakes_up_for_a_record(self, cluster: Cluster, topic: str) -> None:
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         reader = cluster.reader(topic, {0: 0})

@@ -112,7 +112,7 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
         producer.flush()
         second = cluster.submit("refresh.py", "prices", "--store", "/data/store")
         refreshed = cluster.finished_tasks()
-        snapshot = cluster.submit("snapshot.py", "prices", "--output", "/data/snapshot", executors=2)
+        snapshot = cluster.submit("snapshot.py", "prices", "--output", "/data/snapshot", "--slices", "2", executors=2)
         ends = queue.cluster.logs.end_offsets(queue.topic)
 
     assert (first["version"], first["kind"], first["rows"]) == (1, "full", 20)
@@ -122,7 +122,7 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
     assert {int(partition): end for partition, end in snapshot["end"].items()} == ends
     of_the_snapshot = [now - then for now, then in zip(cluster.finished_tasks(), refreshed, strict=True)]
     assert set.union(*refreshed), "no worker had a part in a refresh"
-    assert [len(application) for application in of_the_snapshot] == [1, 1], "each worker has read a partition"
+    assert [len(application) for application in of_the_snapshot] == [1, 1], "each worker has read a slice"
     assert of_the_snapshot[0] == of_the_snapshot[1]
 
     cluster.inside("spark-master", "sh", "-c", 'echo "$1" >/data/read_back.py', "sh", READ_BACK)
@@ -147,7 +147,13 @@ def test_a_job_runs_on_kubernetes_with_a_driver_and_executors_of_the_image(clust
             producer.put(f"k{number % 20}", str(number))
         producer.flush()
         ends = queue.cluster.logs.end_offsets(queue.topic)
-    job = ("local:///opt/lvq/jobs/snapshot.py", "cells", "--format", "noop", "--mode", "overwrite", "--output", "none")
+    job = (
+        "local:///opt/lvq/jobs/snapshot.py",
+        "cells",
+        "--slices",
+        "2",
+        *"--format noop --mode overwrite --output none".split(),
+    )
 
     with kubernetes(cluster.image, cluster.compose.network("kafka"), user="4242:0", folder=tmp_path) as pods:
         properties = {

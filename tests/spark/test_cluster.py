@@ -53,7 +53,8 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
     store = ("--store", f"file://{tmp_path}/store")
     with ThreadPoolExecutor() as threads:
         snapshotting = threads.submit(
-            cluster.submit, "snapshot.py", *bare, "--output", f"file://{tmp_path}/snapshot", executors=2
+            *(cluster.submit, "snapshot.py", *bare, "--output", f"file://{tmp_path}/snapshot", "--slices", "2"),
+            executors=2,
         )
         refreshing = threads.submit(cluster.submit, "refresh.py", *bare, *store)
         nothing_shipped = threads.submit(
@@ -76,7 +77,7 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
     }
 
     [said] = cluster.shared().values()
-    assert ["Finished task" in one for one in said] == [True, True], "each worker has read one of the partitions"
+    assert ["Finished task" in one for one in said] == [True, True], "each worker has read a slice"
 
     failed = nothing_shipped.result()
     assert failed.code == 6

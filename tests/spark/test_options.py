@@ -387,7 +387,7 @@ def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_coun
     assert plan(parse(**{"lvq.group": "g", "lvq.onForeignCommits": "ignore"}), cluster).start == {0: 1, 1: 2}
 
 
-def test_each_partition_with_anything_to_read_is_a_task_of_its_own(cluster: MemoryCluster) -> None:
+def test_a_partition_without_anything_to_read_is_in_no_task(cluster: MemoryCluster) -> None:
     options = parse(endingOffsets=at(p0=0, p1=6))
     [(spec, task)] = ranges(options, plan(options, cluster))
     assert (task, spec.start, spec.end[1], spec.partitions) == (((1, None),), {1: 0}, 6, 2)
@@ -403,15 +403,12 @@ def test_splits_share_out_every_offset_once(cluster: MemoryCluster, splits: dict
 
 
 def test_records_lost_after_the_cut_was_pinned_are_passed_over_where_they_may_be(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster,
 ) -> None:
-    monkeypatch.setattr("lvq_spark.source.partition_rows.KafkaCluster", lambda config: cluster)
-    monkeypatch.setattr(cluster, "close", lambda: None)
-    options = parse(failOnDataLoss="false")
-    spec = plan(options, cluster)
+    spec = plan(parse(failOnDataLoss="false"), cluster)
     cluster.delete_records("t", 1, 2)
     cluster.elect("t", 1, end=5)
-    left = _still_there(options, spec, 1)
+    left = _still_there(cluster, spec, 1)
     assert (left.start[1], left.end[1], left.epochs) == (2, 5, {})
 
 
@@ -419,8 +416,7 @@ def test_records_lost_after_the_cut_was_pinned_are_passed_over_where_they_may_be
 def test_records_lost_after_a_task_has_looked_are_passed_over_where_they_may_be(
     cluster: MemoryCluster, dedupe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("lvq_spark.source.partition_rows", "lvq_spark.scan.scanning"):
-        monkeypatch.setattr(f"{module}.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr("lvq_spark.scan.scanning.KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     make, gone = cluster.reader, 0
 
@@ -434,6 +430,7 @@ def test_records_lost_after_a_task_has_looked_are_passed_over_where_they_may_be(
     strict, lenient = (
         parse(failOnDataLoss=fails, **{"lvq.dedupe": dedupe, "lvq.strays": "pass"}) for fails in ("true", "false")
     )
+    monkeypatch.setattr("lvq_spark.scan.shares.SMALL", 1)
     [_, share] = ranges(lenient, plan(lenient, cluster))
     found = [row for batch in rows(lenient, InputPartition(share), ("key",), deletes=True) for row in batch.to_pylist()]
     assert [row["key"] for row in found] == [b"k4", b"k5"]
@@ -448,15 +445,15 @@ def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_ar
     """It would repeat rows, or read everything again for the same error, such as keys that have vanished."""
     reads = []
 
-    def lose(self: Scan, partition: int) -> Iterator[str]:
+    def lose(self: Scan, _: object, partition: int, patience: float) -> Iterator[str]:
         reads.append(partition)
         yield from ["a batch"] * given
         cluster.delete_records("t", partition, gone)
         raise DataLoss("Something is gone.")
 
-    monkeypatch.setattr("lvq_spark.source.partition_rows.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr("lvq_spark.scan.scanning.KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
-    monkeypatch.setattr(Scan, "read", lose)
+    monkeypatch.setattr(Scan, "rows_of", lose)
     options = parse(failOnDataLoss="false")
     share = next(ranges(options, plan(options, cluster)))
     with pytest.raises(DataLoss, match="Something is gone"):

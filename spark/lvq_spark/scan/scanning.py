@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow.compute as pc
 
@@ -40,6 +40,7 @@ from lvq_spark.scan.log_range import (
     read_on,
     read_range,
 )
+from lvq_spark.scan.reused_readers import ReusedReaders
 from lvq_spark.scan.shares import Slice
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
@@ -47,7 +48,7 @@ from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Keyless", "Scan", "Strays", "due_now", "vanished"]
+__all__ = ["Keyless", "Scan", "Strays", "connected", "due_now", "vanished"]
 
 Keyless = Literal["pass", "drop", "fail"]
 """Policy for records without a key: a row for each (R1), no row, or an error."""
@@ -124,7 +125,7 @@ class Scan:
             ConfigError: a key is not at home, and the policy for that is ``"fail"``.
             TransportError: the cluster cannot be reached, or refuses.
         """
-        with closing(KafkaCluster(self.config)) as cluster, _collector_held_back():
+        with connected(self.config) as cluster:
             yield from self.rows_of(cluster, partition, patience=self.patience, metrics=metrics)
 
     def rows_of(
@@ -385,6 +386,18 @@ def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None])
         "consistency='atleast'. A DataFrame of the format lvq and a view USING lvq keep the cut of their first "
         "query; a table takes one for each query: CREATE TABLE ... USING lvq.",
     )
+
+
+_SHORT_WAIT: Mapping[str, int] = {"fetch.wait.max.ms": 5}
+"""The next partition of a reader is not in the fetch that waits at the end of the last one, but in the one after."""
+
+
+@contextmanager
+def connected(config: ClientConfig) -> Iterator[Cluster]:
+    """Open the connection of a task, which reads one partition after another with it."""
+    config = ClientConfig(config.bootstrap_servers, {**_SHORT_WAIT, **config.properties})
+    with closing(KafkaCluster(config)) as cluster, closing(ReusedReaders(cluster)) as reused, _collector_held_back():
+        yield cast("Cluster", reused)
 
 
 @contextmanager

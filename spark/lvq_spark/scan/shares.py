@@ -13,6 +13,12 @@ from lvq_spark.cut.pinning import SnapshotSpec
 
 __all__ = ["PartitionShare", "Slice", "Task", "slices_of", "tasks_of"]
 
+SMALL = 50_000
+"""The most offsets of several partitions that one task reads.
+
+That takes about as long as starting the task and its client.
+"""
+
 # Knuth's multiplier. The hash alone will not do: it is a partitioner's, too (CRC32), by which the keys of one partition
 # are alike.
 _SPREAD = np.uint64(0x9E3779B1)
@@ -67,9 +73,25 @@ def slices_of(number: int) -> Sequence[Slice | None]:
 def tasks_of(spec: SnapshotSpec, slices: int = 1) -> list[Task]:
     """Return the tasks that read a cut.
 
-    There are ``slices`` of them for each partition with anything to read, but not more than it has offsets.
+    Small partitions share a task, and each large one has its own: ``slices`` of them, but not more than there are
+    offsets.
     """
-    sizes = {partition: spec.end[partition] - spec.start[partition] for partition in spec.ranges}
-    return [
-        (PartitionShare(partition, one),) for partition, size in sizes.items() for one in slices_of(min(slices, size))
-    ]
+    tasks: list[Task] = []
+    for together in _together(spec):
+        most = max(spec.end[partition] - spec.start[partition] for partition in together)
+        tasks += [tuple(PartitionShare(one, part) for one in together) for part in slices_of(min(slices, most))]
+    return tasks
+
+
+def _together(spec: SnapshotSpec) -> list[list[int]]:
+    """Return the partitions of a cut in groups, each of as many as are small together."""
+    groups: list[list[int]] = []
+    room = 0
+    for partition in spec.ranges:
+        size = spec.end[partition] - spec.start[partition]
+        if size > room or not groups:
+            groups.append([])
+            room = SMALL
+        groups[-1].append(partition)
+        room -= size
+    return groups

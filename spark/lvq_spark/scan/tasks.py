@@ -11,7 +11,7 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
-from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.scanning import Scan, connected
 from lvq_spark.scan.shares import tasks_of
 from lvq_spark.scan.task_metrics import TaskMetrics
 
@@ -27,8 +27,9 @@ class ReadRows:
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
-        for scan, partition in _shares(self.scan, self.slices, places):
-            yield from scan.read(partition)
+        with connected(self.scan.config) as cluster:
+            for scan, partition in _shares(self.scan, self.slices, places):
+                yield from scan.rows_of(cluster, partition, patience=scan.patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,14 @@ class ReadStored:
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
-        for scan, partition in _shares(self.scan, self.slices, places):
-            metrics = TaskMetrics()
-            yield from scan.read(partition, metrics)
-            if metrics.waiting is not None:
-                offset, due = metrics.waiting
-                row = RecordBatch([partition], [offset], [min(due, LAST)], [None], [None], [None])
-                yield from to_arrow(row, Origin(self.scan.spec.topic), columns=self.scan.columns)
+        with connected(self.scan.config) as cluster:
+            for scan, partition in _shares(self.scan, self.slices, places):
+                metrics = TaskMetrics()
+                yield from scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics)
+                if metrics.waiting is not None:
+                    offset, due = metrics.waiting
+                    row = RecordBatch([partition], [offset], [min(due, LAST)], [None], [None], [None])
+                    yield from to_arrow(row, Origin(scan.spec.topic), columns=scan.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,13 @@ class ReadCandidates:
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidates, deletes included whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
-        for scan, partition in _shares(whole, self.slices, places):
-            metrics = TaskMetrics(strays=0)
-            for rows in scan.read(partition, metrics):
-                candidates = to_candidates(rows, partition, self.scan.spec)
-                metrics.strays = (metrics.strays or 0) + strays(candidates, self.scan.spec)
-                yield candidates
+        with connected(whole.config) as cluster:
+            for scan, partition in _shares(whole, self.slices, places):
+                metrics = TaskMetrics(strays=0)
+                for rows in scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics):
+                    candidates = to_candidates(rows, partition, self.scan.spec)
+                    metrics.strays = (metrics.strays or 0) + strays(candidates, self.scan.spec)
+                    yield candidates
 
 
 def _shares(scan: Scan, slices: int, places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.errors import DataLoss
-from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.scan.home_partition import JAVA
 from lvq_spark.scan.shares import PartitionShare
@@ -40,11 +39,15 @@ def rows(
     if partition is None or partition.value is None:  # before Spark 4.2 the partition itself is None
         return
     spec, task = partition.value
-    for share in task:
-        yield from _rows(options, spec, share, columns, deletes=deletes, changes=changes)
+    from lvq_spark.scan.scanning import connected
+
+    with connected(options.config) as cluster:
+        for share in task:
+            yield from _rows(cluster, options, spec, share, columns, deletes=deletes, changes=changes)
 
 
 def _rows(
+    cluster: Cluster,
     options: SourceOptions,
     spec: SnapshotSpec,
     share: PartitionShare,
@@ -53,12 +56,12 @@ def _rows(
     deletes: bool,
     changes: bool,
 ) -> Iterator[pa.RecordBatch]:
-    left = spec if options.fail_on_data_loss else _still_there(options, spec, share.partition)
+    left = spec if options.fail_on_data_loss else _still_there(cluster, spec, share.partition)
     given = False
     while True:
         scan = replace(_scan(options, left, columns, deletes=deletes, changes=changes), slice=share.slice)
         try:
-            for batch in scan.read(share.partition):
+            for batch in scan.rows_of(cluster, share.partition, patience=scan.patience):
                 given = True
                 yield batch
             return
@@ -66,7 +69,7 @@ def _rows(
             if given or options.fail_on_data_loss:
                 raise
             # Skip whatever was lost since the last check, too; each time there is less left to lose.
-            spec, left = left, _still_there(options, left, share.partition)
+            spec, left = left, _still_there(cluster, left, share.partition)
             if left == spec:
                 raise
 
@@ -95,14 +98,13 @@ def _scan(
     )
 
 
-def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
+def _still_there(cluster: Cluster, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
     """Return the cut without the offsets that the log has lost since it was pinned.
 
     They may be missing at its start or at its end.
     """
-    with closing(KafkaCluster(options.config)) as cluster:
-        lowest = cluster.logs.start_offsets(spec.topic)[partition]
-        stable = cluster.logs.end_offsets(spec.topic, stable=True)[partition]
+    lowest = cluster.logs.start_offsets(spec.topic)[partition]
+    stable = cluster.logs.end_offsets(spec.topic, stable=True)[partition]
     end = min(spec.end[partition], stable)
     start = min(max(spec.start[partition], lowest), end)
     for first, after in ((spec.start[partition], start), (end, spec.end[partition])):

@@ -67,8 +67,8 @@ def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
     Raises:
         LVQError: as for `Scan.read`.
     """
-    metered = cast("Cluster", _Metered(cluster, BYTES))
     met = {partition: TaskMetrics() for partition in scan.spec.ranges}
+    metered = cast("Cluster", _Metered(cluster, BYTES))
     try:
         batches = [batch for p, metrics in met.items() for batch in scan.rows_of(metered, p, metrics=metrics)]
     except _TooMuch:

@@ -188,6 +188,11 @@ class HeldReader:
         self._positions.update(positions)
         self._reader.assign(positions)
 
+    def unassign(self, partitions: Iterable[int]) -> None:
+        """See `LogReader.unassign`."""
+        self._positions = {p: offset for p, offset in self._positions.items() if p not in set(partitions)}
+        self._reader.unassign(partitions)
+
     def close(self) -> None:
         """See `LogReader.close`."""
         self._reader.close()
