@@ -42,6 +42,7 @@
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
     ├─ PageUnreadable(OSError)             a value that a consumer paged to disk cannot be read back (R12)
     ├─ SpillFailed(OSError)                a Spark task could not spill to disk
+    ├─ TaskOutOfMemory(MemoryError)        a Spark task needs more memory than its Python has
     ├─ StoreFailed(OSError)                a store's files cannot be read or written
     ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
@@ -108,6 +109,7 @@ __all__ = [
     "SpillFailed",
     "StateError",
     "StoreFailed",
+    "TaskOutOfMemory",
     "TopicError",
     "TopicMismatch",
     "TopicNotFound",
@@ -451,6 +453,13 @@ class SpillFailed(LVQError, OSError):
     def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
         LVQError.__init__(self, message, hint=hint)
         self.path = path
+
+
+class TaskOutOfMemory(LVQError, MemoryError):
+    """The keys or values that a Spark task holds do not fit into the memory of its Python.
+
+    Also raised if the task's Python worker died, as it does when the system or Kafka's client runs out of memory.
+    """
 
 
 class StoreFailed(LVQError, OSError):

@@ -21,7 +21,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.session.java_errors import java_error
 from lvq_spark.session.remote import spark_errors
-from lvq_spark.session.task_failures import OURS
+from lvq_spark.session.task_failures import OURS, crash
 
 if TYPE_CHECKING:
     from lvq_spark.store import Version
@@ -57,7 +57,7 @@ _BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.StoreFailed,), DATA),
     ((errors.QueueError, errors.TopicError), QUEUE),
     ((errors.CatchUpTimeout, errors.OutcomeUnknown, errors.TransportError), CLUSTER),
-    ((errors.SpillFailed,), TASK),
+    ((errors.SpillFailed, errors.TaskOutOfMemory), TASK),
     ((ConfigError, OSError), USAGE),
 )
 
@@ -232,6 +232,8 @@ def _judged(error: BaseException) -> tuple[int, str]:
 def _judged_elsewhere(text: str) -> tuple[int, str] | None:
     """Judge a task's error in the text of Spark's error; None if it contains none."""
     found = OURS.search(text)
+    if found is None and (crashed := crash(text)):
+        return _judged(crashed)
     if found is None and ("Traceback" in text or "An exception" in text):
         found = re.search(r"^(\w+): (.+)$", text, re.MULTILINE)
     if found is None:

@@ -44,6 +44,7 @@ from lvq_spark.scan.reused_readers import ReusedReaders
 from lvq_spark.scan.shares import Slice
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SORT_KEY
+from lvq_spark.session.task_failures import out_of_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,6 +125,7 @@ class Scan:
             KeyMismatch: a record's header and key disagree, or it has no key, and the policy for that is ``"fail"``.
             ConfigError: a key is not at home, and the policy for that is ``"fail"``.
             TransportError: the cluster cannot be reached, or refuses.
+            TaskOutOfMemory: the keys and values do not fit into memory.
         """
         with connected(self.config) as cluster:
             yield from self.rows_of(cluster, partition, patience=self.patience, metrics=metrics)
@@ -132,7 +134,16 @@ class Scan:
         self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read as `read` does, over an existing connection."""
-        metrics = TaskMetrics() if metrics is None else metrics
+        try:
+            yield from self._rows_of(cluster, partition, patience, TaskMetrics() if metrics is None else metrics)
+        except MemoryError:  # Arrow's is one, too
+            where = f"{self.spec.topic}/{partition}{'' if self.slice is None else f', {self.slice}'}"
+            of = 1 if self.slice is None else self.slice.of
+            raise out_of_memory(f"The rows of {where} do not fit", of) from None
+
+    def _rows_of(
+        self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics
+    ) -> Iterator[pa.RecordBatch]:
         read = self._newest if self.conflate else self._all
         spec, terms, columns = self.spec, Terms.of(self.spec.ttl), self.columns
         expired_by = spec.expired_by

@@ -22,6 +22,7 @@ from lvq_kafka.errors import (
     QueueMismatch,
     QueueNotDeclared,
     SpillFailed,
+    TaskOutOfMemory,
     TopicError,
     TopicMismatch,
     TopicNotFound,
@@ -32,7 +33,7 @@ from lvq_kafka.errors import (
 from lvq_spark.session.java_errors import java_error
 from lvq_spark.session.remote import spark_errors
 
-__all__ = ["OURS", "REBUILT", "raised", "task_errors"]
+__all__ = ["OURS", "REBUILT", "crash", "out_of_memory", "raised", "task_errors"]
 
 REBUILT = "Refresh the store to rebuild it from the log. An earlier version may be intact."
 """The remedy for a damaged file of a store."""
@@ -63,6 +64,8 @@ def task_errors() -> Iterator[None]:
         for name, message in reversed(OURS.findall(str(error))):
             if found := _made(name, message):
                 raise found from error
+        if crashed := crash(str(error)):
+            raise crashed from error
         if gone := _GONE.search(str(error)):
             raise DataLoss(
                 f"{gone[1]} is gone: its version was pruned before it was read.",
@@ -77,6 +80,34 @@ def task_errors() -> Iterator[None]:
             raise found from error
         raise
 
+
+def out_of_memory(problem: str, slices: int) -> TaskOutOfMemory:
+    """Return the error for a task that needs too much memory.
+
+    Args:
+        problem: the begin of its message.
+        slices: how many tasks read each partition; 1 if that is unknown.
+    """
+    more = max(4, 2 * slices)
+    return TaskOutOfMemory(
+        f"{problem} into the memory of the task's Python.",
+        hint=f"Have more tasks read each partition, each for fewer of its keys: lvq.slices={more} for the format lvq, "
+        f"slices={more} for snapshot, refresh and merge, --slices {more} for a job. Or raise "
+        "spark.executor.memoryOverhead, lower lvq.memoryBytes, or give the topic more partitions.",
+    )
+
+
+def crash(text: str) -> TaskOutOfMemory | None:
+    """Return the error for a worker that died, if the text of a Spark error says so.
+
+    The kernel ends a process that takes more memory than there is, and Kafka's client ends its own if it gets none.
+    """
+    if _CRASHED not in text:
+        return None
+    return out_of_memory("A Python worker of Spark has crashed. Its rows probably did not fit", 1)
+
+
+_CRASHED = "Python worker exited unexpectedly (crashed)"
 
 # A file as `lvq_spark.store.versions.Store` names it. It may be missing at planning or at reading.
 _GONE = re.compile(r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet)")
@@ -124,6 +155,7 @@ _MAKE: Mapping[type, Callable[[str], LVQError]] = {
     QueueMismatch: partial(QueueMismatch, queue="", differences={}),
     QueueNotDeclared: partial(QueueNotDeclared, queue=""),
     SpillFailed: partial(SpillFailed, path=Path()),
+    TaskOutOfMemory: TaskOutOfMemory,
     TopicError: partial(TopicError, topic=""),
     TopicMismatch: partial(TopicMismatch, topic="", settings={}),
     TopicNotFound: partial(TopicNotFound, topic=""),
