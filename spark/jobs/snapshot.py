@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
@@ -35,7 +35,6 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         spec=spec,
         consistency=options.consistency,
         slices=options.slices,
-        engine=options.engine,
     )
     if options.files is not None:
         rows = rows.coalesce(options.files)
@@ -94,6 +93,12 @@ def _columns(said: str) -> Sequence[str]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _no_engine(said: str) -> Never:
+    raise argparse.ArgumentTypeError(
+        f"there is only one engine, so {said} is no choice; use --slices if a partition's keys do not fit into a task"
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     options = job_parser(
@@ -139,12 +144,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--selector", metavar="CONDITION", help="only keys whose message meets this, as in JMS")
     options.add_argument("--group", help="leave out messages that this consumer group has consumed")
     add_reading_options(options)
-    options.add_argument(
-        "--engine",
-        choices=["auto", "python", "connector"],
-        default="auto",
-        help="the reader of the log (default: auto)",
-    )
+    options.add_argument("--engine", type=_no_engine, help=argparse.SUPPRESS)
     options.add_argument("--files", metavar="N", type=int, help="write at most N files")
     return options
 

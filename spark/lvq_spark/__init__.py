@@ -1,7 +1,7 @@
 """Last value queues in Spark: the newest message of each key as one row.
 
 - `snapshot` returns the current values of a queue as a DataFrame, cut at the same offsets as a view. `pin` fixes such a
-  cut in advance, for use more than once. `choose_engine` says which engine reads it.
+  cut in advance, for use more than once.
 - `register` enables ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
 - `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `upsert` does so from a
   stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or
@@ -11,6 +11,8 @@
 - `task_errors` turns the failure of an action into an error of this library.
 - `local_session` creates a Spark session on this machine.
 """
+
+from typing import TYPE_CHECKING, Never
 
 from lvq_kafka.runtime.extras import needing
 
@@ -22,8 +24,9 @@ with needing("spark", "lvq_spark"):
     from lvq_spark.rules.ranks import with_rank
     from lvq_spark.schema import SCHEMA
     from lvq_spark.session.local_session import local_session
+    from lvq_spark.session.removed import successor
     from lvq_spark.session.task_failures import task_errors
-    from lvq_spark.snapshots import choose_engine, snapshot
+    from lvq_spark.snapshots import snapshot
     from lvq_spark.source.registering import register
     from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, upsert, versions
     from lvq_spark.writing.publishing import Published, publish
@@ -36,7 +39,6 @@ __all__ = [
     "SnapshotSpec",
     "SubjectSchemas",
     "Version",
-    "choose_engine",
     "decode",
     "group_of",
     "local_session",
@@ -54,3 +56,9 @@ __all__ = [
     "versions",
     "with_rank",
 ]
+
+if not TYPE_CHECKING:  # else every name would pass the type checker
+
+    def __getattr__(name: str) -> Never:
+        """Refuse a name; an error for one of an earlier version names its successor."""
+        raise successor(name) or AttributeError(f"module {__name__!r} has no attribute {name!r}")

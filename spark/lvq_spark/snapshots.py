@@ -1,47 +1,27 @@
-"""Snapshots of a queue as Spark DataFrames, and the choice of the engine that reads them."""
+"""Snapshots of a queue as Spark DataFrames."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Never, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.log.keys import Key, chosen_keys
-from lvq_kafka.core.text.validation import at_least_one, choice, instance, mapping
+from lvq_kafka.core.text.validation import at_least_one, choice, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.connector.connector_engine import read_with_connector
 from lvq_spark.cut.pinning import Moment, SnapshotSpec, check_queue, pin
 from lvq_spark.rules.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.rules.ranks import RANKS, check_ranked, rank
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.scan.serialization import NEEDS, map_in_arrow
 from lvq_spark.schema import ON_REQUEST, SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
-from lvq_spark.session.connector_check import has_connector
 from lvq_spark.session.local_session import require_spark
+from lvq_spark.session.removed import refuse_removed
 
-__all__ = ["SCHEMA", "Choice", "Engine", "choose_engine", "client_config", "snapshot"]
-
-Engine = Literal["auto", "python", "connector"]
-"""The reader of the log.
-
-This library's Python in the tasks, Spark's Kafka connector, or the better of the two.
-"""
-
-LARGE = 20_000_000
-"""Size of a partition, in offsets, from which its keys may not fit into a Python task."""
-
-logger = logging.getLogger("lvq_spark")
-
-
-class Choice(NamedTuple):
-    """The engine that reads a snapshot, and the reason for it."""
-
-    engine: Literal["python", "connector"]
-    reason: str
+__all__ = ["SCHEMA", "client_config", "snapshot"]
 
 
 def snapshot(
@@ -58,9 +38,8 @@ def snapshot(
     spec: SnapshotSpec | None = None,
     consistency: Consistency = "pinned",
     slices: int = 1,
-    engine: Engine = "auto",
-    connector_options: Mapping[str, str] | None = None,
     timeout: float = 10.0,
+    **removed: Never,
 ) -> DataFrame:
     """Return the current values of a queue as a DataFrame, one row for each key.
 
@@ -118,19 +97,16 @@ def snapshot(
             ``"atleast"`` takes the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
         slices: how many tasks read each partition. Each reads all of its records, but keeps only a part of its keys:
             for partitions whose keys do not fit into the memory of one task.
-        engine: the reader: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
-            Spark's Kafka connector, spills keys to disk and supports the Java client's ways to authenticate. The rows
-            are the same. ``"auto"`` leaves it to `choose_engine`.
-        connector_options: options for the connector; see `lvq_spark.connector.connector_engine.read_with_connector`.
+        removed: options of earlier versions, ``engine`` and ``connector_options``, which are errors.
 
     Raises:
         ConfigError: options clash, a column does not exist, the queue is not on a Kafka cluster, or Spark's Python
-            packages or the requested connector are missing.
+            packages are missing.
         MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
+    refuse_removed("snapshot", removed)
     choice("consistency", consistency, get_args(Consistency))
-    choice("engine", engine, get_args(Engine))
     at_least_one(slices=slices)
     columns = check_columns("columns", columns, (*SNAPSHOT_COLUMNS, *ON_REQUEST))
     wanted = chosen_keys(keys)
@@ -154,63 +130,14 @@ def snapshot(
     check_ranked("columns", shown, queue.name, queue.definition.order)
     if ranks := [name for name in columns if name in RANKS]:
         columns = tuple(dict.fromkeys((*(name for name in columns if name not in RANKS), "headers")))
-    if slices > 1 and engine != "python" and not connector_options:
-        engine = "python"
-    chosen = choose_engine(spark, spec, engine, connector_options)
-    logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
-    if chosen.engine == "connector":
-        rows = read_with_connector(
-            spark,
-            spec,
-            config,
-            consistency=consistency,
-            connector_options=connector_options,
-            columns=columns,
-            keys=wanted,
-            timeout=timeout,
-        )
-    else:
-        rows = _read_with_python(spark, spec, config, consistency, columns, wanted, slices)
+    rows = _read(spark, spec, config, consistency, columns, wanted, slices)
     if not ranks:
         return rows
     sort_header = queue.definition.sort_header
     return rows.select(*(rank(name, sort_header).alias(name) if name in RANKS else name for name in shown))
 
 
-def choose_engine(
-    spark: SparkSession,
-    spec: SnapshotSpec,
-    engine: Engine = "auto",
-    connector_options: Mapping[str, str] | None = None,
-) -> Choice:
-    """Return the engine that `snapshot` reads a cut with, and the reason.
-
-    A snapshot logs both to ``lvq_spark`` at INFO.
-
-    Raises:
-        ConfigError: there is no such engine, or ``connector_options`` are given for the Python engine.
-    """
-    instance("spec", spec, SnapshotSpec, "Give the result of `pin`.")
-    choice("engine", engine, get_args(Engine))
-    mapping("connector_options", connector_options, "Give options by name.")
-    if engine == "python" and connector_options:
-        raise ConfigError(
-            "connector_options are given, but engine='python' does not use the connector.",
-            options=["engine", "connector_options"],
-        )
-    if engine != "auto":
-        return Choice(engine, "it was asked for")
-    if connector_options:
-        return Choice("connector", "connector_options are given")
-    size, partition = max(((spec.end[p] - spec.start[p], p) for p in spec.ranges), default=(0, 0))
-    if size < LARGE:
-        return Choice("python", f"it costs less, and the keys of {size:,} offsets in a partition fit into memory")
-    if has_connector(spark):
-        return Choice("connector", f"partition {partition} has {size:,} offsets, and Spark can spill keys to disk")
-    return Choice("python", f"partition {partition} has {size:,} offsets, but the connector is not in this session")
-
-
-def _read_with_python(
+def _read(
     spark: SparkSession,
     spec: SnapshotSpec,
     config: ClientConfig,
@@ -225,11 +152,11 @@ def _read_with_python(
         from lvq_spark.scan.tasks import ReadCandidates, ReadRows
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
-    tasks = len(tasks_of(spec, slices))
-    places = spark.range(0, tasks, 1, max(1, tasks))
+    tasks = tasks_of(spec, slices)
+    places = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     if len(spec.ranges) < 2:
-        return map_in_arrow(places, ReadRows(Scan(spec, config, columns, consistency, keys=keys), slices), ddl(columns))
-    read = ReadCandidates(Scan(spec, config, candidate_columns(columns), consistency, keys=keys), slices)
+        return map_in_arrow(places, ReadRows(Scan(spec, config, columns, consistency, keys=keys), tasks), ddl(columns))
+    read = ReadCandidates(Scan(spec, config, candidate_columns(columns), consistency, keys=keys), tasks)
     return merge_partitions(map_in_arrow(places, read, candidates_schema(columns)), spec, columns)
 
 

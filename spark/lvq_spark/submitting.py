@@ -19,7 +19,6 @@ from lvq_kafka import errors
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.session.java_errors import java_error
 from lvq_spark.session.remote import spark_errors
 from lvq_spark.session.task_failures import OURS, crash
 
@@ -222,8 +221,6 @@ def _judged(error: BaseException) -> tuple[int, str]:
         return FAULT, _first_line(error)
     if found := _judged_elsewhere(str(error)):
         return found
-    if java := java_error(str(error)):
-        return _judged(java)
     # For example an existing table, a missing column, an impossible number of files, or an unknown format.
     wrong = isinstance(error, AnalysisException | IllegalArgumentException) or "[DATA_SOURCE_NOT_FOUND]" in str(error)
     return (USAGE if wrong else TASK), _first_line(error)

@@ -2,7 +2,7 @@
 
 Each contestant has its own process and Spark session. It first reads a topic of the same kind without a clock, since
 the JVM must load and compile its code. Then it writes all columns of the result to nowhere. The cost is the processor
-time of the whole process family (driver, JVM, Python workers, including those that have ended): both engines spread
+time of the whole process family (driver, JVM, Python workers, including those that have ended): Spark spreads
 over processes, and wall time depends on the machine's load.
 
 One more process brings a store up to date, first from all but the last hundredth of the log, then from that.
@@ -31,7 +31,7 @@ from tests.benchmarks.topics import Topic, load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OURS = ("format lvq", "snapshot, python", "snapshot, connector")
+OURS = ("format lvq", "snapshot")
 RECIPES = ("max_by", "max_by, 20 k polls", "row_number", "row_number, 20 k polls")
 REFRESHES = ("refresh, first 99 %", "refresh, last 1 %")
 STEPS = 20  # refreshes before the clock starts
@@ -48,12 +48,12 @@ def _format(spark: SparkSession, servers: str, topic: str, headers: bool) -> Dat
     return source.option("includeHeaders", str(headers).lower()).load().drop("timestampType")
 
 
-def _snapshot(engine: Any, spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
+def _snapshot(spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
     """Read a snapshot as users do; it has headers whether they are used or not."""
     from lvq_kafka import LastValueQueue
     from lvq_spark import snapshot
 
-    return snapshot(spark, LastValueQueue(topic, key_header=None, bootstrap_servers=servers), engine=engine)
+    return snapshot(spark, LastValueQueue(topic, key_header=None, bootstrap_servers=servers))
 
 
 def _records(spark: SparkSession, servers: str, topic: str, headers: bool, polls: int | None) -> DataFrame:
@@ -84,8 +84,7 @@ def _row_number(spark: SparkSession, servers: str, topic: str, headers: bool, po
 
 READS: dict[str, Read] = {
     "format lvq": _format,
-    "snapshot, python": partial(_snapshot, "python"),
-    "snapshot, connector": partial(_snapshot, "connector"),
+    "snapshot": _snapshot,
     "max_by": _max_by,
     "max_by, 20 k polls": partial(_max_by, polls=20_000),
     "row_number": _row_number,
@@ -246,8 +245,9 @@ def main() -> None:
     parser.add_argument("topics", type=json.loads)
     options = parser.parse_args()
     from lvq_spark import local_session
+    from tests.spark.jars import with_jars
 
-    spark = local_session("local[2]", {"spark.driver.memory": "4g"}, connector=True)
+    spark = local_session("local[2]", with_jars(**{"spark.driver.memory": "4g"}))
     if options.contestant == "refresh":
         say({"topics": refreshed(spark, options.servers, options.topics)})
     else:

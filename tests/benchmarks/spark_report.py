@@ -71,7 +71,7 @@ def spark_targets(results: Sequence[Result]) -> list[Target]:
     found = []
     for topic in ("plain", "headers"):
         best = min(RECIPES, key=lambda recipe: _median(_of(results, topic, recipe), "cpu"))
-        for ours in OURS[:2]:
+        for ours in OURS:
             share = 1 / _ratio(results, topic, best, ours)
             found.append(Target.at_most(f"Spark, {topic}, {ours}: CPU in times {best}", 0.5, share))
     share = _ratio(results, "plain", REFRESHES[1], SNAPSHOT)

@@ -14,6 +14,7 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
 from lvq_spark.scan.task_metrics import logger as tasks_logger
+from tests.spark.jars import with_jars
 from tests.spark.starting import quick_start
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def quick() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Yield a session with Spark's Kafka connector: two tasks at a time, each with three attempts."""
-    session = local_session("local[2,3]", connector=True)
+    session = local_session("local[2,3]", with_jars())
     yield session
     session.stop()
 

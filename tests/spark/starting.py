@@ -31,10 +31,11 @@ def quick_start(*paths: Path | str) -> dict[str, str]:
 
 def _make_archive() -> None:
     from lvq_spark import local_session
+    from tests.spark.jars import with_jars
 
     new = _ARCHIVE.with_suffix(".new")
     os.environ["SPARK_SUBMIT_OPTS"] = f"{SMALL} {_QUIET} -XX:ArchiveClassesAtExit={new}"
-    session = local_session("local[1]", {"spark.sql.shuffle.partitions": "1"}, connector=True)
+    session = local_session("local[1]", with_jars(**{"spark.sql.shuffle.partitions": "1"}))
     jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         rows = session.range(100).selectExpr("id", "CAST(id % 7 AS STRING) AS key")

@@ -41,13 +41,13 @@ def test_every_contestant_gives_the_newest_value_of_every_key(
     servers = lvq_broker.bootstrap_servers
     with part.loaded(servers, 2000) as topics:
         results = list(part.run(servers, topics, 1))
-        assert len(results) == 3 * 5 + 4 * 2 + 2
+        assert len(results) == 2 * 5 + 4 * 2 + 2
         assert all(result["cpu"] > 0 < result["wall"] for result in results)
         table = spark_table(results)
         assert all(contestant in table for contestant in (*part.OURS, *part.RECIPES, *part.REFRESHES))
         assert "4,000" in growth_table(results)
         assert progress(results[0]).startswith("  round 1, plain, format lvq: ")
-        assert len(spark_targets(results)) == 8
+        assert len(spark_targets(results)) == 7
         topic, headers, count = topics[0]
         wrong = replace(topic, content=Content(200, topic.content.checksum + 1))
         with pytest.raises(RuntimeError, match="format lvq does not give the newest value of every key of plain"):
@@ -117,14 +117,14 @@ def growing(costs: Mapping[str, float]) -> list[dict[str, Any]]:
 
 
 def test_a_target_is_a_share_of_the_best_recipe_or_of_a_snapshot_and_met_where_that_is_low_enough() -> None:
-    plain = {"format lvq": 4.0, "snapshot, python": 6.0, "max_by": 10.0, "refresh, last 1 %": 0.3}
-    headers = {"format lvq": 4.0, "snapshot, python": 2.0, "row_number, 20 k polls": 8.0}
+    plain = {"format lvq": 4.0, "snapshot": 6.0, "max_by": 10.0, "refresh, last 1 %": 0.3}
+    headers = {"format lvq": 4.0, "snapshot": 2.0, "row_number, 20 k polls": 8.0}
     cpu = {"plain": plain, "headers": headers}
     assert spark_targets(measured(lambda contestant, topic: cpu.get(topic, {}).get(contestant, 20.0)))[:5] == [
         Target("Spark, plain, format lvq: CPU in times max_by", "at most 0.5", 0.4, True),
-        Target("Spark, plain, snapshot, python: CPU in times max_by", "at most 0.5", 0.6, False),
+        Target("Spark, plain, snapshot: CPU in times max_by", "at most 0.5", 0.6, False),
         Target("Spark, headers, format lvq: CPU in times row_number, 20 k polls", "at most 0.5", 0.5, True),
-        Target("Spark, headers, snapshot, python: CPU in times row_number, 20 k polls", "at most 0.5", 0.25, True),
+        Target("Spark, headers, snapshot: CPU in times row_number, 20 k polls", "at most 0.5", 0.25, True),
         Target("Spark: CPU of a refresh from the last 1 %, in times a snapshot", "at most 0.1", 0.05, True),
     ]
     plain["refresh, last 1 %"] = 0.9

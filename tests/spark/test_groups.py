@@ -43,10 +43,10 @@ def groups_of(rows: DataFrame) -> dict[bytes, bytes | None]:
     return {bytes(row.key): None if row.group is None else bytes(row.group) for row in rows.collect()}
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
+@pytest.mark.parametrize("slices", [1, 3])
 @pytest.mark.parametrize("default", [None, "rest"])
 def test_r36_a_row_has_its_group(
-    spark: SparkSession, make: Make, tmp_path: Path, engine: Any, default: str | None
+    spark: SparkSession, make: Make, tmp_path: Path, slices: int, default: str | None
 ) -> None:
     groups = Groups(header="g") if default is None else Groups(header="g", mode="shared", default=default)
     queue = make(groups)
@@ -61,21 +61,20 @@ def test_r36_a_row_has_its_group(
     rest = None if default is None else default.encode()
     expected: dict[bytes, bytes | None] = {b"a": b"one", b"b": b"\xff\x00", b"last": b"last"}
     expected |= dict.fromkeys([b"none", b"null", b"empty", b"emptied"], rest)
-    assert groups_of(snapshot(spark, queue, columns=["key", "group"], engine=engine)) == expected
-    everything = snapshot(spark, queue, engine=engine).withColumn("group", group_of(queue))
+    assert groups_of(snapshot(spark, queue, columns=["key", "group"], slices=slices)) == expected
+    everything = snapshot(spark, queue, slices=slices).withColumn("group", group_of(queue))
     assert groups_of(everything) == expected
-    if engine == "python":
-        refresh(spark, queue, str(tmp_path / "store"))
-        stored = read_version(spark, str(tmp_path / "store")).withColumn("group", group_of(queue))
-        assert groups_of(stored) == expected
+    refresh(spark, queue, str(tmp_path / "store"), slices=slices)
+    stored = read_version(spark, str(tmp_path / "store")).withColumn("group", group_of(queue))
+    assert groups_of(stored) == expected
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_r36_a_queue_without_groups_has_none(spark: SparkSession, make: Make, engine: Any) -> None:
+@pytest.mark.parametrize("slices", [1, 3])
+def test_r36_a_queue_without_groups_has_none(spark: SparkSession, make: Make, slices: int) -> None:
     queue = make(None)
     with queue.producer() as producer:
         producer.put("a", b"1", {"JMSXGroupID": "g"})
-    assert groups_of(snapshot(spark, queue, columns=["key", "group"], engine=engine)) == {b"a": None}
+    assert groups_of(snapshot(spark, queue, columns=["key", "group"], slices=slices)) == {b"a": None}
 
 
 def test_r36_the_format_has_groups_of_queues_and_of_topics(
@@ -223,7 +222,7 @@ def test_r14_stores_and_snapshots_of_a_queue_placed_by_group_equal_its_view(
             for rows in (
                 read_version(spark, store),
                 snapshot(spark, queue, spec=cut),
-                snapshot(spark, queue, spec=cut, engine="connector"),
+                snapshot(spark, queue, spec=cut, slices=3),
             ):
                 found = {bytes(row.key).decode(): (row.partition, row.offset) for row in rows.collect()}
                 assert found == {key: (place.partition, place.offset) for key, place in expected.items()}

@@ -228,8 +228,6 @@ def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapp
         ("--as-of-policy warn", {"as_of_policy": "warn"}, {}, "error"),
         ("--columns key,offset", {}, {"columns": ("key", "offset")}, "error"),
         ("--consistency atleast", {}, {"consistency": "atleast"}, "error"),
-        ("--engine python", {}, {"engine": "python"}, "error"),
-        ("--engine connector", {}, {"engine": "connector"}, "error"),
         ("--slices 4", {}, {"slices": 4}, "error"),
         ("--selector size>1", {}, {"selector": "size>1"}, "error"),
         ("--mode append", {}, {}, "append"),
@@ -249,7 +247,7 @@ def test_the_options_of_a_snapshot_go_to_its_cut_its_reader_or_its_writer(
     told(module, spark, "--table", "lake.prices", "--format", "orc", *flags.split())
     assert module.pin.call_args.kwargs == {"as_of": None, "as_of_policy": "fail", "group": None, **cut}
     spec = module.pin.return_value
-    usual = {"spec": spec, "consistency": "pinned", "slices": 1, "engine": "auto", "selector": None}
+    usual = {"spec": spec, "consistency": "pinned", "slices": 1, "selector": None}
     expected = {"columns": SNAPSHOT_COLUMNS, **usual, **read}
     assert module.snapshot.call_args.kwargs == expected
     assert writer.method_calls == [call.format("orc"), call.mode(mode), call.saveAsTable("lake.prices")]
@@ -451,15 +449,6 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
         "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted.\n"
         "Caused by: org.apache.kafka.common.errors.{}\n\tat java.base/of.Java(1)"
     )
-    code, line = judged(Py4JError(java.format("TopicAuthorizationException: Not authorized to access topics: [t]")))
-    assert code == 3
-    assert "Cannot read with Spark's Kafka connector: this user lacks Read on Topic t. Ask" in line
-    assert judged(Py4JError(java.format("UnknownTopicOrPartitionException: It hosts none.")))[0] == 4
-    other = (
-        "An error occurred.\n: java.lang.NoSuchFieldError: TASK_ID\n\tat org.apache.spark.sql.kafka010.consumer.K.get"
-    )
-    code, line = judged(Py4JError(other))
-    assert (code, "TASK_ID. It is for another Spark version: use yours, --packages" in line) == (2, True)
     assert judged(Py4JError(java.format("SerializationException: what is it?"))) == (
         6,
         "org.apache.spark.SparkException: Job aborted.",

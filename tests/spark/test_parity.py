@@ -1,4 +1,4 @@
-"""G8 for everything that shows a queue: view, ``lvq export``, both Spark engines and a fold by hand agree.
+"""G8 for everything that shows a queue: view, ``lvq export``, Spark, ``row_number`` and a fold by hand agree.
 
 The histories are random, on a real broker: values, empty values and deletes, headers that repeat or have no value, keys
 in several partitions, transactions that were committed, aborted or are still open, and compaction. The results must
@@ -36,7 +36,6 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lvq_spark.snapshots import Engine
 
 PARTITIONS = 3
 HEADER = "ticker"
@@ -46,6 +45,18 @@ TTL_HEADERS: list[tuple[str, bytes | None]] = [
     (TTL_HEADER, said) for said in (b"0", b"100", b"5000", b"20000", b"0060000", b"9" * 15, None, b"", b"soon", b"-1")
 ]
 MALFORMED_TIMES = (b"9" * 15, b"9" * 400, None, b"", b"soon", b"-1", b"1\n")
+
+NEWEST = """
+    WITH newest AS (
+        SELECT *, row_number() OVER (PARTITION BY key, partition ORDER BY offset DESC) AS age FROM records
+    ), current AS (
+        SELECT *, row_number() OVER (
+            PARTITION BY key ORDER BY partition = home DESC, timestamp DESC, partition DESC
+        ) AS place FROM newest JOIN homes USING (key) WHERE age = 1
+    )
+    SELECT key, value, topic, partition, offset, timestamp, headers FROM current WHERE place = 1 AND value IS NOT NULL
+"""
+"""A key's current record: the newest one in its home partition, else the latest in time of all partitions (R14)."""
 
 Rows = dict[bytes, Record]
 Collect = Callable[["DataFrame"], Rows]
@@ -194,18 +205,16 @@ def plain(cell: str | dict[str, str]) -> bytes:
     return base64.b64decode(cell["base64"]) if isinstance(cell, dict) else cell.encode()
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_both_engines_give_the_schema_that_is_announced(
-    spark: SparkSession, make_queue: MakeQueue, engine: Engine
-) -> None:
+@pytest.mark.parametrize("slices", [1, 3])
+def test_snapshots_have_the_schema_that_is_announced(spark: SparkSession, make_queue: MakeQueue, slices: int) -> None:
     from lvq_spark import SCHEMA
 
     expected = spark.createDataFrame([], SCHEMA).schema
     queue = make_queue(2)
-    assert snapshot(spark, queue, engine=engine).schema == expected
+    assert snapshot(spark, queue, slices=slices).schema == expected
     with queue.producer() as producer:
         producer.put("a", b"1")
-    frame = snapshot(spark, queue, engine=engine)
+    frame = snapshot(spark, queue, slices=slices)
     assert frame.schema == expected
     assert frame.count() == 1
 
@@ -244,8 +253,9 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
         with pytest.warns(UserWarning, match="a transaction open"):
             spec = pin(queue)
         assert spec.end == offsets, "a current snapshot ends before it"
-        assert collect(snapshot(spark, queue, spec=spec, engine="python")) == rows
-        assert collect(snapshot(spark, queue, spec=spec, engine="connector")) == rows
+        assert collect(snapshot(spark, queue, spec=spec)) == rows
+        assert collect(snapshot(spark, queue, spec=spec, slices=3)) == rows
+        assert collect(by_row_number(spark, servers, lvq_topic, offsets)) == rows
     # The history must contain all these cases.
     assert len(rows) > 20
     assert {b"", b"\xff\x00"} & rows.keys()
@@ -253,6 +263,18 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
     assert any(row.partition != home_partition(key, PARTITIONS) for key, row in rows.items())
     assert any(len({name for name, _ in row.headers}) < len(row.headers) for row in rows.values())
     assert sum(offsets.values()) > len(records), "compaction and transactions have left holes"
+
+
+def by_row_number(spark: SparkSession, servers: str, topic: str, end: Mapping[int, int]) -> DataFrame:
+    """Return the current values of keys as Spark's own source and SQL find them."""
+    offsets = json.dumps({topic: {str(partition): offset for partition, offset in end.items()}})
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    source = source.option("endingOffsets", offsets).option("includeHeaders", "true")
+    source.option("kafka.isolation.level", "read_committed").load().createOrReplaceTempView("records")
+    keys = [bytes(row.key) for row in spark.sql("SELECT DISTINCT key FROM records").collect()]
+    homes = [(key, home_partition(key, PARTITIONS)) for key in keys]
+    spark.createDataFrame(homes, "key binary, home int").createOrReplaceTempView("homes")
+    return spark.sql(NEWEST)
 
 
 def lives(record: Record, ttl: Ttl, as_of: float) -> bool:
@@ -266,7 +288,7 @@ def lives(record: Record, ttl: Ttl, as_of: float) -> bool:
 
 
 @pytest.mark.parametrize("seed", [4, 5])
-def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
+def test_g8_snapshots_show_the_same_rows_at_any_offsets_and_any_time(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
@@ -291,9 +313,9 @@ def test_g8_both_engines_show_the_same_rows_at_any_offsets_and_any_time(
         gone += len(folded) - len(rows)
         spec = pin(queue, end=cut, as_of=as_of)
         assert (spec.end, spec.as_of) == (cut, as_of)
-        for engine in ("python", "connector"):
-            assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
-            narrow = snapshot(spark, queue, spec=spec, engine=engine, columns=["expires", "offset"])  # type: ignore[arg-type]
+        for slices in (1, 3):
+            assert collect(snapshot(spark, queue, spec=spec, slices=slices)) == rows, (slices, spec)
+            narrow = snapshot(spark, queue, spec=spec, slices=slices, columns=["expires", "offset"])
             assert narrow.count() == len(rows)
             assert narrow.where(f"unix_millis(expires) < {round(as_of * 1000)}").isEmpty()
         with queue.view() as view:
@@ -325,7 +347,7 @@ def counts(record: Record, max_delay: float, as_of: float) -> bool:
 
 
 @pytest.mark.parametrize("seed", [8, 9])
-def test_g8_both_engines_show_what_is_due_at_any_offsets_and_any_time(
+def test_g8_snapshots_show_what_is_due_at_any_offsets_and_any_time(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
@@ -350,9 +372,9 @@ def test_g8_both_engines_show_what_is_due_at_any_offsets_and_any_time(
         rows = {key: record for key, record in folded.items() if ttl is None or lives(record, ttl, as_of)}
         differ += fold_by_hand(within) != folded
         spec = pin(queue, end=cut, as_of=as_of)
-        for engine in ("python", "connector"):
-            assert collect(snapshot(spark, queue, spec=spec, engine=engine)) == rows, (engine, spec)  # type: ignore[arg-type]
-            assert snapshot(spark, queue, spec=spec, engine=engine, columns=["key"]).count() == len(rows)  # type: ignore[arg-type]
+        for slices in (1, 3):
+            assert collect(snapshot(spark, queue, spec=spec, slices=slices)) == rows, (slices, spec)
+            assert snapshot(spark, queue, spec=spec, slices=slices, columns=["key"]).count() == len(rows)
         with queue.view() as view:
             shown = view.snapshot()
         due = [record for record in records if counts(record, max_delay, shown.as_of)]
@@ -397,20 +419,20 @@ def test_g8_all_that_shows_a_queue_with_a_selector_shows_the_same_rows(
     with queue.browser(follow=False) as browser:
         shown = {event.key.encode("utf-8", "surrogateescape") for event in browser if isinstance(event, Entry)}
     assert shown == rows.keys()
-    for engine in ("python", "connector"):
-        assert collect(snapshot(spark, queue, end=offsets, engine=engine)) == rows, engine  # type: ignore[arg-type]
+    for slices in (1, 3):
+        assert collect(snapshot(spark, queue, end=offsets, slices=slices)) == rows, slices
     queue.drop()
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
+@pytest.mark.parametrize("slices", [1, 3])
+def test_g8_where_headers_name_the_keys_snapshots_show_the_rows_of_a_view(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
     lvq_broker: ProvidedBroker,
     lvq_cluster: KafkaCluster,
     lvq_topic: str,
-    engine: Engine,
+    slices: int,
 ) -> None:
     """The last header of that name counts, and one without a value says nothing (R16)."""
     make_queue(PARTITIONS)
@@ -418,7 +440,7 @@ def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
     History(lvq_broker.bootstrap_servers, lvq_topic, 3, clock=False).write(200)
     rows, offsets = of_view(queue)
     assert rows == fold_by_hand(read_raw(lvq_broker.bootstrap_servers, lvq_topic, offsets), by_header=True)
-    assert collect(snapshot(spark, queue, end=offsets, engine=engine)) == rows
+    assert collect(snapshot(spark, queue, end=offsets, slices=slices)) == rows
 
 
 @pytest.mark.parametrize("passed", [False, True])
@@ -455,9 +477,9 @@ def test_a_key_in_two_partitions_shows_for_a_group_as_in_a_browser_that_is_opene
         shown = {event.key.encode(): event.value for event in browser if isinstance(event, Entry)}
     assert shown == ({home: b"older"} if passed else {other: b"left"})
     spec = pin(queue, group=queue.definition.group)
-    for engine in ("python", "connector"):
-        rows = collect(snapshot(spark, queue, spec=spec, engine=engine))  # type: ignore[arg-type]
-        assert {key: row.value for key, row in rows.items()} == shown, engine
+    for slices in (1, 3):
+        rows = collect(snapshot(spark, queue, spec=spec, slices=slices))  # type: ignore[arg-type]
+        assert {key: row.value for key, row in rows.items()} == shown, slices
     queue.drop()
 
 
@@ -465,16 +487,16 @@ def _home(key: bytes) -> int:
     return home_partition(key, PARTITIONS)
 
 
-@pytest.fixture(scope="module", params=["python", "connector"])
-def engine(request: Any) -> Any:
+@pytest.fixture(scope="module", params=[1, 3])
+def slices(request: Any) -> Any:
     return request.param
 
 
 def r14_snapshot(
-    spark: SparkSession, broker: ProvidedBroker, engine: Any, groups: Groups | None
+    spark: SparkSession, broker: ProvidedBroker, slices: int, groups: Groups | None
 ) -> Mapping[bytes, bytes]:
     """Return the values of a snapshot of R14's cases."""
-    topic = f"r14-{engine}-{'key' if groups is None else 'group'}"
+    topic = f"r14-{slices}-{'key' if groups is None else 'group'}"
     with closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
         cluster.topics.create(topic, partitions=r14.PARTITIONS, config={"cleanup.policy": "compact"})
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -482,28 +504,28 @@ def r14_snapshot(
             producer.produce(topic, value, key, partition, timestamp=timestamp)
         assert producer.flush(30) == 0
         queue = LastValueQueue(topic, key_header=None, groups=groups, cluster=cluster)
-        found = snapshot(spark, queue, engine=engine).collect()
+        found = snapshot(spark, queue, slices=slices).collect()
         cluster.topics.delete(topic)
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
 @pytest.fixture(scope="module")
-def placed_by_key(spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
-    return r14_snapshot(spark, lvq_broker, engine, None)
+def placed_by_key(spark: SparkSession, lvq_broker: ProvidedBroker, slices: int) -> Mapping[bytes, bytes]:
+    return r14_snapshot(spark, lvq_broker, slices, None)
 
 
 @pytest.fixture(scope="module")
-def placed_by_group(spark: SparkSession, lvq_broker: ProvidedBroker, engine: Any) -> Mapping[bytes, bytes]:
-    return r14_snapshot(spark, lvq_broker, engine, r14.BY_GROUP)
+def placed_by_group(spark: SparkSession, lvq_broker: ProvidedBroker, slices: int) -> Mapping[bytes, bytes]:
+    return r14_snapshot(spark, lvq_broker, slices, r14.BY_GROUP)
 
 
-class TestEngines(r14.R14Contract):
+class TestSnapshots(r14.R14Contract):
     @pytest.fixture
     def current(self, placed_by_key: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
         return placed_by_key
 
 
-class TestEnginesByGroup(r14.R14ByGroupContract):
+class TestSnapshotsByGroup(r14.R14ByGroupContract):
     @pytest.fixture
     def current(self, placed_by_group: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
         return placed_by_group

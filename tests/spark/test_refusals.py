@@ -1,4 +1,4 @@
-"""Readers without rights or a login, and lost cuts: errors of this library, with either engine."""
+"""Readers without rights or a login, and lost cuts: errors of this library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, DataLoss, TopicError, Unauthorized
+from lvq_kafka.errors import AuthenticationFailed, DataLoss, TopicError, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.source.registering import register
@@ -20,11 +20,8 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lvq_spark.snapshots import Engine
-
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 TOPIC = "prices"
-ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])
 
 
 @pytest.fixture(scope="module")
@@ -66,46 +63,39 @@ def queue_of(secure: SecureBroker) -> Iterator[Callable[..., LastValueQueue[byte
         cluster.close()
 
 
-@ENGINES
-def test_a_user_who_may_read_the_topic_needs_no_other_right(
-    spark: SparkSession, queue_of: MakeQueue, engine: Engine
-) -> None:
-    frame = snapshot(spark, queue_of("alice"), engine=engine)
+def test_a_user_who_may_read_the_topic_needs_no_other_right(spark: SparkSession, queue_of: MakeQueue) -> None:
+    frame = snapshot(spark, queue_of("alice"))
     assert sorted(bytes(row.key) for row in frame.collect()) == [b"a", b"b"]
 
 
-@ENGINES
 def test_a_topic_that_this_user_may_not_see_is_an_error_of_the_snapshot(
-    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+    spark: SparkSession, queue_of: MakeQueue
 ) -> None:
     with pytest.raises(Unauthorized, match=f"lacks Describe on Topic {TOPIC}"):
-        snapshot(spark, queue_of("mallory"), engine=engine)
+        snapshot(spark, queue_of("mallory"))
 
 
-@ENGINES
 def test_a_topic_that_this_user_may_see_and_not_read_is_an_error_that_says_so(
-    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+    spark: SparkSession, queue_of: MakeQueue
 ) -> None:
     with pytest.raises(Unauthorized, match=f"lacks Read on Topic {TOPIC}") as error, task_errors():
-        snapshot(spark, queue_of("bob"), engine=engine).collect()
+        snapshot(spark, queue_of("bob")).collect()
     assert PASSWORD not in str(error.value)
 
 
-@ENGINES
 def test_a_group_that_this_user_may_not_see_is_an_error_of_the_snapshot(
-    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+    spark: SparkSession, queue_of: MakeQueue
 ) -> None:
     with pytest.raises(Unauthorized, match=r"lacks Describe on Group lvq\.prices"):
-        snapshot(spark, queue_of("alice"), group="lvq.prices", engine=engine)
+        snapshot(spark, queue_of("alice"), group="lvq.prices")
 
 
-@ENGINES
 def test_a_wrong_password_is_an_error_of_the_snapshot(
-    spark: SparkSession, secure: SecureBroker, queue_of: MakeQueue, engine: Engine
+    spark: SparkSession, secure: SecureBroker, queue_of: MakeQueue
 ) -> None:
     spec = pin(queue_of("alice"))
     with pytest.raises(AuthenticationFailed, match=r"sasl\.password"), task_errors():
-        snapshot(spark, queue_of("", secure.config(password="guessed")), spec=spec, engine=engine).collect()
+        snapshot(spark, queue_of("", secure.config(password="guessed")), spec=spec).collect()
 
 
 @pytest.mark.parametrize("user", ["bob", "mallory"])
@@ -119,42 +109,18 @@ def test_the_format_says_it_in_the_text_of_sparks_error(spark: SparkSession, sec
         frame.collect()
 
 
-def test_a_way_to_log_in_of_javas_own_that_is_refused_is_an_error_of_the_snapshot(
-    spark: SparkSession, queue_of: MakeQueue
-) -> None:
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    own = {
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": f'{login} username="alice" password="guessed";',
-    }
-    with pytest.raises(AuthenticationFailed) as error:
-        snapshot(spark, queue_of("alice"), connector_options=own)
-    assert "guessed" not in str(error.value)
-
-
-def test_a_broker_that_is_gone_since_the_cut_was_pinned_is_an_error_soon(
-    spark: SparkSession, queue_of: MakeQueue
-) -> None:
-    """The connector's tasks would retry for minutes, and then report a Java error."""
-    spec = pin(queue_of("alice"))
-    nowhere = queue_of("", ClientConfig("127.0.0.1:1"))
-    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
-        snapshot(spark, nowhere, spec=spec, engine="connector", timeout=2)
-
-
-@ENGINES
 def test_records_deleted_while_they_were_read_are_an_error_of_ours(
-    spark: SparkSession, make_queue: MakeQueue, lvq_topic: str, engine: Engine
+    spark: SparkSession, make_queue: MakeQueue, lvq_topic: str
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
     with queue.producer() as producer:
         for number in range(9):
             producer.put(f"k{number}", b"1")
-    frame = snapshot(spark, queue, engine=engine)
+    frame = snapshot(spark, queue)
     queue.cluster.logs.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
     with pytest.raises(DataLoss), task_errors():
         frame.collect()
-    frame = snapshot(spark, queue, engine=engine)
+    frame = snapshot(spark, queue)
     queue.cluster.topics.delete(lvq_topic)
     with pytest.raises(TopicError, match="topic"), task_errors():
         frame.collect()

@@ -19,14 +19,12 @@ from hypothesis import strategies as st
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.keys import home_partition
-from lvq_kafka.core.log.records import UNREADABLE, Fetch, Record, RecordBatch
+from lvq_kafka.core.log.records import UNREADABLE, Fetch, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, DataLoss, KeyMismatch, TopicRecreated
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
-from lvq_spark.connector import guarding
-from lvq_spark.rules.merge_partitions_spark import candidate_columns
-from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
+from lvq_spark.scan.arrow_columns import COLUMNS
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.log_range import read_range
@@ -111,24 +109,6 @@ def test_the_record_key_counts_where_headers_cannot_be_read(cluster: MemoryClust
         read(cluster, cut(cluster, key_header="ticker", key_mismatch="fail"))
 
 
-def guarded(
-    cluster: MemoryCluster,
-    spec: SnapshotSpec,
-    numbers: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    keys: frozenset[bytes] | None = None,
-) -> int:
-    """Return how many claims the connector's guard makes of ``b`` and ``c``, read with these numbers."""
-    monkeypatch.setattr(guarding, "KafkaCluster", lambda config: cluster)
-    monkeypatch.setattr(cluster, "close", lambda: None)
-    batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
-    columns = candidate_columns()
-    (found,) = to_arrow(batch, Origin("t"), columns=columns)
-    numbered = found.append_column("number", pa.array(numbers, pa.int64()))
-    guard = guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns, keys=keys)
-    return sum(map(len, guard([numbered])))
-
-
 # -- keys that vanish after the cut ------------------------------------------------------------------------------------
 
 
@@ -148,14 +128,11 @@ def test_a_key_that_compaction_may_have_taken_out_of_the_cut_is_not_left_out_sil
         read(cluster, spec)
 
 
-def test_a_key_that_nobody_has_asked_for_may_vanish(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_nobody_has_asked_for_may_vanish(cluster: MemoryCluster) -> None:
     spec, some = vanish(cluster), frozenset([b"b", b"c"])
     assert read(cluster, spec, keys=some) == [("b", "1"), ("c", None)]
     with pytest.raises(DataLoss, match="among them b'a'"):
         read(cluster, spec, keys=frozenset([b"a"]))
-    assert guarded(cluster, spec, [1, 2], monkeypatch, some) == 2
-    with pytest.raises(DataLoss, match="among them b'a'"):
-        guarded(cluster, spec, [1, 2], monkeypatch, frozenset([b"a", *some]))
 
 
 def test_at_least_the_cut_comes_when_asked_for(cluster: MemoryCluster) -> None:
@@ -230,13 +207,6 @@ def test_at_least_the_cut_comes_though_newer_records_are_superseded_while_they_a
     cluster: MemoryCluster, hiding: SnapshotSpec
 ) -> None:
     assert read(cluster, hiding, consistency="atleast") == [("b", "1"), ("c", "1"), ("a", "3")]
-
-
-def test_the_connectors_guard_finds_what_is_superseded_while_it_looks(
-    cluster: MemoryCluster, hiding: SnapshotSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(DataLoss, match="among them b'a'"):
-        guarded(cluster, hiding, [1, 2], monkeypatch)
 
 
 def test_a_log_that_never_stands_still_is_not_read_for_ever(
@@ -394,18 +364,6 @@ def test_a_topic_that_is_not_compacted_has_lost_nothing_and_is_not_read_on(
     assert read(cluster, replace(cut(cluster), end=transactional.end)) == CUT
 
 
-def test_the_connectors_guard_tells_markers_from_what_compaction_has_done(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transaction(cluster, ("b", "0"), ("b", "1"), ("c", "1"))
-    spec = cut(cluster)
-    transaction(cluster, ("new", "1"))
-    assert guarded(cluster, spec, [2, 3], monkeypatch) == 2
-    cluster.compact("t")
-    with pytest.raises(DataLoss, match="among them b'new'"):
-        guarded(cluster, spec, [1, 2], monkeypatch)
-
-
 # -- deletes that disappear before they are read -----------------------------------------------------------------------
 
 
@@ -474,21 +432,6 @@ def test_the_retention_of_deletes_matters_only_where_the_topic_is_compacted(monk
     assert len(read(cluster, spec)) == 3
 
 
-@pytest.mark.parametrize(
-    ("spent", "numbers", "fails"), [(3601, [1, 2], True), (3601, [1, 4], False), (3599, [1, 2], False)]
-)
-def test_the_connectors_guard_counts_from_the_pinning_on(
-    spent: float, numbers: list[int], fails: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, spec = expiring("compact", 0, monkeypatch)
-    monkeypatch.setattr(time, "time", lambda: 1e9 + spent)
-    if fails:
-        with pytest.raises(DataLoss, match=r"partition 0 of t took 3601\.0 s since the cut was pinned"):
-            guarded(cluster, spec, numbers, monkeypatch)
-    else:
-        assert guarded(cluster, spec, numbers, monkeypatch) == 2
-
-
 # -- other events in between -------------------------------------------------------------------------------------------
 
 
@@ -513,7 +456,7 @@ def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(cluster:
 
 @pytest.mark.parametrize("conflate", [True, False])
 def test_a_cut_of_which_another_leader_has_lost_some_is_not_taken_for_the_one_that_was_pinned(
-    cluster: MemoryCluster, conflate: bool, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, conflate: bool
 ) -> None:
     put(cluster, ("a", "1"), ("b", "1"), ("c", "1"))
     spec = cut(cluster)
@@ -525,8 +468,6 @@ def test_a_cut_of_which_another_leader_has_lost_some_is_not_taken_for_the_one_th
     put(cluster, ("x", "1"), ("y", "1"), ("z", "1"))
     with pytest.raises(DataLoss):
         read(cluster, spec, conflate=conflate)
-    with pytest.raises(DataLoss):
-        guarded(cluster, spec, [2, 3], monkeypatch)
 
 
 def test_a_cut_that_the_log_does_not_reach_any_more_is_not_waited_for(cluster: MemoryCluster) -> None:

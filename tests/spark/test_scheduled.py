@@ -12,7 +12,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.records import Record, RecordBatch
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
@@ -26,7 +26,7 @@ from lvq_spark.source.planning import plan
 from lvq_spark.source.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 BEGUN = 1_000_000.0
 HEADERS: list[list[tuple[str, bytes | None]] | None] = [
@@ -317,33 +317,3 @@ def test_a_declared_queue_says_itself_how_far_ahead() -> None:
     with pytest.raises(ConfigError, match=r"queue and lvq\.maxDelay are both given") as error:
         SourceOptions.parse({"kafka.bootstrap.servers": "nowhere:1", "queue": "q", "lvq.maxDelay": "5"})
     assert error.value.options == ("queue", "lvq.maxDelay")
-
-
-# -- the same in Spark's own expressions -------------------------------------------------------------------------------
-
-
-def test_the_expression_of_spark_agrees_with_the_rule_in_python(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812  # as in all of Spark's documentation
-
-    from lvq_spark.rules.expiry import LAST
-    from lvq_spark.rules.scheduling import due, scheduled
-
-    stamps = [-1, 0, -62_135_596_800_000, 1_000_000_000, 1_000_004_000, LAST]
-    cells = [(stamp, place) for stamp in stamps for place in range(len(HEADERS))]
-    frame = spark.createDataFrame(
-        [(stamp, place, HEADERS[place]) for stamp, place in cells],
-        "ms bigint, place int, headers array<struct<key: string, value: binary>>",
-    ).withColumn("timestamp", F.timestamp_millis("ms"))
-    for max_delay in (0.001, 10.0, 31_536_000.0):
-        found = due(max_delay)
-        as_of = BEGUN + 5
-        shown = frame.select(
-            "ms", "place", found.at.alias("at"), found.malformed.alias("bad"), scheduled(max_delay, as_of).alias("not")
-        )
-        got = {(row.ms, row.place): (row.at, row.bad, row["not"]) for row in shown.collect()}
-        for stamp, place in cells:
-            judge = NotBefore(max_delay)
-            at = judge.due(stamp, HEADERS[place])
-            malformed = bool(judge.malformed) and (HEADERS[place] or [])[-1][1] != b"1000009000"
-            later = [row_due > as_of * 1000 for _, row_due in judge.scheduled([stamp], [HEADERS[place]])] == [True]
-            assert got[stamp, place] == (at, malformed, later), (max_delay, stamp, HEADERS[place])

@@ -177,18 +177,18 @@ def values(frame: DataFrame) -> dict[str, str]:
     return {bytes(row.key).decode(): bytes(row.value).decode() for row in frame.collect()}
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_a_snapshot_has_the_rows_of_a_view(spark: SparkSession, declare: Declare, engine: Any) -> None:
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_snapshot_has_the_rows_of_a_view(spark: SparkSession, declare: Declare, slices: int) -> None:
     queue = declare()
     send(queue, "buy", a="1", b="2", c="3")
     send(queue, "sell", a="4", d="5")
-    assert values(snapshot(spark, queue, engine=engine)) == {"b": "2", "c": "3"}
-    assert values(snapshot(spark, queue, selector="ticker <> 'c'", engine=engine)) == {"b": "2"}
+    assert values(snapshot(spark, queue, slices=slices)) == {"b": "2", "c": "3"}
+    assert values(snapshot(spark, queue, selector="ticker <> 'c'", slices=slices)) == {"b": "2"}
     whole = LastValueQueue(queue.topic, key_header="ticker", cluster=queue.cluster)
-    narrow = snapshot(spark, whole, columns=["key", "value"], selector="side = 'sell'", engine=engine)
+    narrow = snapshot(spark, whole, columns=["key", "value"], selector="side = 'sell'", slices=slices)
     assert narrow.columns == ["key", "value"]
     assert values(narrow) == {"a": "4", "d": "5"}
-    assert values(snapshot(spark, whole, engine=engine)).keys() == {"a", "b", "c", "d"}
+    assert values(snapshot(spark, whole, slices=slices)).keys() == {"a", "b", "c", "d"}
 
 
 def test_the_format_reads_what_the_queue_holds(

@@ -10,14 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyspark
 import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
-from lvq_spark.session.connector_jars import check_spark
 from lvq_spark.session.local_session import _choose_java, local_session
 
 
@@ -66,22 +64,6 @@ def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ConfigError, match=r"Install lvq-kafka\[spark\]"):
         local_session()
-
-
-@pytest.mark.parametrize("version", ["4.0.3", "4.10.0", "5.0.0.dev1"])
-def test_a_connector_of_another_spark_is_not_brought(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its own process, this check precedes the JVM, whose class path cannot be changed later."""
-    monkeypatch.setattr("pyspark.__version__", version)
-    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
-    monkeypatch.setattr("lvq_spark.session.local_session._choose_java", lambda: None)
-    fetch = rf"This is Spark {re.escape(version)}, .* for 4\.1 to 4\.3\. .*kafka-0-10_2\.13:{re.escape(version)}'"
-    with pytest.raises(ConfigError, match=fetch) as error:
-        local_session(connector=True)
-    assert error.value.options == ("connector",)
-
-
-def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
-    check_spark(pyspark.__version__)
 
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.0.2", "4.0.0.dev1"])

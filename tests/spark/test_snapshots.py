@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from lvq_spark.snapshots import Engine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
@@ -195,8 +194,8 @@ def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
     writer.commit_transaction(20)
     writer.close()
     assert pin(queue, at_rest=20).end == queue.cluster.logs.end_offsets(lvq_topic) == {0: 4, 1: 3, 2: 2}
-    for engine in ("python", "connector"):
-        assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == {a: "1", b: "1", c: "3"}, engine  # type: ignore[arg-type]
+    for slices in (1, 3):
+        assert values(collect(snapshot(spark, queue, spec=spec, slices=slices))) == {a: "1", b: "1", c: "3"}, slices
     assert values(collect(snapshot(spark, queue))) == {a: "3", b: "2", c: "3"}
 
 
@@ -231,8 +230,8 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
         spec = pin(queue)
     writer.close()
     assert (spec.end, spec.blocked) == ({0: 1, 1: 3}, ())
-    for engine in ("python", "connector"):
-        assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == {a: "1", b: "2"}, engine  # type: ignore[arg-type]
+    for slices in (1, 3):
+        assert values(collect(snapshot(spark, queue, spec=spec, slices=slices))) == {a: "1", b: "2"}, slices
     refresh(spark, queue, path, end=spec.end)
     assert values(collect(read_version(spark, path))) == {a: "1", b: "2"}
     assert refresh(spark, queue, path).kind == "delta"
@@ -269,17 +268,17 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
     lvq_cluster.topics.alter_config(lvq_topic, {"delete.retention.ms": "86400000"})
     spec, path = pin(queue), str(tmp_path / "store")
     deleted = {stays: "1", other: "2"}
-    for engine in ("python", "connector"):
-        assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == deleted, engine  # type: ignore[arg-type]
+    for slices in (1, 3):
+        assert values(collect(snapshot(spark, queue, spec=spec, slices=slices))) == deleted, slices
     refresh(spark, queue, path)
     with queue.view() as view:
         append(lvq_cluster, lvq_topic, (other, "3"))
         eventually(lambda: values(view_rows(queue)[0]) == {stays: "1", moved: "old", other: "3"}, 30)
         view.barrier(timeout=30)
         assert dict(view) == {stays: b"1", other: b"3"}
-    for engine in ("python", "connector"):
-        rows = values(collect(snapshot(spark, queue, spec=spec, engine=engine)))  # type: ignore[arg-type]
-        assert rows == {**deleted, moved: "old"}, engine
+    for slices in (1, 3):
+        rows = values(collect(snapshot(spark, queue, spec=spec, slices=slices)))
+        assert rows == {**deleted, moved: "old"}, slices
     assert refresh(spark, queue, path).kind == "delta"
     assert values(collect(read_version(spark, path))) == {stays: "1", other: "3"}
     producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
@@ -371,9 +370,7 @@ def test_the_same_spec_gives_the_same_rows_again(
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize(
-    ("engine", "module"), [("python", "lvq_spark.snapshots"), ("connector", "lvq_spark.connector.connector_engine")]
-)
+@pytest.mark.parametrize("slices", [1, 2])
 def test_a_task_that_is_tried_again_reads_the_same_rows(
     spark: SparkSession,
     make_queue: MakeQueue,
@@ -381,15 +378,14 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
     monkeypatch: pytest.MonkeyPatch,
     lvq_topic: str,
     tmp_path: Path,
-    engine: Engine,
-    module: str,
+    slices: int,
     partitions: int,
 ) -> None:
     """Every reading task fails half-way at its first attempt, and the log grows before the second."""
     queue = make_queue(partitions)
     append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])  # type: ignore[arg-type]
     spec = pin(queue)
-    before = collect(snapshot(spark, queue, spec=spec, engine=engine))
+    before = collect(snapshot(spark, queue, spec=spec, slices=slices))
 
     def half_way(rows: DataFrame, step: Step, schema: str) -> DataFrame:
         def once(batches: Iterable[Any]) -> Iterator[Any]:
@@ -406,12 +402,13 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
 
         return map_in_arrow(rows, once, schema)
 
-    monkeypatch.setattr(f"{module}.map_in_arrow", half_way)
-    frame = snapshot(spark, queue, spec=spec, engine=engine)
+    monkeypatch.setattr("lvq_spark.snapshots.map_in_arrow", half_way)
+    monkeypatch.setattr("lvq_spark.scan.shares.SMALL", 1)
+    frame = snapshot(spark, queue, spec=spec, slices=slices)
     append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
     assert collect(frame) == before
     assert len(before) == 20
-    assert len(list(tmp_path.iterdir())) == partitions
+    assert len(list(tmp_path.iterdir())) == partitions * slices
 
 
 def test_an_empty_queue_has_no_rows_and_the_schema_of_any_other(spark: SparkSession, make_queue: MakeQueue) -> None:
@@ -501,16 +498,17 @@ def shipped() -> Callable[[list[Any]], Any]:
     """Return the function as it arrives: pickled by value, and unpickled."""
     from pyspark import cloudpickle
 
-    from lvq_spark.connector.guarding import Guard
+    from lvq_spark.scan.scanning import Scan
     from lvq_spark.scan.serialization import portable
+    from lvq_spark.scan.tasks import ReadRows
 
-    guard = Guard(SnapshotSpec("t", "id", {0: 0}, {0: 0}), ClientConfig("nowhere:1"), "pinned")
-    return pickle.loads(cloudpickle.dumps(portable(guard)))  # type: ignore[no-any-return,no-untyped-call]
+    read = ReadRows(Scan(SnapshotSpec("t", "id", {0: 0}, {0: 0}), ClientConfig("nowhere:1")), ())
+    return pickle.loads(cloudpickle.dumps(portable(read)))  # type: ignore[no-any-return,no-untyped-call]
 
 
 def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     run = shipped()
-    monkeypatch.setitem(sys.modules, "lvq_spark.connector.guarding", None)
+    monkeypatch.setitem(sys.modules, "lvq_spark.scan.tasks", None)
     with pytest.raises(ImportError, match=rf"{sys.executable}, lacks a package: .*Install lvq-kafka\[spark\]=="):
         list(run([]))
     monkeypatch.setitem(sys.modules, "lvq_kafka", None)
@@ -560,7 +558,6 @@ def test_a_driver_without_spark_says_what_to_install(
 ) -> None:
     queue = make_queue()
     monkeypatch.delitem(sys.modules, "lvq_spark.scan.tasks", raising=False)
-    monkeypatch.delitem(sys.modules, "lvq_spark.connector.guarding", raising=False)
     monkeypatch.delitem(sys.modules, "lvq_spark.scan.arrow_columns", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"need the package pyarrow\. Install lvq-kafka\[spark\]"):

@@ -24,7 +24,6 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lvq_spark.snapshots import Engine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 
@@ -109,18 +108,16 @@ def strays(make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str) ->
     return queue
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
 def test_the_tasks_of_a_snapshot_log_what_they_met_as_loud_as_the_driver_does(
     spark: SparkSession,
     strays: LastValueQueue[bytes],
     worker_logs: Callable[[], list[dict[str, str]]],
     caplog: pytest.LogCaptureFixture,
     lvq_topic: str,
-    engine: Engine,
 ) -> None:
-    assert snapshot(spark, strays, engine=engine).count() == 2
+    assert snapshot(spark, strays).count() == 2
     with caplog.at_level(logging.INFO, "lvq_spark"):
-        frame = snapshot(spark, strays, engine=engine, columns=["key"])
+        frame = snapshot(spark, strays, columns=["key"])
     assert frame.count() == 2
     eventually(lambda: len(worker_logs()) >= 2)
     lines = sorted(worker_logs(), key=lambda line: line["partition"])
@@ -132,15 +129,13 @@ def test_the_tasks_of_a_snapshot_log_what_they_met_as_loud_as_the_driver_does(
     ]
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
+def test_tasks_count_what_has_expired_and_malformed_ttls(
     spark: SparkSession,
     make_queue: MakeQueue,
     worker_logs: Callable[[], list[dict[str, str]]],
     caplog: pytest.LogCaptureFixture,
     lvq_cluster: KafkaCluster,
     lvq_topic: str,
-    engine: Engine,
 ) -> None:
     make_queue(config={"message.timestamp.type": "CreateTime"})
     producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
@@ -149,7 +144,7 @@ def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
     assert producer.flush(20) == 0
     queue = LastValueQueue(lvq_topic, key_header=None, ttl=Ttl(), cluster=lvq_cluster)
     with caplog.at_level(logging.INFO, "lvq_spark"):
-        frame = snapshot(spark, queue, engine=engine, columns=["key"], end={0: 5}, as_of=1_700_000_060.001)
+        frame = snapshot(spark, queue, columns=["key"], end={0: 5}, as_of=1_700_000_060.001)
     assert sorted(bytes(row.key) for row in frame.collect()) == [b"b", b"c", b"d"]
     eventually(worker_logs)
     (counts,) = worker_logs()
@@ -158,17 +153,15 @@ def test_the_tasks_of_either_engine_count_what_has_expired_and_malformed_ttls(
     assert any(row.msg.startswith(f"{lvq_topic}/0: the header lvq-ttl of 2 records is not") for row in logs)
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_the_tasks_of_either_engine_count_what_is_scheduled_and_malformed_times(
+def test_tasks_count_what_is_scheduled_and_malformed_times(
     spark: SparkSession,
     make_queue: MakeQueue,
     worker_logs: Callable[[], list[dict[str, str]]],
     caplog: pytest.LogCaptureFixture,
     lvq_cluster: KafkaCluster,
     lvq_topic: str,
-    engine: Engine,
 ) -> None:
-    """The last record is scheduled; the connector must not take that for a gap in the log."""
+    """The last record is scheduled, which is not a gap in the log."""
     make_queue(config={"message.timestamp.type": "CreateTime"})
     producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
     for key, time in ((b"a", b"0"), (b"b", b"soon"), (b"c", b""), (b"d", b"1700000050000"), (b"a", b"1700000060000")):
@@ -177,7 +170,7 @@ def test_the_tasks_of_either_engine_count_what_is_scheduled_and_malformed_times(
     assert producer.flush(20) == 0
     queue = LastValueQueue(lvq_topic, key_header=None, max_delay=60.0, cluster=lvq_cluster)
     with caplog.at_level(logging.INFO, "lvq_spark"):
-        frame = snapshot(spark, queue, engine=engine, columns=["key"], end={0: 5}, as_of=1_700_000_049.999)
+        frame = snapshot(spark, queue, columns=["key"], end={0: 5}, as_of=1_700_000_049.999)
     assert sorted(bytes(row.key) for row in frame.collect()) == [b"a", b"b", b"c"]
     eventually(worker_logs)
     (counts,) = worker_logs()

@@ -76,7 +76,6 @@ IN_SPARK = (
     ("cut", "schema", "session"),
     ("decoding", "rules"),
     ("scan",),
-    ("connector",),
     ("snapshots",),
     ("source", "store", "writing"),
     ("submitting",),

@@ -62,7 +62,6 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
         "lvq_kafka/py.typed",
         "lvq_spark/py.typed",
         "lvq_kafka/embedded/jars.lock",
-        "lvq_spark/session/connector.lock",
         "lvq_kafka/embedded/log4j2.properties",
         f"{info}/licenses/LICENSE",
     } <= held

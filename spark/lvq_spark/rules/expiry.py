@@ -5,14 +5,14 @@ It agrees with `lvq_kafka.core.timing.terms.Terms`, by which everything in Pytho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Ttl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["DIGITS", "LAST", "MALFORMED", "Expiry", "expiry", "lives", "unreadable"]
+__all__ = ["DIGITS", "LAST", "expiry", "lives", "unreadable"]
 
 LAST = 253_402_300_799_999
 """The last millisecond of the year 9999, the last that a date can express. Nothing expires later."""
@@ -21,23 +21,12 @@ LAST = 253_402_300_799_999
 DIGITS = r"\A[0-9]{1,15}\z"
 """The pattern of milliseconds in a header, as `lvq_kafka.core.timing.log_time.header_ms` reads it."""
 
-MALFORMED = "malformed"
-"""A column that says whether the TTL of a record's own is 0 or cannot be read."""
 
+def expiry(ttl: Ttl) -> Column:
+    """Return when a row with the columns ``timestamp`` and ``headers`` expires.
 
-class Expiry(NamedTuple):
-    """The expiry of a row.
-
-    ``at`` is the time after which it no longer counts, null for never, and ``malformed`` whether its own TTL is
-    0 or cannot be read.
+    It is the time after which the row no longer counts; null for never.
     """
-
-    at: Column
-    malformed: Column
-
-
-def expiry(ttl: Ttl) -> Expiry:
-    """Return the expiry of a row with the columns ``timestamp`` and ``headers``."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     limits = ttl.to_wire()
@@ -48,14 +37,14 @@ def expiry(ttl: Ttl) -> Expiry:
     limited = F.least(F.greatest(own, F.lit(limits.get("minimum_ms", 0))), F.lit(limits.get("maximum_ms", NEVER)))
     usual = F.lit(limits.get("default_ms", limits.get("maximum_ms"))).cast("bigint")
     at = F.unix_millis("timestamp") + F.when(own.isNotNull(), limited).otherwise(usual)
-    return Expiry(F.when(at <= LAST, F.timestamp_millis(at)), there & own.isNull())
+    return F.when(at <= LAST, F.timestamp_millis(at))
 
 
 def lives(ttl: Ttl, as_of: float) -> Column:
     """Return whether a row still counts at a time, in seconds since the epoch."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.coalesce(expiry(ttl).at >= F.timestamp_millis(F.lit(round(as_of * 1000))), F.lit(True))
+    return F.coalesce(expiry(ttl) >= F.timestamp_millis(F.lit(round(as_of * 1000))), F.lit(True))
 
 
 def unreadable() -> Column:

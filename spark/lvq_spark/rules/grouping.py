@@ -9,12 +9,11 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.rules.expiry import unreadable
 
-__all__ = ["group", "group_of"]
+__all__ = ["group_of"]
 
 
 def group_of(queue: LastValueQueue[Any]) -> Column:
@@ -34,13 +33,9 @@ def group_of(queue: LastValueQueue[Any]) -> Column:
         ConfigError: ``queue`` is not a queue.
     """
     instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
-    return group(queue.definition.groups)
-
-
-def group(groups: Groups | None) -> Column:
-    """Return the group of a row with the column ``headers``; null if it has none."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
+    groups = queue.definition.groups
     none = F.lit(None if groups is None or groups.default is None else groups.default.encode()).cast("binary")
     if groups is None:
         return none

@@ -12,20 +12,13 @@ from pyspark.sql import Column, DataFrame
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.schema import EXPIRES, GROUP, SNAPSHOT_COLUMNS, ddl
 
-__all__ = ["candidate_columns", "candidates_schema", "judged_columns", "merge_partitions", "slot"]
+__all__ = ["candidate_columns", "candidates_schema", "merge_partitions"]
 
 
 def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
     """Return the columns to read for a snapshot: those R14 needs, and those to be shown."""
     seen = (name for name in ("value", "headers", EXPIRES, GROUP) if name in columns)
     return ("key", "partition", "offset", "timestamp", "deleted", *seen)
-
-
-def judged_columns(spec: SnapshotSpec, columns: Collection[str]) -> tuple[str, ...]:
-    """Return these `candidate_columns`, and what else a cut judges records by."""
-    expires = () if spec.expired_by is None else (EXPIRES,)
-    headers = () if spec.selector is None else ("headers",)
-    return tuple(dict.fromkeys((*columns, *expires, *headers)))
 
 
 def candidates_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:
@@ -54,13 +47,13 @@ def merge_partitions(
         # The best row has none before it. With row_number() Spark would sort once more before the exchange, for
         # nothing.
         better = F.lag("partition").over(best_first)
-        winners = candidates.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
+        winners = candidates.withColumn("slot", _slot(place)).withColumn("better", better).where("better is null")
     # Nullable, like all columns of the schema.
     topic = F.when(F.col("partition").isNotNull(), F.lit(spec.topic)).alias("topic")
     return winners.where("not deleted").select(*(topic if name == "topic" else name for name in columns))
 
 
-def slot(place: Column) -> Column:
+def _slot(place: Column) -> Column:
     """Return the column to group by before the key: a hash, which sorts faster than bytes.
 
     Args:

@@ -175,7 +175,7 @@ def raise_halted(topic: str, stuck: list[Shortfall], trouble: TransportError | N
     )
 
 
-def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended: float) -> None:
+def check_deletes(spec: SnapshotSpec, partition: int, began: float, ended: float) -> None:
     """Check that no delete of a record that was read has been missed.
 
     Without gaps in the offsets none can be. The first cleaning that meets a delete removes the records that it deletes;
@@ -183,18 +183,15 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
     happened when the reading began, and from then on the delete stayed readable for that long.
 
     Args:
-        began, ended: when reading the cut began and ended, in seconds since the epoch. If it is not known when it
-            began, it was not before the cut was pinned.
+        began, ended: when reading the cut began and ended, in seconds since the epoch.
 
     Raises:
         DataLoss: reading took longer.
     """
-    since = spec.pinned if began is None else began
-    if since is None or ended - since <= spec.delete_retention:
+    if ended - began <= spec.delete_retention:
         return
     raise DataLoss(
-        f"Reading partition {partition} of {spec.topic} took {ended - since:.1f} "
-        f"s{' since the cut was pinned' if began is None else ''}, but the topic keeps deletes for "
+        f"Reading partition {partition} of {spec.topic} took {ended - began:.1f} s, but the topic keeps deletes for "
         f"{spec.delete_retention:g} s (delete.retention.ms): some may have been removed before they were read, but "
         "not the values that they delete.",
         hint="Pin a new cut. If reading takes this long, raise delete.retention.ms, or give Spark more cores or the "

@@ -49,7 +49,7 @@ from lvq_spark.session.task_failures import out_of_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Keyless", "Scan", "Strays", "connected", "due_now", "vanished"]
+__all__ = ["Keyless", "Scan", "Strays", "connected"]
 
 Keyless = Literal["pass", "drop", "fail"]
 """Policy for records without a key: a row for each (R1), no row, or an error."""
@@ -63,7 +63,6 @@ Accept them, or fail.
 LOOK = 1000
 """The number of keys to check for their home partition before everything is read."""
 
-_Keys = Latest | frozenset[bytes]
 _Cells = Sequence[bytes | None]
 
 
@@ -337,7 +336,7 @@ class Scan:
         Args:
             superseded: a key that proves that nothing is missing may be in another slice; None if there are none.
         """
-        behind = self.overtaken(cluster, partition, latest, patience)
+        behind = self._overtaken(cluster, partition, latest, patience)
         if not len(behind):
             return behind
         first = first_without_gap(cluster, self.spec, self.config, partition, patience=patience)
@@ -348,10 +347,10 @@ class Scan:
         if aborted_without_gap(cluster, self.spec, self.config, partition, patience=patience):
             return RecordBatch()
         if self.consistency == "pinned":
-            raise vanished(self.spec, partition, behind.keys)
-        return due_now(behind, self.spec)
+            raise _vanished(self.spec, partition, behind.keys)
+        return _due_now(behind, self.spec)
 
-    def overtaken(self, cluster: Cluster, partition: int, latest: _Keys, patience: float) -> RecordBatch:
+    def _overtaken(self, cluster: Cluster, partition: int, latest: Latest, patience: float) -> RecordBatch:
         """Return the newest records of keys that have one after the cut and none in it.
 
         They may have been in it once: a record of the cut can only be compacted away in favor of a newer one of its key
@@ -376,14 +375,14 @@ class Scan:
             return RecordBatch.of(record for batch in newer.batches(ROWS) for record in batch if record.key in suspects)
 
 
-def due_now(batch: RecordBatch, spec: SnapshotSpec) -> RecordBatch:
+def _due_now(batch: RecordBatch, spec: SnapshotSpec) -> RecordBatch:
     """Leave out the records after a cut that do not count yet, even now."""
     if spec.max_delay is None or spec.due_by is None:
         return batch
     return DueFilter(spec.max_delay, max(spec.due_by, time.time())).counting(batch)
 
 
-def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:
+def _vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:
     """Return the error for keys with records after the cut and none in it.
 
     Some of the cut may be missing.

@@ -48,12 +48,11 @@ class TaskMetrics:
         malformed_ttls: newest records with a TTL that is 0 or cannot be read, which counts as none.
         unselected: newest records that a selector leaves out (R26), or all of them if nothing is conflated.
         unjudged: of these, records with a text too long for LIKE, by which it is unknown whether they are selected.
-        scheduled: records that do not count yet at the time of the cut (R11); with Spark's Kafka connector, the newest
-            of each key alone.
+        scheduled: records that do not count yet at the time of the cut (R11).
         scheduled_from: the offset of the first of these in the log.
         next_due: the time when the first of them counts, in ms since the epoch.
         malformed_times: records, not older than the longest delay, with a time that cannot be read, which counts as
-            none; with the connector, the newest of each key alone.
+            none.
         malformed_priorities: rows whose priority cannot be read, which counts as none (R20).
     """
 

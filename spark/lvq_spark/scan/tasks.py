@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan, connected
-from lvq_spark.scan.shares import tasks_of
+from lvq_spark.scan.shares import Task
 from lvq_spark.scan.task_metrics import TaskMetrics
 
 __all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
@@ -20,15 +20,15 @@ __all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """A step that reads the shares of tasks, given by their places among those of the cut."""
+    """A step that reads the shares of tasks, given by their places."""
 
     scan: Scan
-    slices: int = 1
+    tasks: Sequence[Task]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
         with connected(self.scan.config) as cluster:
-            for scan, partition in _shares(self.scan, self.slices, places):
+            for scan, partition in _shares(self.scan, self.tasks, places):
                 yield from scan.rows_of(cluster, partition, patience=scan.patience)
 
 
@@ -41,12 +41,12 @@ class ReadStored:
     """
 
     scan: Scan
-    slices: int = 1
+    tasks: Sequence[Task]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
         with connected(self.scan.config) as cluster:
-            for scan, partition in _shares(self.scan, self.slices, places):
+            for scan, partition in _shares(self.scan, self.tasks, places):
                 metrics = TaskMetrics()
                 yield from scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics)
                 if metrics.waiting is not None:
@@ -64,13 +64,13 @@ class ReadCandidates:
     """
 
     scan: Scan
-    slices: int = 1
+    tasks: Sequence[Task]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidates, deletes included whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
         with connected(whole.config) as cluster:
-            for scan, partition in _shares(whole, self.slices, places):
+            for scan, partition in _shares(whole, self.tasks, places):
                 metrics = TaskMetrics(strays=0)
                 for rows in scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics):
                     candidates = to_candidates(rows, partition, self.scan.spec)
@@ -78,9 +78,8 @@ class ReadCandidates:
                     yield candidates
 
 
-def _shares(scan: Scan, slices: int, places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:
+def _shares(scan: Scan, tasks: Sequence[Task], places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:
     """Yield each partition to read, with the scan that keeps the right slice of its keys."""
-    tasks = tasks_of(scan.spec, slices)
     for batch in places:
         for place in batch.column(0).to_pylist():
             for share in tasks[place]:

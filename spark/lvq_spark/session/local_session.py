@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Never
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import mapping, text
 from lvq_kafka.errors import ConfigError, JavaNotFound
-from lvq_spark.session.connector_check import has_connector
+from lvq_spark.session.removed import refuse_removed
 
 __all__ = ["local_session", "require_column", "require_frame", "require_spark"]
 
@@ -32,9 +33,7 @@ _QUIET = {
 }
 
 
-def local_session(
-    master: str = "local[*]", config: Mapping[str, str] | None = None, *, connector: bool = False
-) -> SparkSession:
+def local_session(master: str = "local[*]", config: Mapping[str, str] | None = None, **removed: Never) -> SparkSession:
     """Return a quiet Spark session in this process's JVM, on loopback only.
 
     An existing session is reused. The executors run this very Python, unless ``PYSPARK_PYTHON`` names another. If
@@ -44,46 +43,27 @@ def local_session(
     Args:
         master: where to run; ``local[2]`` for two tasks at a time.
         config: Spark properties that override the ones chosen here.
-        connector: whether to add Spark's own Kafka connector, and its Avro functions; see `connector_jars`.
+        removed: the option ``connector`` of earlier versions, which is an error.
 
     Raises:
-        ConfigError: pyspark is not installed; or the connector is requested, but the bundled one is for other versions
-            of Spark, or Spark's JVM is already running without it.
+        ConfigError: pyspark is not installed.
         JavaNotFound: there is no Java 17 or newer that Spark can use.
-        EmbeddedBrokerError: the connector's jars cannot be fetched.
     """
+    refuse_removed("local_session", removed)
     try:
         from pyspark import SparkContext
-        from pyspark import __version__ as pyspark_version
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
     text("master", master)
     properties = {**_QUIET, **mapping("config", config, "Give properties of Spark by name.")}
-    jvm_runs = SparkContext._gateway is not None  # it outlives a stopped session, and its class path is fixed
-    if not jvm_runs:
+    if SparkContext._gateway is None:  # a JVM that runs outlives a stopped session
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if connector:
-            from lvq_spark.session.connector_jars import (  # only here: executors do not need it
-                check_spark,
-                connector_jars,
-            )
-
-            check_spark(pyspark_version)
-            own = properties.get("spark.jars")
-            properties["spark.jars"] = ",".join([*([own] if own else []), *map(str, connector_jars())])
     builder = SparkSession.builder.master(master).appName("lvq")
     for name, value in properties.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if connector and jvm_runs and not has_connector(session):
-        raise ConfigError(
-            "Spark's JVM was started in this process without the Kafka connector, and can no longer load it.",
-            options=["connector"],
-            hint="Request it where the first session starts, in a new process (in a notebook: restart the kernel).",
-        )
-    return session
+    return builder.getOrCreate()
 
 
 def require_frame(df: DataFrame, option: str = "df") -> None:

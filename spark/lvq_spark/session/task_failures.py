@@ -30,7 +30,6 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_spark.session.java_errors import java_error
 from lvq_spark.session.remote import spark_errors
 
 __all__ = ["OURS", "REBUILT", "crash", "out_of_memory", "raised", "task_errors"]
@@ -49,8 +48,8 @@ def task_errors() -> Iterator[None]:
             rows = lvq_spark.snapshot(spark, queue).collect()
 
     Use it for actions, since they run the tasks, and for a query's ``awaitTermination``. Errors that `snapshot`,
-    `refresh` and the others raise themselves have their type anyway. Errors of Spark's Kafka connector are translated
-    where they are known, and a pruned or damaged file of a store's version is a `DataLoss`. All other errors pass
+    `refresh` and the others raise themselves have their type anyway. A crashed Python worker is a
+    `TaskOutOfMemory`, and a pruned or damaged file of a store's version is a `DataLoss`. All other errors pass
     unchanged.
 
     Raises:
@@ -76,8 +75,6 @@ def task_errors() -> Iterator[None]:
                 f"{damaged[1]} is damaged and cannot be read.",
                 hint=REBUILT,
             ) from error
-        if found := java_error(str(error)):
-            raise found from error
         raise
 
 

@@ -33,9 +33,8 @@ from lvq_spark import (
     upsert,
     versions,
 )
-from lvq_spark.session.connector_jars import connector_jars
 from lvq_spark.session.local_session import _choose_java
-from lvq_spark.snapshots import Engine
+from tests.spark.jars import with_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,18 +52,19 @@ MakeQueue = Callable[..., LastValueQueue[bytes]]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Yield a session of a server on this machine, with Spark's Kafka connector."""
+    """Yield a session of a server on this machine."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     _choose_java()
-    properties = {
-        "spark.jars": ",".join(map(str, connector_jars())),
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-    }
+    properties = with_jars(
+        **{
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+        }
+    )
     builder = SparkSession.builder.remote("local[2]")
     for name, value in properties.items():
         builder = builder.config(name, value)
@@ -100,12 +100,10 @@ def keys(frame: DataFrame) -> list[str]:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["python", "connector"])
-def test_a_snapshot_is_read_by_either_engine_at_the_cut_that_was_pinned(
-    spark: SparkSession, make_queue: MakeQueue, engine: Engine
-) -> None:
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_snapshot_is_read_at_the_cut_that_was_pinned(spark: SparkSession, make_queue: MakeQueue, slices: int) -> None:
     queue = make_queue("a", "b", "c", "d")
-    rows, some = snapshot(spark, queue, engine=engine), snapshot(spark, queue, engine=engine, keys=["a", b"d", "x"])
+    rows, some = snapshot(spark, queue, slices=slices), snapshot(spark, queue, slices=slices, keys=["a", b"d", "x"])
     put(queue, "e")
     assert keys(rows) == keys(rows) == ["a", "b", "c", "d"]
     assert keys(some) == ["a", "d"]
@@ -156,9 +154,6 @@ def test_a_failing_task_raises_an_error_of_ours(
     make_queue("a")
     with pytest.raises(TopicRecreated), task_errors():
         snapshot(spark, queue, spec=spec).collect()
-    for name, value in (("minPartitions", "many"), ("kafka.security.protocol", "BOGUS")):
-        with pytest.raises(ConfigError, match=rf"rejects its options: .*{value}"):
-            snapshot(spark, queue, engine="connector", connector_options={name: value})
 
 
 def test_values_are_decoded_and_a_package_that_is_missing_is_told_at_once(

@@ -13,6 +13,7 @@ import pytest
 from lvq_spark import local_session
 from tests.spark import starting
 from tests.spark.cluster import JOBS
+from tests.spark.jars import with_jars
 from tests.spark.lakehouse.sessions import properties
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
     """Yield a session like that of the other tests, with both formats."""
-    session = local_session("local[2,2]", formats, connector=True)
+    session = local_session("local[2,2]", with_jars(**formats))
     yield session
     session.stop()
 

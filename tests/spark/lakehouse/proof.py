@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
+from tests.spark.jars import with_jars
 from tests.spark.lakehouse.formats import Delta, Format, Iceberg
 from tests.spark.lakehouse.histories import History
 from tests.spark.lakehouse.sessions import properties
@@ -40,7 +41,7 @@ def main() -> int:
         closing(KafkaCluster(broker.bootstrap_servers)) as cluster,
     ):
         place = Path(folder)
-        spark = local_session("local[2,2]", properties(place), connector=True)
+        spark = local_session("local[2,2]", with_jars(**properties(place)))
         spark.sparkContext.setLogLevel("OFF")  # and so is the failure of one of two concurrent merges
         with closing(Victims(broker.bootstrap_servers, place)) as victims:
 

@@ -63,10 +63,11 @@ def _main(servers: str, place: str) -> None:
     from lvq_kafka.kafka import KafkaCluster
     from lvq_spark import local_session
     from lvq_spark.store import merge
+    from tests.spark.jars import with_jars
     from tests.spark.lakehouse.sessions import properties
 
     cluster = KafkaCluster(servers)
-    spark = local_session("local[1]", properties(Path(place)), connector=True)
+    spark = local_session("local[1]", with_jars(**properties(Path(place))))
     spark.range(1).count()
     print("ready", flush=True)
     topic, table = sys.stdin.readline().rstrip("\n").split(" ", 1)

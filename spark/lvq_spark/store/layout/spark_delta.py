@@ -66,9 +66,9 @@ def log_rows(
     from lvq_spark.scan.shares import tasks_of
     from lvq_spark.scan.tasks import ReadRows, ReadStored
 
-    tasks, scan = len(tasks_of(spec, slices)), scan_of(spec, config, consistency, base)
-    read = ReadRows(scan, slices) if spec.max_delay is None else ReadStored(scan, slices)
-    return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), read, SCHEMA)
+    tasks, scan = tasks_of(spec, slices), scan_of(spec, config, consistency, base)
+    read = ReadRows(scan, tasks) if spec.max_delay is None else ReadStored(scan, tasks)
+    return map_in_arrow(spark.range(0, len(tasks), 1, max(1, len(tasks))), read, SCHEMA)
 
 
 def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, base: Version | None) -> Scan:

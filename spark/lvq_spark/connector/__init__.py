@@ -1,1 +1,0 @@
-"""The second engine: Spark's own Kafka connector."""
