@@ -3,9 +3,8 @@
 - `snapshot` returns the current values of a queue as a DataFrame, cut at the same offsets as a view. `pin` fixes such a
   cut in advance, for use more than once.
 - `register` enables ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
-- `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `upsert` does so from a
-  stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or
-  Iceberg table.
+- `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `versions` and
+  `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or Iceberg table.
 - `publish` writes a DataFrame into a queue. `decode` turns values into typed columns. `group_of` finds the group of
   each row, and `with_rank` adds the column by which a queue is ordered.
 - `task_errors` turns the failure of an action into an error of this library.
@@ -28,7 +27,7 @@ with needing("spark", "lvq_spark"):
     from lvq_spark.session.task_failures import task_errors
     from lvq_spark.snapshots import snapshot
     from lvq_spark.source.registering import register
-    from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, upsert, versions
+    from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, versions
     from lvq_spark.writing.publishing import Published, publish
 
 __all__ = [
@@ -52,7 +51,6 @@ __all__ = [
     "register",
     "snapshot",
     "task_errors",
-    "upsert",
     "versions",
     "with_rank",
 ]

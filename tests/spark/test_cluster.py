@@ -62,13 +62,10 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
         )
     with queue.producer() as producer:
         producer.put("k0", b"newer")
-    streamed = result(
-        cluster.submit("stream.py", *bare, *store, "--checkpoint", f"file://{tmp_path}/checkpoint", "--once")
-    )
-
     refreshed = result(refreshing.result())
+    again = result(cluster.submit("refresh.py", *bare, *store))
     assert (refreshed["version"], refreshed["rows"], refreshed["end"]) == (1, 20, published["ends"])
-    assert (streamed["version"], streamed["rows"]) == (2, 20)
+    assert (again["version"], again["kind"], again["rows"]) == (2, "delta", 20)
     written = result(snapshotting.result())
     assert (written["rows"], written["end"]) == (20, published["ends"])
     table = pq.read_table(tmp_path / "snapshot")

@@ -22,7 +22,6 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.kafka_topics import KafkaTopics
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
-from lvq_spark.cut.offset_options import EARLIEST
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.store import read_version
 from lvq_spark.submitting import EXIT_CODES, main
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
-NAMES = ["merge", "publish", "refresh", "snapshot", "stream"]
+NAMES = ["merge", "publish", "refresh", "snapshot"]
 
 
 def job(name: str) -> ModuleType:
@@ -140,9 +139,7 @@ def test_a_query_over_files_is_published(spark: SparkSession, make_queue: MakeQu
         assert dict(view) == {"IBM": b"119.0", "SAP": b"90.0"}
 
 
-def test_a_store_is_refreshed_and_the_stream_goes_on_from_it(
-    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
-) -> None:
+def test_a_store_is_refreshed_from_what_is_new(spark: SparkSession, make_queue: MakeQueue, tmp_path: Path) -> None:
     queue = make_queue(partitions=2, key_header="ticker")
     store = tmp_path / "store"
     with queue.producer() as producer:
@@ -154,48 +151,12 @@ def test_a_store_is_refreshed_and_the_stream_goes_on_from_it(
     with queue.producer() as producer:
         producer.put("k1", b"2")
         producer.delete("k2")
-    once = ["--store", store, "--checkpoint", tmp_path / "checkpoint", "--once"]
-    second = run("stream", spark, queue, *once)
-    assert (second["version"], second["rows"]) == (2, 9)
-    with queue.producer() as producer:
-        producer.put("new", b"1")
-    third = run("stream", spark, queue, *once)
-    assert third["version"] == 3
+    second = run("refresh", spark, queue, "--store", store)
+    assert (second["version"], second["kind"], second["rows"]) == (2, "delta", 9)
     assert values(read_version(spark, str(store))) == {
         **{f"k{n}": "1" for n in range(10) if n != 2},
         "k1": "2",
-        "new": "1",
     }
-    last = run("refresh", spark, queue, "--store", store)
-    assert last["version"] in (3, 4), "at most the offsets have moved"
-    assert last["rows"] == 10
-
-
-@pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_a_stream_goes_on_when_partitions_are_added(
-    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, has_checkpoint: bool
-) -> None:
-    """Some keys are then in former home partitions, and the store has rows of two partitions."""
-    queue, keys = make_queue(partitions=2), [f"k{n}" for n in range(20)]
-    once = ["--store", tmp_path / "store", "--checkpoint", tmp_path / "checkpoint", "--once"]
-
-    def put(value: bytes) -> None:
-        with queue.producer() as producer:
-            for key in keys:
-                producer.put(key, value)
-
-    put(b"1")
-    if has_checkpoint:
-        run("stream", spark, queue, *once)
-        put(b"2")
-    else:
-        run("refresh", spark, queue, *once[:2])
-    queue.cluster.topics.add_partitions(queue.topic, 5)
-    put(b"3")
-    for value in ("3", "4"):
-        assert run("stream", spark, queue, *once)["rows"] == 20
-        assert values(read_version(spark, str(tmp_path / "store"))) == dict.fromkeys(keys, value)
-        put(b"4")
 
 
 # -- the effect of options ---------------------------------------------------------------------------------------------
@@ -284,57 +245,20 @@ def test_the_options_of_a_merge_go_to_it(monkeypatch: pytest.MonkeyPatch, flags:
     module.merge.assert_called_once_with(spark, ANY, "lake.prices", **expected)
 
 
-@pytest.mark.parametrize(
-    ("flags", "store", "most", "trigger"),
-    [
-        ("", {}, {}, {"processingTime": "5 minutes"}),
-        ("--every 30s", {}, {}, {"processingTime": "30s"}),
-        ("--once", {}, {}, {"availableNow": True}),
-        ("--once --every 30s", {}, {}, {"availableNow": True}),
-        ("--max-offsets 500", {}, {"maxOffsetsPerTrigger": 500}, {"processingTime": "5 minutes"}),
-        ("--on-stale fail", {"on_stale": "fail"}, {}, {"processingTime": "5 minutes"}),
-        ("--keep 7", {"keep": 7}, {}, {"processingTime": "5 minutes"}),
-        ("--grace 1.5", {"grace": 1.5}, {}, {"processingTime": "5 minutes"}),
-    ],
-)
-def test_the_options_of_a_stream_go_to_its_store_its_source_or_its_trigger(
-    monkeypatch: pytest.MonkeyPatch,
-    flags: str,
-    store: dict[str, Any],
-    most: dict[str, int],
-    trigger: dict[str, Any],
-) -> None:
-    """There is no store yet, so the refresh that creates one gets the options, too."""
-    module, spark, reader, writer = job("stream"), MagicMock(), chain(), chain()
-    spark.readStream, reader.load.return_value.writeStream = reader, writer
-    newest = MagicMock(end={0: 4})
-    monkeypatch.setattr(module, "versions", MagicMock(side_effect=[[], [newest], [newest]]))
-    for name in ("refresh", "register", "upsert"):
-        monkeypatch.setattr(module, name, MagicMock())
-    login = {"security.protocol": "SASL_SSL"}
-    told(module, spark, "--store", "/store", "--checkpoint", "/checkpoint", *flags.split(), properties=login)
-    expected = {"keep": 3, "grace": 3600.0, "on_stale": "rebuild", **store}
-    module.refresh.assert_called_once_with(spark, ANY, "/store", **expected)
-    module.upsert.assert_called_once_with(ANY, "/store", **expected)
-    options = dict(option.args for option in reader.option.call_args_list)
-    assert json.loads(options.pop("startingOffsets")) == {"prices": {"0": 4, "1": EARLIEST}}
-    assert options == {
-        "subscribe": "prices",
-        "includeHeaders": "true",
-        "lvq.strays": "pass",
-        "lvq.expired": "keep",
-        "kafka.bootstrap.servers": "broker:9092",
-        "kafka.security.protocol": "SASL_SSL",
-        **most,
-    }
-    assert writer.method_calls == [
-        call.foreachBatch(module.upsert.return_value),
-        call.option("checkpointLocation", "/checkpoint"),
-        call.queryName("lvq prices"),
-        call.trigger(**trigger),
-        call.start(),
-    ]
-    writer.start.return_value.awaitTermination.assert_called_once_with()
+def test_a_refresh_may_go_on_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, pauses = job("refresh"), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "refresh", MagicMock())
+    monkeypatch.setattr("time.sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        told(module, MagicMock(), "--store", "/store", "--every", "1.5")
+    assert pauses == [1.5] * 3
+    assert module.refresh.call_count == 3
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ TESTS = (
     "test_source.py::test_a_filter_leaves_no_trace_in_other_queries_on_the_frame",
     "test_snapshots.py::test_g8_keys_in_several_partitions_have_the_row_that_a_view_shows",
     "test_store_refresh.py::test_the_first_version_is_read_from_the_whole_log_and_later_ones_from_what_is_new",
-    "test_store_upsert.py::test_each_batch_becomes_a_version_with_one_row_for_each_key",
+    "test_store_of_upsert.py::test_a_store_that_upsert_wrote_is_refreshed",
 )
 
 

@@ -22,7 +22,7 @@ from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch, SpillFailed
 from lvq_spark.scan import spilling
 from lvq_spark.scan.latest import RECORD, Latest
-from lvq_spark.session.task_failures import raised, task_errors
+from lvq_spark.session.task_failures import task_errors
 
 
 def fold(memory: int = 0, **options: Any) -> Latest:
@@ -269,7 +269,7 @@ def test_a_full_disk_is_an_error_with_a_type_that_names_the_directory_and_the_re
     assert isinstance(error.value.__cause__, OSError)
     assert error.value.__cause__.errno == errno.ENOSPC
     with pytest.raises(SpillFailed, match=said), task_errors():
-        raise PySparkException(f"A task failed.\n{raised(SpillFailed, str(error.value))}")
+        raise PySparkException(f"A task failed.\n{SpillFailed.__module__}.SpillFailed: {error.value}")
 
 
 def test_a_directory_that_takes_no_files_is_such_an_error_too(full_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

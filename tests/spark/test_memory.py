@@ -19,7 +19,7 @@ from lvq_spark.scan.latest import Latest
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.scan.serialization import map_in_arrow
 from lvq_spark.scan.shares import Slice
-from lvq_spark.session.task_failures import OURS, raised
+from lvq_spark.session.task_failures import OURS
 from lvq_spark.submitting import TASK, _judged
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_a_slice_without_memory_asks_for_more_of_them(
 def test_the_error_of_a_task_comes_back_as_itself_and_so_does_that_of_a_job() -> None:
     from pyspark.errors import PySparkException
 
-    said = f"A task failed.\n{raised(TaskOutOfMemory, 'The rows of t/0 do not fit.')}"
+    said = "A task failed.\nlvq_kafka.errors.TaskOutOfMemory: The rows of t/0 do not fit."
     with pytest.raises(TaskOutOfMemory, match="The rows of t/0 do not fit"), task_errors():
         raise PySparkException(said)
     assert _judged(PySparkException(said)) == (TASK, "TaskOutOfMemory: The rows of t/0 do not fit.")
@@ -84,7 +84,7 @@ def test_the_error_of_a_task_comes_back_as_itself_and_so_does_that_of_a_job() ->
 def test_an_error_that_a_task_gave_before_its_worker_died_is_the_one_that_counts() -> None:
     from pyspark.errors import PySparkException
 
-    said = f"{CRASHED}\n{raised(LVQError, 'The log is damaged.')}"
+    said = f"{CRASHED}\nlvq_kafka.errors.LVQError: The log is damaged."
     assert OURS.search(said)
     with pytest.raises(LVQError, match="The log is damaged") as failed, task_errors():
         raise PySparkException(said)

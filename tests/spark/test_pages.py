@@ -12,11 +12,13 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+import lvq_spark
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.decoding.schema_registry import SchemaRegistry
 from tests.pages import ROOT, block, blocks, page
 from tests.spark.registries import served
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +73,21 @@ def test_the_functions_do_what_they_say(
     published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)
     assert (published.written, published.vanished) == (1, 1)
     assert values_of(queue).keys() == {b"IBM"}
+    queue.drop()
+
+
+def test_a_stream_says_when_to_refresh(
+    spark: SparkSession, lvq_cluster: KafkaCluster, queue: Queue, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {}
+    exec(SPARK_CALLS + block(SPARK, "python", "def whenever_something_is_new"), names)
+    lvq_spark.register(spark)
+    stream = spark.readStream.format("lvq").option("kafka.bootstrap.servers", lvq_cluster.config.bootstrap_servers)
+    store, checkpoint = str(tmp_path / "store"), str(tmp_path / "checkpoint")
+    query = names["whenever_something_is_new"](queue, stream.option("queue", queue.name).load(), store, checkpoint)
+    eventually(lambda: bool(lvq_spark.versions(spark, store)), 60)
+    query.stop()
+    assert rows_of(lvq_spark.read_version(spark, store)) == values_of(queue)
     queue.drop()
 
 

@@ -38,7 +38,9 @@ def test_an_option_that_never_was_is_an_error_as_in_any_function() -> None:
         local_session(**given)
 
 
-@pytest.mark.parametrize(("name", "successor"), [("choose_engine", r"lvq\.slices")])
+@pytest.mark.parametrize(
+    ("name", "successor"), [("choose_engine", r"lvq\.slices"), ("upsert", r"refresh .*foreachBatch")]
+)
 def test_a_name_that_is_gone_is_an_import_error_that_says_what_to_use(name: str, successor: str) -> None:
     with pytest.raises(ImportError, match=rf"lvq_spark no longer has {name}\..*{successor}"):
         exec(f"from lvq_spark import {name}")

@@ -20,7 +20,6 @@ from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.source.planning import plan
 from lvq_spark.source.source_options import SourceOptions
 from lvq_spark.store import read_version, refresh
-from lvq_spark.store.upserting import upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,13 +130,6 @@ def test_the_format_takes_the_queues_selector_and_its_own(cluster: MemoryCluster
         with pytest.raises(ConfigError, match=said) as error:
             selector(subscribe="t", **{"lvq.selector": wrong})
         assert error.value.options == ("lvq.selector",)
-
-
-def test_a_stream_of_records_cannot_keep_the_store_of_a_queue_with_a_selector(
-    cluster: MemoryCluster, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=r"lvq_spark\.refresh"):
-        upsert(queue_on(cluster), tmp_path)
 
 
 # -- on a broker -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
+from lvq_spark import merge, merge_each, publish, refresh, register, snapshot
 from lvq_spark.session.local_session import _choose_java, local_session
 
 
@@ -74,11 +74,10 @@ def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.M
         lambda spark, queue: snapshot(spark, queue),
         lambda spark, queue: refresh(spark, queue, "/nowhere"),
         lambda spark, queue: merge(spark, queue, "nothing"),
-        lambda spark, queue: upsert(queue, "/nowhere")(SimpleNamespace(sparkSession=spark, columns=[]), 0),
         lambda spark, queue: merge_each(queue, "nothing")(SimpleNamespace(sparkSession=spark, columns=[]), 0),
         lambda spark, queue: publish(SimpleNamespace(sparkSession=spark, columns=[]), queue),
     ],
-    ids=["register", "snapshot", "refresh", "merge", "upsert", "merge_each", "publish"],
+    ids=["register", "snapshot", "refresh", "merge", "merge_each", "publish"],
 )
 def test_a_spark_that_is_too_old_is_refused_by_its_version(begin: Callable[..., object], version: str) -> None:
     """The check precedes any request: nothing answers there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.terms import TTL_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
-from lvq_spark import register, snapshot
-from lvq_spark.store import Version, read_version, refresh, upsert, versions
+from lvq_spark import snapshot
+from lvq_spark.store import Version, read_version, refresh
 from lvq_spark.store.manifest import decode, encode
 from tests.spark.test_store_refresh import DAY
 
@@ -112,38 +112,3 @@ def test_a_version_says_how_long_its_values_live_and_none_is_built_on_another_tt
         read_version(spark, path, 2, as_of=before)
     assert error.value.options == ("version", "as_of")
     assert read_version(spark, path, 2, as_of=second.pinned).count() == 1
-
-
-def test_a_stream_leaves_what_has_expired_to_the_readers_of_the_store(
-    spark: SparkSession,
-    make_queue: MakeQueue,
-    collect: Collect,
-    lvq_cluster: KafkaCluster,
-    lvq_topic: str,
-    tmp_path: Path,
-) -> None:
-    make_queue(2, config=CLOCK)
-    queue = LastValueQueue(lvq_topic, key_header=None, ttl=Ttl(default=20.0), cluster=lvq_cluster)
-    writer, path = Writer(lvq_cluster, lvq_topic, 2, seed=5), str(tmp_path / "store")
-    writer.write(40)
-    refresh(spark, queue, path)
-    writer.write(80)
-    register(spark)
-    options: Mapping[str, str] = {
-        "kafka.bootstrap.servers": lvq_cluster.config.bootstrap_servers,
-        "subscribe": lvq_topic,
-        "includeHeaders": "true",
-        "lvq.defaultTtl": "20",
-        "lvq.expired": "keep",
-        "lvq.strays": "pass",
-    }
-    rows = spark.readStream.format("lvq").options(**options).load()
-    into = rows.writeStream.foreachBatch(upsert(queue, path)).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = into.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    version = versions(spark, path)[-1]
-    assert (version.number, version.ttl) == (2, Ttl(default=20.0))
-    for seconds in (1, 9):
-        at = as_of(version, seconds)
-        expected = collect(snapshot(spark, queue, end=version.end, as_of=at))
-        assert collect(read_version(spark, path, as_of=at)) == expected

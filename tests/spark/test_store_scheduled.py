@@ -18,11 +18,11 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER
-from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
+from lvq_kafka.errors import DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import SnapshotSpec, snapshot
 from lvq_spark.rules.scheduling import NotDue
-from lvq_spark.store import read_version, refresh, upsert
+from lvq_spark.store import read_version, refresh
 from lvq_spark.store.manifest import decode, encode
 from tests.spark.test_store_refresh import DAY, values
 from tests.spark.test_store_versions import VERSION
@@ -198,10 +198,3 @@ def test_a_version_says_how_far_ahead_and_none_is_built_on_another_delay(
     assert json.loads(encode(second))["scheduled"] == {"0": [0, round((clock.now + 5) * 1000)]}
     with pytest.raises(DataLoss, match="damaged"):
         decode(encode(second).replace(b'"scheduled": {', b'"scheduled": {"x": [1],'), "here")
-
-
-def test_a_stream_of_such_a_queue_is_refused(make_queue: MakeQueue, tmp_path: Path) -> None:
-    queue = scheduling(make_queue())
-    with pytest.raises(ConfigError, match="may be scheduled") as error:
-        upsert(queue, str(tmp_path))
-    assert (error.value.options, "lvq_spark.refresh" in error.value.hint) == (("queue",), True)

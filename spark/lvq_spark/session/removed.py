@@ -19,7 +19,11 @@ _OPTIONS = {
     "connector": "Nothing needs Spark's Kafka connector. For Avro's functions let Spark fetch them: "
     "config={'spark.jars.packages': 'org.apache.spark:spark-avro_2.13:<version of Spark>'}.",
 }
-NAMES = {"choose_engine": _OPTIONS["engine"]}
+NAMES = {
+    "choose_engine": _OPTIONS["engine"],
+    "upsert": "Call refresh instead: in a loop, or whenever a stream has a batch, "
+    "foreachBatch(lambda rows, number: refresh(rows.sparkSession, queue, path)). It goes on from a store of upsert.",
+}
 """Names that lvq_spark no longer has, with what to use instead."""
 
 

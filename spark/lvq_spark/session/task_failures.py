@@ -32,7 +32,7 @@ from lvq_kafka.errors import (
 )
 from lvq_spark.session.remote import spark_errors
 
-__all__ = ["OURS", "REBUILT", "crash", "out_of_memory", "raised", "task_errors"]
+__all__ = ["OURS", "REBUILT", "crash", "out_of_memory", "task_errors"]
 
 REBUILT = "Refresh the store to rebuild it from the log. An earlier version may be intact."
 """The remedy for a damaged file of a store."""
@@ -117,16 +117,8 @@ _DAMAGED = re.compile(
     re.DOTALL,
 )
 
-OURS = re.compile(r"\blvq_kafka\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-"""An error of this library in the text of Spark's error, by name and message.
-
-Either Python raised it, or Spark's ``raise_error`` did (see `raised`), to whose text Spark adds a code.
-"""
-
-
-def raised(kind: type[LVQError], message: str) -> str:
-    """Return the text, or the start of it, with which ``raise_error`` raises such an error."""
-    return f"{kind.__module__}.{kind.__name__}: {message}"
+OURS = re.compile(r"\blvq_kafka\.errors\.(\w+): (.+)$", re.MULTILINE)
+"""An error of this library in the text of Spark's error, by name and message."""
 
 
 def _made(name: str, message: str) -> LVQError | None:

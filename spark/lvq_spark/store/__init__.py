@@ -1,6 +1,6 @@
 """Snapshots of queues that are kept up to date on storage.
 
-`refresh` updates a store and `upsert` does so from a stream; `versions` and `read_version` read it. `merge` and
+`refresh` updates a store; `versions` and `read_version` read it. `merge` and
 `merge_each` update a Delta or Iceberg table, and `read_merged` reads it.
 """
 
@@ -10,7 +10,6 @@ from lvq_spark.store.merged_table import read_merged
 from lvq_spark.store.merging import merge, merge_each
 from lvq_spark.store.read_version import read_version, versions
 from lvq_spark.store.refreshing import refresh
-from lvq_spark.store.upserting import upsert
 
 __all__ = [
     "DataFile",
@@ -21,6 +20,5 @@ __all__ = [
     "read_merged",
     "read_version",
     "refresh",
-    "upsert",
     "versions",
 ]

@@ -19,13 +19,12 @@ from lvq_spark.rules.scheduling import NotDue
 from lvq_spark.scan.arrow_columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
 from lvq_spark.scan.task_metrics import TaskMetrics
-from lvq_spark.store.layout.spark_delta import Delta
 from lvq_spark.store.manifest import Version
 
 if TYPE_CHECKING:
     from lvq_spark.scan.scanning import Scan
 
-__all__ = ["DriverDelta", "fits", "gathered", "read"]
+__all__ = ["DriverDelta", "fits", "read"]
 
 OFFSETS = 200_000
 """Most offsets of a delta. The driver reads partitions one by one, at some 5 us a record."""
@@ -75,13 +74,6 @@ def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
         return None
     scheduled = {partition: found for partition, metrics in met.items() if (found := metrics.waiting) is not None}
     return DriverDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)), scheduled)
-
-
-def gathered(base: Version, delta: Delta) -> DriverDelta | None:
-    """Collect a delta that Spark holds into memory; return None if it is not small."""
-    if not fits(base, delta.upserts) or delta.bytes + delta.upserts * RECORD > BYTES:
-        return None
-    return DriverDelta(delta.rows.toArrow().select(arrow_schema().names).cast(arrow_schema()))
 
 
 class _TooMuch(Exception):  # not an error: the cut is read in another way

@@ -68,7 +68,7 @@ class Version:
         upserts: the number of records read for it: the newest of each key, by partition.
         deletes: how many of these are deletes.
         cut: identifies this cut through this log.
-        stream: the streaming query and batch that brought it, if any.
+        stream: the streaming query and batch that brought it, if ``upsert`` of an earlier version wrote it.
         schema: the columns of the files, in Spark's notation.
         epochs: the epochs of the leaders whose logs reached ``end``, where they are known.
         places: of a merged table: a digest of the partitions, offsets and roles of its records, which shows when others

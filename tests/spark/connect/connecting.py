@@ -30,7 +30,6 @@ from lvq_spark import (
     register,
     snapshot,
     task_errors,
-    upsert,
     versions,
 )
 from lvq_spark.session.local_session import _choose_java
@@ -199,8 +198,6 @@ def test_a_frame_is_published(spark: SparkSession, make_queue: MakeQueue) -> Non
 
 def test_functions_for_batches_cannot_leave_this_process_and_say_so(make_queue: MakeQueue, spark: SparkSession) -> None:
     queue = make_queue("a")
-    with pytest.raises(ConfigError, match=r"upsert does not work with Spark Connect.*Call refresh on a schedule"):
-        upsert(queue, "file:/tmp/store")
     with pytest.raises(ConfigError, match=r"merge_each does not work with Spark Connect.*Call merge on a schedule"):
         merge_each(queue, "prices")
 
