@@ -12,6 +12,7 @@ from pyspark.sql import Row
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.log.keys import home_partition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.errors import MessageTooLarge, TopicRecreated
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, publish
@@ -52,7 +53,7 @@ def keys(*names: str) -> pa.RecordBatch:
 
 def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dict[str, Any]:
     """Return the report of a task that has these keys to delete."""
-    step = Delete(cut, queue.key_header, queue.cluster.config)  # type: ignore[attr-defined]
+    step = Delete(cut, QueueRules.of(queue.definition), queue.cluster.config)  # type: ignore[attr-defined]
     rows = [row for batch in step([keys(*names)]) for row in batch.to_pylist()]
     counts = {name: sum(row[name] or 0 for row in rows) for name in ("vanished", "spared")}
     return {**counts, "overwritten": [row["overwritten"] for row in rows if row["overwritten"] is not None]}
