@@ -152,7 +152,12 @@ def test_a_job_runs_on_kubernetes_with_a_driver_and_executors_of_the_image(clust
         "cells",
         "--slices",
         "2",
-        *"--format noop --mode overwrite --output none".split(),
+        "--format",
+        "noop",
+        "--mode",
+        "overwrite",
+        "--output",
+        "none",
     )
 
     with kubernetes(cluster.image, cluster.compose.network("kafka"), user="4242:0", folder=tmp_path) as pods:

@@ -182,7 +182,7 @@ def test_slices_give_the_rows_of_the_whole_partition(
     assert rows(cluster, spec, slices, **way) == rows(cluster, spec, 1, **way)
 
 
-def test_what_a_group_has_done_is_left_out_of_every_slice(memory_cluster: MemoryCluster) -> None:
+def test_messages_that_a_group_has_done_are_left_out_of_every_slice(memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.declare("q", topic="t", key_header="k", cluster=memory_cluster)
     with queue.producer() as producer:
         for number in range(20):

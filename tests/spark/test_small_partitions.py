@@ -124,7 +124,7 @@ def test_a_reader_waits_less_at_the_end_of_a_partition_unless_the_user_says_so(
     assert waits[1]["client.id"] == "me"
 
 
-def test_what_was_written_after_the_cut_of_a_partition_does_not_come_with_the_next(cluster: MemoryCluster) -> None:
+def test_records_written_after_the_cut_of_a_partition_do_not_come_with_the_next(cluster: MemoryCluster) -> None:
     options = parse(**{"lvq.strays": "pass"})
     [share] = ranges(options, plan(options, cluster))
     for number in range(50):

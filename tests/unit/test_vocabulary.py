@@ -38,7 +38,7 @@ TWO_MEANINGS = {
     "Headers",  # core: log.records, queue.message_groups, queue.ranking, timing.not_before
     "Moment",  # kafka.ages, lvq_spark.cut.pinning
     "Point",  # managing.management, lvq_spark.cut.offset_options
-    "Progress",  # core.log.progress, and embedded.jars for lvq_spark.session.connector_jars
+    "Progress",  # core.log.progress, embedded.jars
     "State",  # core: latest.catch_up, waiting.lifecycle
     "Step",  # core.consumer.consumer_transaction, lvq_spark.scan.serialization
     "Strays",  # core.latest.selected_values, lvq_spark.scan.scanning

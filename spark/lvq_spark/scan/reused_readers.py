@@ -10,7 +10,7 @@ from lvq_kafka.core.log.records import Fetch
 
 __all__ = ["ReusedReaders"]
 
-_Kind = tuple[str, frozenset[tuple[str, bool]]]
+_Purpose = tuple[str, frozenset[tuple[str, bool]]]
 
 
 class ReusedReaders:
@@ -21,7 +21,7 @@ class ReusedReaders:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._idle: dict[_Kind, list[LogReader]] = {}
+        self._idle: dict[_Purpose, list[LogReader]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)

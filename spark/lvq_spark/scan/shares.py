@@ -11,7 +11,7 @@ import numpy as np
 
 from lvq_spark.cut.pinning import SnapshotSpec
 
-__all__ = ["PartitionShare", "Slice", "Task", "slices_of", "tasks_of"]
+__all__ = ["PartitionShare", "Shares", "Slice", "slices_of", "tasks_of"]
 
 SMALL = 50_000
 """The most offsets of several partitions that one task reads.
@@ -61,7 +61,7 @@ class PartitionShare(NamedTuple):
     slice: Slice | None = None
 
 
-Task = tuple[PartitionShare, ...]
+Shares = tuple[PartitionShare, ...]
 """The shares of one task."""
 
 
@@ -70,13 +70,13 @@ def slices_of(number: int) -> Sequence[Slice | None]:
     return [Slice(one, number) for one in range(number)] if number > 1 else [None]
 
 
-def tasks_of(spec: SnapshotSpec, slices: int = 1) -> list[Task]:
+def tasks_of(spec: SnapshotSpec, slices: int = 1) -> list[Shares]:
     """Return the tasks that read a cut.
 
     Small partitions share a task, and each large one has its own: ``slices`` of them, but not more than there are
     offsets.
     """
-    tasks: list[Task] = []
+    tasks: list[Shares] = []
     for together in _together(spec):
         most = max(spec.end[partition] - spec.start[partition] for partition in together)
         tasks += [tuple(PartitionShare(one, part) for one in together) for part in slices_of(min(slices, most))]

@@ -12,7 +12,7 @@ from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan, connected
-from lvq_spark.scan.shares import Task
+from lvq_spark.scan.shares import Shares
 from lvq_spark.scan.task_metrics import TaskMetrics
 
 __all__ = ["ReadCandidates", "ReadRows", "ReadStored"]
@@ -23,7 +23,7 @@ class ReadRows:
     """A step that reads the shares of tasks, given by their places."""
 
     scan: Scan
-    tasks: Sequence[Task]
+    tasks: Sequence[Shares]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
@@ -41,7 +41,7 @@ class ReadStored:
     """
 
     scan: Scan
-    tasks: Sequence[Task]
+    tasks: Sequence[Shares]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these tasks."""
@@ -64,7 +64,7 @@ class ReadCandidates:
     """
 
     scan: Scan
-    tasks: Sequence[Task]
+    tasks: Sequence[Shares]
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the candidates, deletes included whether the scan asks for them or not."""
@@ -78,7 +78,7 @@ class ReadCandidates:
                     yield candidates
 
 
-def _shares(scan: Scan, tasks: Sequence[Task], places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:
+def _shares(scan: Scan, tasks: Sequence[Shares], places: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scan, int]]:
     """Yield each partition to read, with the scan that keeps the right slice of its keys."""
     for batch in places:
         for place in batch.column(0).to_pylist():

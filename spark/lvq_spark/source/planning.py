@@ -17,7 +17,7 @@ from lvq_spark.cut.pinning import SnapshotSpec, check_queue, pin
 from lvq_spark.rules.ranks import check_ranked
 from lvq_spark.scan.arrays import binary
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
-from lvq_spark.scan.shares import PartitionShare, Task, tasks_of
+from lvq_spark.scan.shares import PartitionShare, Shares, tasks_of
 from lvq_spark.source.source_options import SourceOptions
 
 __all__ = ["assigned", "homes", "open_queue", "plan", "ranges"]
@@ -132,7 +132,7 @@ def _read(options: SourceOptions, queue: LastValueQueue[bytes], there: int) -> C
     return homes(options.keys, options.partitioner, there, key_mismatch=definition.key_mismatch).intersection(named)
 
 
-def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, Task]]:
+def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, Shares]]:
     """Yield the shares of each task, with the part of the cut that concerns them.
 
     If every record is read, the records of a partition may be split among several tasks; otherwise its keys may be.
