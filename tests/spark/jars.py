@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lvq_kafka.embedded.ivy import Module
+from lvq_kafka.embedded.coordinates import Module
 from lvq_kafka.embedded.jars import JarSet
 
 __all__ = ["JARS", "with_jars"]
