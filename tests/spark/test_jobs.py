@@ -356,13 +356,6 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
     assert judged(AnalysisException("[PATH_ALREADY_EXISTS] it is there"))[0] == 2
     text = f"An exception was thrown\n  File x\nlvq_kafka.errors.{DataLoss.__name__}: 3 keys are gone. Raise it.\n"
     assert judged(PythonException(text)) == (5, "DataLoss: 3 keys are gone. Raise it.")
-    raised = (
-        "[USER_RAISED_EXCEPTION] lvq_kafka.errors.KeyMismatch: Key and header disagree. SQLSTATE: P0001\n\tat of.Java"
-    )
-    assert judged(Py4JError(f"An error occurred.\n: Job aborted.\nCaused by: {raised}")) == (
-        5,
-        "KeyMismatch: Key and header disagree.",
-    )
     assert judged(IllegalArgumentException("Number of partitions (0) must be positive."))[0] == 2
     assert judged(Py4JError("An error occurred.\n: x: [DATA_SOURCE_NOT_FOUND] Failed to find: nosuch."))[0] == 2
     assert judged(PythonException("An exception\nImportError: it lacks a package\n")) == (
