@@ -52,6 +52,9 @@ class Common:
     count_deliveries: bool
 
 
+_Hooks = tuple[Callable[..., Any], ...]
+
+
 class RecordSorter(Protocol):
     """The way into a partition where some records do not count yet; see `TimedPartition`."""
 
@@ -165,7 +168,9 @@ class PartitionLedger:
         """The parts of options, in the order in which they are called."""
         self._sorter: RecordSorter | None = None
         self._buffers = not self.is_in_place  # there, a key's first value sets its place
-        self._on_hold = self._on_free = self._on_wait = overrides_of((), "hold")
+        self._on_hold: _Hooks = ()
+        self._on_free: _Hooks = ()
+        self._on_wait: _Hooks = ()
 
     def add_features(self, features: Sequence[Feature], sorter: RecordSorter | None) -> None:
         """Add the parts of options, before any record.
