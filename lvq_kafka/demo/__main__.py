@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 import time
-import warnings
 from contextlib import ExitStack
 
 from rich.console import Console
@@ -18,7 +17,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.topic_settings import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.price_board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
-from lvq_kafka.demo.spark_session import LateSession
+from lvq_kafka.demo.spark_process import SparkProcess
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
 from lvq_kafka.errors import QueueError
@@ -34,19 +33,18 @@ SESSION_TIMEOUT = 60.0  # seconds; more than any group member's default session 
 def main() -> int:
     """Run the tour; return the exit status."""
     logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the tour itself reports what happens
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # A terminal has its own width; a log gets one that does not cut the tables.
     console = Console(width=None if sys.stdout.isatty() else 110)
     stage = Stage(console)
     begun = time.monotonic()
     broker: ProvidedBroker | None = None
     try:
-        with LateSession() as session, ExitStack() as stack:  # starts during the other scenes; it takes six seconds
+        with SparkProcess() as spark, ExitStack() as stack:  # starts during the other scenes; it takes six seconds
             with console.status("starting a Kafka broker"):
                 broker = stack.enter_context(provide_broker())
             console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
             console.file.flush()
-            _tour(stage, broker, session)
+            _tour(stage, broker, spark)
         with stage.scene("Cleaned up"):
             if broker.kind == "given":
                 stage.say("the cluster is yours and stays up; the tour has deleted its queues and topics")
@@ -65,7 +63,7 @@ def main() -> int:
     return stage.finish()
 
 
-def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
+def _tour(stage: Stage, broker: ProvidedBroker, spark: SparkProcess) -> None:
     ticks = load_ticks()
     prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
     with ExitStack() as opened:  # on any failure, nothing of the tour stays on the cluster
@@ -75,7 +73,7 @@ def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
         view, late = _tick(stage, opened, queue, ticks)
         _share(stage, opened, broker, f"{prefix}closes", cluster, ticks)
         _delete(stage, queue, view, late)
-        _snapshot(stage, queue, view, session)
+        _snapshot(stage, broker, queue, view, spark)
 
 
 def _drop_at_the_end(opened: ExitStack, broker: ProvidedBroker, queue: LastValueQueue[str]) -> None:
@@ -164,25 +162,22 @@ def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: Lat
         watch.close()
 
 
-def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session: LateSession) -> None:
-    import lvq_spark
-
+def _snapshot(
+    stage: Stage, broker: ProvidedBroker, queue: LastValueQueue[str], view: View[str], spark: SparkProcess
+) -> None:
     with stage.scene("The same queue in Spark"):
-        spark = session.result()
         cut = view.snapshot()
-        rows = lvq_spark.snapshot(spark, queue, end=cut.offsets).collect()
+        rows = spark.rows(broker.bootstrap_servers, queue.name, cut.offsets)
         table = Table(header_style="bold")
         for column in ("key", "value", "partition", "offset", "timestamp"):
             table.add_column(column)
-        for row in sorted(rows, key=lambda row: row.offset):
-            key, value = bytes(row.key).decode(), bytes(row.value).decode()
-            table.add_row(key, value, str(row.partition), str(row.offset), str(row.timestamp))
+        for row in rows:
+            table.add_row(*map(str, row.values()))
         stage.show(table)
         mine = {(entry.key, entry.value, entry.position.offset) for entry in cut.entries()}
-        theirs = {(bytes(row.key).decode(), bytes(row.value).decode(), row.offset) for row in rows}
+        theirs = {(row["key"], row["value"], row["offset"]) for row in rows}
         same = mine == theirs and len(rows) == len(cut)
         stage.check(same, f"row for row the same as the view at offsets {cut.offsets}")
-        spark.stop()
 
 
 def _answers(broker: ProvidedBroker) -> bool:

@@ -54,13 +54,18 @@ def test_the_tour_holds(environment: dict[str, str], mark: str, temporary: Path)
 @pytest.mark.parametrize("seen", ["lvq-kafka on a real Kafka", "killed the first worker"])
 def test_ctrl_c_leaves_nothing_behind(environment: dict[str, str], mark: str, temporary: Path, seen: str) -> None:
     """At the first text, Spark is still starting; at the second, workers are busy."""
+    settings = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(
-        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | {"PYTHONUNBUFFERED": "1"}
+        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | settings
     ) as tour:
         assert tour.stdout is not None
         assert any(seen in line for line in tour.stdout)
         tour.send_signal(signal.SIGINT)
-        said, complained = tour.communicate(timeout=100)
+        try:
+            said, complained = tour.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            tour.send_signal(signal.SIGABRT)  # it then says what each of its threads does
+            pytest.fail("Ctrl-C did not end it:\n" + "".join(tour.communicate()))
     assert said.splitlines()[-1] == "stopped; broker and data are gone"
     assert complained == ""
     assert tour.returncode == 130

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Event
-from types import SimpleNamespace
-from unittest.mock import Mock
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from lvq_kafka import TEXT, LastValueQueue, queues
 from lvq_kafka.demo import __main__ as demo
-from lvq_kafka.demo import spark_session as late
+from lvq_kafka.demo import spark_process
 from lvq_kafka.demo.price_board import play
-from lvq_kafka.demo.spark_session import LateSession
+from lvq_kafka.demo.spark_process import SparkProcess
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -48,6 +47,11 @@ def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
     assert stage.finish() == 0
 
 
+def run_as_spark(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Have this program in place of the tour's Spark."""
+    monkeypatch.setattr(spark_process, "_COMMAND", (sys.executable, "-c", program))
+
+
 @pytest.fixture
 def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """Return a user's own cluster, for a tour without Java and without processes."""
@@ -59,7 +63,7 @@ def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Mem
     monkeypatch.setattr(demo, "provide_broker", provide)
     monkeypatch.setattr("lvq_kafka.kafka.KafkaCluster", lambda config: memory_cluster)
     monkeypatch.setattr(demo, "BOARD_SECONDS", 0.2)
-    monkeypatch.setattr("lvq_kafka.demo.spark_session._open_session", Mock)
+    run_as_spark(monkeypatch, "input()")
     monkeypatch.setattr(demo, "share", lambda stage, queue, servers, closes: None)
     monkeypatch.setattr(memory_cluster, "close", lambda: None)
     return memory_cluster
@@ -68,7 +72,7 @@ def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Mem
 def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
     given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def snapshot(stage: Stage, queue: object, view: object, session: LateSession) -> None:
+    def snapshot(stage: Stage, *_: object) -> None:
         stage.check(False, "row for row the same as the view")
 
     monkeypatch.setattr(demo, "_snapshot", snapshot)
@@ -125,48 +129,55 @@ def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so
     assert queues(cluster=given) == []
 
 
-class SparkThatStarts:
-    """Spark during its start: the wait for its JVM lasts until the JVM ends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.starting, self.ended = Event(), Event()
-        jvm = SimpleNamespace(proc=SimpleNamespace(terminate=self.ended.set))
-        monkeypatch.setattr("pyspark.SparkContext._gateway", jvm)
-        monkeypatch.setattr(late, "_open_session", self._open)
-
-    def _open(self) -> None:
-        self.starting.set()
-        assert self.ended.wait(30), "nobody gave it up"
-        os.write(2, b"what Java says when it is ended\n")
-        raise ConnectionError("Answer from Java side is empty")
-
-
-def test_ctrl_c_does_not_wait_for_spark_to_start(
-    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_ctrl_c_does_not_wait_for_spark_to_start_and_ends_its_processes(
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    spark = SparkThatStarts(monkeypatch)
+    program = f"""
+import pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+sys.stderr.write("what Java says while it starts")
+pathlib.Path({str(tmp_path)!r}, "jvm").write_text(f"{{jvm.pid}}\\n")
+time.sleep(600)
+"""
+    run_as_spark(monkeypatch, program)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    jvm = tmp_path / "jvm"
 
     def interrupted(*_: object) -> None:
-        assert spark.starting.wait(30)
+        eventually(lambda: jvm.exists() and jvm.read_text().endswith("\n"), 30)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "share", interrupted)
     assert demo.main() == 130
-    assert spark.ended.is_set()
     said = capfd.readouterr()
     assert said.out.splitlines()[-1] == "stopped; its queues and topics are gone"
     assert said.err == ""
+    eventually(lambda: not runs(int(jvm.read_text())), 30)
+
+
+def runs(process: int) -> bool:
+    """Return whether a process runs. A zombie, which waits to be read, does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_spark_answers_with_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_as_spark(monkeypatch, "import json; print(json.dumps([json.loads(input())]))")
+    with SparkProcess() as spark:
+        (asked,) = spark.rows("broker:9092", "prices", {0: 7})
+    assert asked == {"bootstrap_servers": "broker:9092", "queue": "prices", "end": {"0": 7}}
 
 
 def test_the_output_of_spark_is_shown_when_it_cannot_be_started(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spark = SparkThatStarts(monkeypatch)
-    with LateSession() as session:
-        spark.ended.set()
-        with pytest.raises(ConnectionError):
-            session.result()
-    assert capfd.readouterr().err == "what Java says when it is ended\n"
+    run_as_spark(monkeypatch, "import sys; sys.exit('There is no Java.')")
+    with SparkProcess() as spark, pytest.raises(StateError, match="ended with status 1"):
+        spark.rows("broker:9092", "prices", {0: 7})
+    assert capfd.readouterr().err == "There is no Java.\n"
 
 
 def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it(
