@@ -60,11 +60,13 @@ test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests o
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
-prove: $(READY) ## Try to break the consume protocol with the simulator, and readers with hostile input; takes minutes
+prove: $(READY) ## Try to break the consume protocol, every property and readers of hostile input; takes most of an hour
 	@$(BIN)/python -m tests.simulator
-	@LVQ_FUZZ=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
+	@LVQ_EFFORT=10 $(BIN)/pytest tests/property tests/simulator -q -n 2 --max-worker-restart 0 --timeout 0
+	@LVQ_EFFORT=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
-prove-lakehouse: $(READY) java ## Merge random histories into Delta and Iceberg tables for SECONDS=300; SEED=n starts with that seed
+prove-lakehouse: $(READY) java $(CLASSES) ## Test Delta and Iceberg tables, then merge random histories into them for SECONDS=300; SEED=n starts with that seed
+	@LVQ_TEST_BROKER=embedded LVQ_LAKEHOUSE=both $(BIN)/pytest tests/spark/test_lakehouse.py -q
 	@$(BIN)/python -m tests.spark.lakehouse --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge the outcome; SEED=n deals the same cards, KIND=scheduled does one kind of run, NODES=3 starts three brokers

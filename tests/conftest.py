@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.effort import examples
+
 # A shell that starts us in the background makes us ignore Ctrl-C, and with us the programs under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -17,7 +19,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 pytest.register_assert_rewrite("tests.contract", "tests.waiting")
 
 # A busy machine is no reason to fail. Only pytest's timeout limits a test.
-settings.register_profile("lvq", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "lvq",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.load_profile("lvq")
 
 BY_FIXTURE = {
@@ -40,11 +48,12 @@ BY_PLACE = {
 """The same for tests that need no fixtures."""
 
 TOGETHER = (
-    "tests/spark/test_cluster.py",  # these five start Sparks of their own
+    "tests/spark/test_cluster.py",  # these six start Sparks of their own
     "tests/spark/test_connect.py",
     "tests/spark/test_demo.py",
     "tests/spark/test_example.py",
     "tests/spark/test_lakehouse.py",
+    "tests/spark/test_timeouts.py",
     "tests/spark/test_s",  # from snapshots and stores to streams: takes as long as all others of the shared session
     "tests/spark/",
     "test_bad_input.py",

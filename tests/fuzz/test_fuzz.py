@@ -1,11 +1,10 @@
-"""Fuzz tests of everything that reads foreign data. LVQ_FUZZ multiplies the number of examples."""
+"""Fuzz tests of everything that reads foreign data. LVQ_EFFORT multiplies the number of examples."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,10 +25,10 @@ from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, is_name
 from lvq_kafka.errors import LVQError
 from lvq_kafka.selectors.selector import Selector
 from lvq_kafka.testing import MemoryCluster
+from tests.effort import TIMES
 from tests.fuzz.strategies import commits, definitions, headers, keys, lines, values
 
 LONGEST = 5_000
-TIMES = int(os.environ.get("LVQ_FUZZ", "1"))
 FORMS: dict[Format, Codec] = {"bytes": BYTES, "text": TEXT, "json": JSON}
 
 

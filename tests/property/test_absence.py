@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.log.absence import Absence
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
+from tests.effort import examples
 
 RETENTION = 10.0
 
@@ -137,7 +138,7 @@ def follow(steps: list[tuple[str, object]], absence: type[Absence] = Absence) ->
 
 
 @given(STEPS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_r18_a_reader_at_the_end_of_the_log_holds_no_deleted_key(steps: list[tuple[str, object]]) -> None:
     follow(steps)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.producer.admission import Admission, Send
 from lvq_kafka.core.queue.limits import Limits
+from tests.effort import examples
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 PARTITIONS = 2
@@ -178,7 +179,7 @@ LIMITS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(limits=LIMITS, steps=STEPS)
 def test_each_producer_knows_the_depth_but_for_messages_that_others_have_under_way(
     limits: Limits, steps: list[tuple]

@@ -13,6 +13,7 @@ from lvq_kafka.core.ledger import catch_up_buffer
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.log.records import Record, RecordBatch
+from tests.effort import examples
 from tests.rules import new_ledger
 
 KEYS = st.sampled_from([b"a", b"a", b"b", b"b", b"c", b"d", None])
@@ -42,7 +43,7 @@ RECORDS = st.lists(
     marker=False,
     few=0,
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_falling_behind_makes_no_difference_in_the_end(
     records: list[tuple[bytes | None, bool, int]],
     sizes: list[int],

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map import packing
 from lvq_kafka.core.commit_map.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, topic_tag
 from lvq_kafka.errors import CommitMapRefused
+from tests.effort import examples
 
 ALPHABET = string.ascii_letters + string.digits + "-_"
 END = 2**63
@@ -89,7 +90,7 @@ def done_offsets(commit_map: CommitMap) -> set[int]:
 
 
 @given(st.one_of(commit_maps(), dense_maps()))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @example(CommitMap(0))
 @example(CommitMap(END - 1))
 def test_a_written_map_is_read_and_anything_after_it_is_ignored(commit_map: CommitMap) -> None:
@@ -101,7 +102,7 @@ def test_a_written_map_is_read_and_anything_after_it_is_ignored(commit_map: Comm
 
 
 @given(st.one_of(commit_maps(), dense_maps()), st.sampled_from([0, 10**9]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_map_means_the_same_in_whichever_form(commit_map: CommitMap, deflate_from: int) -> None:
     with packed_from(deflate_from):
         text = commit_map.encode(10**6)
@@ -109,7 +110,7 @@ def test_a_map_means_the_same_in_whichever_form(commit_map: CommitMap, deflate_f
 
 
 @given(st.one_of(commit_maps(), dense_maps()))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_equal_maps_have_equal_texts(commit_map: CommitMap) -> None:
     packing.pack_runs.cache_clear()
     text = commit_map.encode(10**6)
@@ -121,7 +122,7 @@ def test_equal_maps_have_equal_texts(commit_map: CommitMap) -> None:
 
 
 @given(st.one_of(commit_maps(), dense_maps()))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_text_is_longer_than_the_longest_of_its_runs_and_counts(commit_map: CommitMap) -> None:
     framed = replace(commit_map, topic_tag=b"\xff" * 8, partitions=2**31 - 1, sequence=END // 2 - 1, delivered=END - 1)
     assert len(commit_map.encode(10**6)) <= len(framed.encode(10**6)) <= commit_map.longest == framed.longest
@@ -225,7 +226,7 @@ def test_without_deflating_a_shortened_map_is_the_longest_of_all_that_fit(length
     assert len(commit_map.shortened(limit).runs) == max(fitting)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(commit_maps(), st.data())
 def test_no_single_wrong_byte_of_a_text_is_taken_for_something_else(commit_map: CommitMap, data: st.DataObject) -> None:
     text = commit_map.encode(10**6)
@@ -251,7 +252,7 @@ def test_a_text_cut_off_anywhere_is_refused(commit_map: CommitMap, data: st.Data
         raise AssertionError("it was read")
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.integers(0, END - 1),
     st.one_of(
@@ -279,7 +280,7 @@ def sealed(wire: bytes) -> bytes:
 
 
 @given(st.one_of(commit_maps(counted=False), dense_maps().map(lambda dense: replace(dense, counts={}))))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_map_is_longer_than_its_bound(commit_map: CommitMap) -> None:
     pairs, span = len(commit_map.runs) // 2, commit_map.end - commit_map.base
     assert len(commit_map.encode(10**6)) <= size_bound(pairs, span)
@@ -299,7 +300,7 @@ def test_any_map_over_a_span_of_24000_offsets_fits(span: int, seed: int, part: f
 
 
 @given(dense_maps())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_no_counts_are_longer_than_their_bound(commit_map: CommitMap) -> None:
     counts = sorted(commit_map.counts.items())
     span, most = (

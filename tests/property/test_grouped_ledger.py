@@ -21,6 +21,7 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.message_groups import GroupMode, Groups
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 from lvq_kafka.core.waiting.session_pins import SessionPins
+from tests.effort import examples
 from tests.rules import new_ledger
 
 PARTITIONS = (0, 1)
@@ -328,4 +329,4 @@ class Grouping(RuleBasedStateMachine):
 
 
 TestGrouping = Grouping.TestCase
-TestGrouping.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGrouping.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -21,6 +21,7 @@ from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.queue.rules import OrderRule
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from tests.effort import examples
 from tests.rules import new_ledger
 
 LONGEST = 0.9  # seconds
@@ -158,7 +159,7 @@ def expected(
     ids=["arrival", "standard", "groups", "in place", "in place and groups", "priority", "priority and groups"],
 )
 @given(writes=WRITES, last=st.sampled_from([0, 30, 1000]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_r11_consumers_hand_out_in_one_order_whenever_they_came(
     options: dict[str, Any], writes: list[Write], last: int
 ) -> None:

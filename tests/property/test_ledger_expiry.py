@@ -16,6 +16,7 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.effort import examples
 from tests.rules import new_ledger
 
 OPTIONS = [None, Ttl(), Ttl(default=0.6), Ttl(maximum=0.9), Ttl(minimum=0.4, default=0.7, maximum=3)]
@@ -258,4 +259,4 @@ class Times(RuleBasedStateMachine):
 
 
 TestTimes = Times.TestCase
-TestTimes.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTimes.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

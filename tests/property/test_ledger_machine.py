@@ -19,6 +19,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.waiting.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.effort import examples
 from tests.rules import new_ledger
 
 PARTITIONS = (0, 1)
@@ -459,4 +460,4 @@ class Consuming(RuleBasedStateMachine):
 
 
 TestLedgerMachine = Consuming.TestCase
-TestLedgerMachine.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestLedgerMachine.settings = settings(max_examples=examples(300), stateful_step_count=50, deadline=None)

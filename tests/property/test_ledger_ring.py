@@ -11,6 +11,7 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
+from tests.effort import examples
 from tests.rules import new_ledger
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
@@ -115,7 +116,7 @@ LIMITS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(STEPS, LIMITS, st.booleans())
 def test_the_ledger_evicts_as_the_model_does(steps: list[tuple[object, ...]], limits: Limits, ranked: bool) -> None:
     log: list[Stored] = []

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.testing import MemoryCluster
+from tests.effort import examples
 from tests.unit.managing import commits, declare, maps
 
 KEYS = st.integers(0, 5)
@@ -95,7 +96,7 @@ class World:
 
 
 @given(st.lists(STEPS, max_size=30))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 def test_a_queue_holds_what_it_should_whatever_its_owner_does(steps: list[tuple[str, Any]]) -> None:
     world = World()
     for what, argument in steps:

@@ -15,6 +15,7 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from tests.effort import examples
 from tests.page_store import Pages
 from tests.rules import new_ledger
 
@@ -133,7 +134,7 @@ class Consumer:
         self.ledger.advance({0: len(self.log)})
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(STEPS, LIMITS, OPTIONS)
 def test_a_paged_ledger_hands_out_the_same(
     steps: list[tuple[Any, ...]], limits: Limits, options: dict[str, Any]

@@ -11,6 +11,7 @@ from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.testing import MemoryCluster
+from tests.effort import examples
 
 At = tuple[int, int]
 """A partition and an offset."""
@@ -212,7 +213,7 @@ class World:
         self.browser.close()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.integers(1, 2), st.booleans(), BEFORE, DURING, DURING, BETWEEN)
 def test_a_browser_of_a_queue_gives_what_is_newest_and_not_consumed_and_all_of_it(
     partitions: int,

@@ -17,6 +17,7 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
 from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
+from tests.effort import examples
 from tests.rules import new_ledger
 
 HEADER: dict[QueueOrder, str] = {"priority": PRIORITY_HEADER, "sorted": SORT_HEADER}
@@ -160,7 +161,7 @@ class Run:
 
 @pytest.mark.parametrize("conflate", [True, False])
 @given(order=ORDERS, counted=st.booleans(), steps=STEPS)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_the_next_message_is_the_lowest_by_rank_and_arrival(
     conflate: bool, order: QueueOrder, counted: bool, steps: list[tuple]
 ) -> None:

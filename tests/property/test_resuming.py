@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.testing import MemoryCluster
+from tests.effort import examples
 
 DAY = 86_400
 
@@ -37,7 +38,7 @@ LOST = [("a", "1", True, True), ("b", "1", True, True), ("a", None, True, True),
 
 @example(history=LOST, cut=2, old=4, stamped=True)
 @example(history=LOST, cut=2, old=4, stamped=False)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=steps, cut=st.integers(1, 6), old=st.integers(3, 12), stamped=st.booleans())
 def test_a_resumed_watch_is_exact_or_refused(
     history: list[tuple[str, str | None, bool, bool]], cut: int, old: int, stamped: bool

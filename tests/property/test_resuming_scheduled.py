@@ -13,6 +13,7 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.testing import MemoryCluster
+from tests.effort import examples
 
 LONGEST = 10.0
 LAG = LONGEST
@@ -82,7 +83,7 @@ def follow(kept: dict[str, str], watch: Watch[str]) -> list[str]:
     return keys
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     history=steps,
     cut=st.integers(0, 14),

@@ -12,6 +12,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger import catch_up_buffer
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Record, RecordBatch
+from tests.effort import examples
 from tests.rules import new_ledger
 
 KEYS = st.sampled_from([b"a", b"b", b"c", None])
@@ -29,7 +30,7 @@ def selects(record: Record) -> bool:
     return record.headers == (("kind", b"selected"),)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     records=st.lists(st.tuples(KEYS, VALUES, STEPS), min_size=5, max_size=40),
     sizes=st.lists(st.integers(1, 5), min_size=40, max_size=40),

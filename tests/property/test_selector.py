@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.selectors.selector import Selector
+from tests.effort import examples
 
 NAMES = ("a", "b", "_c$", "content-type", "and", "lvq_key")
 TEXTS = ("", "a", "ab", "it's", "5", "-2", "2.5", "true", "FALSE", "1e3", "é_%", "9223372036854775807", " 5")
@@ -240,7 +241,7 @@ def like(text: str, pattern: list[tuple[str, bool]]) -> bool:
 # -------------------------------------------------------------------- the property
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(conditions, st.lists(HEADERS, min_size=1, max_size=4), st.sampled_from(TEXTS), st.integers(0, 2**32))
 def test_a_selector_judges_as_the_naive_evaluator_does(
     condition: Any, samples: list[dict[str, str | None]], key: str, seed: int

@@ -14,6 +14,7 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, GroupMode, Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.waiting.session_pins import SessionPins
+from tests.effort import examples
 from tests.rules import new_ledger
 
 STEPS = st.lists(
@@ -115,7 +116,7 @@ class Run:
 @pytest.mark.parametrize("ranked", [False, True])
 @pytest.mark.parametrize("mode", ["sticky", "shared"])
 @given(steps=STEPS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_nobody_waits_while_there_is_something_for_them(
     mode: GroupMode, ranked: bool, bounded: bool, steps: list[tuple[str, int]]
 ) -> None:

@@ -49,6 +49,7 @@ from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN, InTurns
 from lvq_kafka.core.waiting.session_pins import Fronts, SessionPins, WaitingGroup
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
+from tests.effort import examples
 from tests.simulator.browser import Browser
 from tests.simulator.group import Group
 from tests.simulator.log import Log
@@ -333,7 +334,7 @@ class TransactsUnanswered(World):
 def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
     focus: Focus, kind: type[World], steps: int
 ) -> None:
-    for seed in range(25_000 // steps):
+    for seed in range(examples(25_000) // steps):
         random = Random(seed)
         walk(kind(focus(_without_ring(any_setting(random.choice)))), random, steps)
 

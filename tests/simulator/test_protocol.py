@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from lvq_kafka.core.commit_map import packing
+from tests.effort import examples
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import any_setting, by_rank, far_ahead, walk, walks
 from tests.simulator.world import World
@@ -16,7 +17,7 @@ from tests.simulator.world import World
 pytestmark = pytest.mark.timeout(600)  # half a minute on an idle machine
 
 TestConsumeProtocol = ConsumeProtocol.TestCase
-TestConsumeProtocol.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestConsumeProtocol.settings = settings(max_examples=examples(200), stateful_step_count=60, deadline=None)
 
 
 _ACCIDENTS = [
@@ -59,7 +60,7 @@ def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
 @pytest.mark.parametrize("steps", [50, 250, 1000])
 def test_the_invariants_hold_in_random_worlds(steps: int) -> None:
     begin = SystemRandom().randrange(1 << 32)
-    counts = walks(range(begin, begin + 20_000 // steps), steps)
+    counts = walks(range(begin, begin + examples(20_000) // steps), steps)
     assert counts["hand_out"] > 500, "nothing much has happened"
 
 

@@ -23,6 +23,7 @@ from lvq_kafka.errors import KeyMismatch, SpillFailed
 from lvq_spark.scan import spilling
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.session.task_failures import task_errors
+from tests.effort import examples
 
 
 def fold(memory: int = 0, **options: Any) -> Latest:
@@ -42,7 +43,7 @@ HEADERS = st.just(()) | st.lists(st.tuples(st.text(max_size=3), CELLS), max_size
 WRITTEN = st.lists(st.tuples(KEYS, VALUES, HEADERS), max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(WRITTEN, st.integers(1, 9), st.integers(0, 6 * RECORD), st.integers(1, 5), st.booleans())
 def test_the_file_changes_nothing_of_what_comes_in_blocks_of_whatever_size(
     written: list[tuple[bytes | None, bytes | None, Headers]], fetch: int, memory: int, rows: int, keyless: bool

@@ -18,6 +18,7 @@ from lvq_kafka.core.queue.message_groups import Placement
 from lvq_spark.scan.arrow_columns import Origin, to_arrow
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
 from tests.contract import r14
+from tests.effort import examples
 
 PARTITIONS = 3
 KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
@@ -65,7 +66,7 @@ def histories(draw: st.DrawFn) -> list[list[Record]]:
     return refreshes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(history=histories(), shuffler=st.randoms(use_true_random=False))
 def test_the_kept_rows_say_what_the_whole_log_says(history: list[list[Record]], shuffler: Any) -> None:
     view = LatestValues(PARTITIONS, tombstone_memory=sys.maxsize)

@@ -29,6 +29,7 @@ from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.log_range import read_range
 from lvq_spark.scan.scanning import Scan
+from tests.effort import examples
 
 
 @pytest.fixture
@@ -725,7 +726,7 @@ KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 VALUES = st.one_of(st.none(), st.just(b""), st.binary(max_size=40), st.just(b"deleted"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     written=st.lists(st.tuples(KEYS, KEYS, VALUES), max_size=40),
     policy=st.sampled_from([None, "record", "header"]),

@@ -35,6 +35,7 @@ from lvq_spark.scan.shares import Slice, slices_of, tasks_of
 from lvq_spark.scan.task_metrics import TaskMetrics
 from lvq_spark.source.streaming import LvqStreamReader
 from lvq_spark.store import read_version
+from tests.effort import examples
 from tests.spark.test_options import parse
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     log=records,
     slices=st.integers(2, 5),

@@ -36,6 +36,7 @@ from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.merge_partitions_arrow import ROLE, MergePartitions
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.versions import Store
+from tests.effort import examples
 from tests.spark.test_merge_partitions_arrow import PARTITIONS, batches, histories
 from tests.spark.test_store_versions import VERSION
 
@@ -94,7 +95,7 @@ def held(store: Store, version: Version) -> list[dict[str, Any]]:
     return [row for row in rows if row["offset"] >= version.start[row["partition"]]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(history=histories(), data=st.data())
 def test_an_overlay_tells_what_the_log_tells(history: list[list[Record]], data: st.DataObject) -> None:
     with TemporaryDirectory() as path:

@@ -13,6 +13,7 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.effort import examples
 from tests.unit.core.queues import Queue
 
 TAG = b"\x01" * 8
@@ -847,7 +848,7 @@ EVENTS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 39)), min_size=50, max_size=80), st.integers(60, 90))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_caller_learns_too_early_or_never_whatever_happens_to_commits_and_answers(
     events: list[tuple[str, int]], sunk_to: int
 ) -> None:

@@ -19,6 +19,7 @@ from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.waiting.lifecycle import State
+from tests.effort import examples
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
@@ -74,7 +75,7 @@ STEPS = st.one_of(
     steps=st.lists(STEPS, min_size=50, max_size=80),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_map_never_exceeds_its_limit_whatever_is_acked_in_whatever_order(
     limit: int, order: Order, counted: bool, steps: list[tuple[str, int]], seed: int
 ) -> None:

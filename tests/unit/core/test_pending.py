@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.waiting.pending import Item, PendingList
+from tests.effort import examples
 
 
 class Model:
@@ -127,7 +128,7 @@ def play(model: Model, steps: list[tuple[str, int]]) -> None:
 
 
 @given(MAPS, st.integers(0, 6), st.lists(STEPS, min_size=30, max_size=50), st.sets(WHICH, max_size=6))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_claim_is_true_complete_and_as_short_as_can_be(
     loaded: CommitMap, late: int, steps: list[tuple[str, int]], leaving: set[int]
 ) -> None:

@@ -14,6 +14,7 @@ from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.log.mismatch import choose_keys
 from lvq_kafka.core.log.records import UNREADABLE, Headers, RecordBatch
 from lvq_kafka.kafka import KafkaCluster
+from tests.effort import examples
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.unit.kafka.mock_queue import TOPIC, MockQueue, NewQueue, take, whatever_its_mood
@@ -85,7 +86,7 @@ def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
     return record.key, record.value, headers
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.booleans())
 def test_records_are_read_as_they_are_whatever_their_bytes(batches: list[list[RawRecord]], late: bool) -> None:
     mock = MockCluster()
