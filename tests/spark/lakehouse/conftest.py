@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+FIRST = "test_the_first_merge_"
+"""The test that runs on both formats in any case."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run tests of both formats on Delta only, unless ``LVQ_LAKEHOUSE=both`` asks for both: a merge takes seconds."""
+    if os.environ.get("LVQ_LAKEHOUSE") == "both":
+        return
+    names = {item.nodeid for item in items}
+    again = [
+        item
+        for item in items
+        if "iceberg" in item.nodeid and item.nodeid.replace("iceberg", "delta") in names and FIRST not in item.nodeid
+    ]
+    config.hook.pytest_deselected(items=again)
+    items[:] = [item for item in items if item not in again]
+
+
 @pytest.fixture(scope="session")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the properties of a session with a path for Delta and a catalog, ``ice``, for Iceberg."""
