@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from tests.spark.starting import quick_start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+TIMED_OUT = pytest.StashKey[bool]()
 
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
@@ -37,7 +39,43 @@ def spark() -> Iterator[SparkSession]:
     """Yield a session with Spark's Kafka connector: two tasks at a time, each with three attempts."""
     session = local_session("local[2,3]", with_jars())
     yield session
-    session.stop()
+    if session._sc._gateway is not None:  # otherwise a test has timed out, and its JVM is gone
+        session.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test has timed out."""
+    report = yield
+    if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
+        item.stash[TIMED_OUT] = True
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """End the session of a test that timed out: its signal may have interrupted a call to the JVM.
+
+    From then on each answer would be that to an earlier call. All fixtures end with it, so the next test has new ones.
+    """
+    if item.stash.get(TIMED_OUT, False):
+        end_jvm()
+        item.session._setupstate.teardown_exact(None)
+
+
+def end_jvm() -> None:
+    """Kill the JVM of this process's session, and let PySpark forget it."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if (gateway := SparkContext._gateway) is None:
+        return
+    gateway.proc.kill()
+    gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
 
 
 @pytest.fixture(autouse=True)
