@@ -14,6 +14,7 @@ from typing import IO
 from zlib import crc32
 
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.errors import ConfigError, PageUnreadable
@@ -225,7 +226,7 @@ def check_page_directory(directory: str | os.PathLike[str], definition: QueueDef
         ConfigError: the queue keeps its values in memory, or this is no directory that can be written to.
     """
     path = text("page_directory", os.fspath(directory) if isinstance(directory, os.PathLike) else directory)
-    if definition.paged is None:
+    if QueueRules.of(definition).paged is None:
         raise ConfigError(
             f"`page_directory` is for values beyond the limits, and consumers of the queue {definition.name} keep all "
             "values in memory.",

@@ -78,20 +78,16 @@ class SharedState:
         self.limits = limits
         self.clock = clock
         self._selector = selector = queue_selector(definition)
-        self.pages = None if definition.paged is None else PageFile(page_directory, self._fail_unreadable)
+        rules = QueueRules.of(definition, None if selector is None else selector.matches)
+        self.pages = None if rules.paged is None else PageFile(page_directory, self._fail_unreadable)
         """The values on disk; None in a queue that keeps all in memory."""
-        self.core: ConsumerCore[Durable] = ConsumerCore(
-            limits,
-            QueueRules.of(definition, None if selector is None else selector.matches),
-            pages=self.pages,
-            now=clock(),
-        )
+        self.core: ConsumerCore[Durable] = ConsumerCore(limits, rules, pages=self.pages, now=clock())
         self.thread: Thread | None = None
         """The I/O thread."""
         self.failed = False
         """True once the consumer has failed: no more messages will come."""
         self._definition = definition
-        self._foreign = self.core.ledger.rules.foreign_headers()
+        self._foreign = rules.foreign_headers()
         self._now = now
         self._times = self.core.ledger.times
         self._prepares = self._times is not None  # whether `acquire` has to look whether messages may be taken

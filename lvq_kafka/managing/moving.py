@@ -17,6 +17,7 @@ from lvq_kafka.core.log.keys import Key, chosen_keys
 from lvq_kafka.core.log.records import header_value
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
 from lvq_kafka.core.waiting.pending import Deletion
@@ -156,7 +157,7 @@ class _Moving:
             cluster, snapshot, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
         )
         messages = backlog.messages
-        if self._source.placement == "group":  # a key with messages in several partitions: the latest counts (R14)
+        if QueueRules.of(self._source).placement == "group":  # of a key in several partitions, the latest counts (R14)
             messages = sorted(messages, key=attrgetter("timestamp", "partition"))
         items = _with_something_below(
             item for item in messages + backlog.scheduled if wanted is None or item.key in wanted
@@ -252,7 +253,7 @@ class _Moving:
     def _appending(self, writer: LogWriter, cluster: Cluster) -> Callable[..., object]:
         """Return the way to append where the producers of the other queue would."""
         target = self._target
-        if target.groups is None or target.placement == "key":
+        if target.groups is None or target.groups.placement == "key":
             return writer.append
         return GroupPlacement(writer, cluster, target.topic, target.groups).append
 

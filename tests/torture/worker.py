@@ -20,6 +20,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -76,7 +77,7 @@ class Worker:
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # prints the stacks of all threads
         threading.Thread(target=_die_with_parent, daemon=True).start()
-        if self._definition.ring is not None:
+        if QueueRules.of(self._definition).ring is not None:
             _note_evictions(self.journal)
         library = logging.getLogger("lvq_kafka")
         library.setLevel(logging.INFO)
@@ -85,7 +86,7 @@ class Worker:
     def consumer(self) -> Consumer[str]:
         """Return a new consumer of the queue."""
         consumer = Consumer(self.cluster, self._definition, TEXT, max_in_work=100, **self.orders.options)
-        self._count_pages = None if self._definition.paged is None else lambda: consumer.stats.paged
+        self._count_pages = None if QueueRules.of(self._definition).paged is None else lambda: consumer.stats.paged
         return consumer
 
     @property

@@ -22,6 +22,7 @@ from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, STANDBY_REMEDY, st
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import Finding, TopicNeeds, judge, judge_definition
 from lvq_kafka.core.text.quoting import brief, listed, printable
 from lvq_kafka.declared.damage import Damage
@@ -122,7 +123,7 @@ def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> Non
 
 def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
-    found = QueueReport(cluster.topics.describe(topic), homes=queue.definition.placement == "key")
+    found = QueueReport(cluster.topics.describe(topic), homes=QueueRules.of(queue.definition).placement == "key")
     try:
         needs = TopicNeeds.of(queue.definition, queues(cluster=cluster))
     except Unauthorized:  # a bare topic needs no registry

@@ -12,7 +12,7 @@ from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
 from lvq_kafka.core.queue.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.queue.message_groups import Groups, Placement
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.queue_options import CHOICES, KeylessPolicy, fields_of, given_options
 from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,
@@ -269,11 +269,6 @@ class QueueDefinition:
         return PRIORITY_HEADER if self.order == "priority" else self.sort_header
 
     @property
-    def placement(self) -> Placement:
-        """The thing that producers choose the partition of a message by (R14, R36)."""
-        return "key" if self.groups is None else self.groups.placement
-
-    @property
     def placed_by(self) -> tuple[str, ...] | None:
         """The header by which producers place messages, and the default group; None for the key."""
         if self.groups is None or self.groups.placement == "key":
@@ -281,24 +276,9 @@ class QueueDefinition:
         return (self.groups.header, *filter(None, (self.groups.default,)))
 
     @property
-    def ring(self) -> Limits | None:
-        """The limits beyond which waiting messages are evicted; None if they never are (R12)."""
-        return self.limits if self.limits is not None and self.limits.policy == "ring" else None
-
-    @property
-    def paged(self) -> Limits | None:
-        """The limits beyond which consumers keep values on disk; None if they never do (R12)."""
-        return self.limits if self.limits is not None and self.limits.policy == "disk" else None
-
-    @property
     def expires(self) -> bool:
         """True if messages may expire (R10)."""
         return self.ttl is not None and not self.ttl.never
-
-    @property
-    def timed(self) -> bool:
-        """True if messages may expire (R10) or be scheduled (R11), so that their time counts."""
-        return self.expires or self.max_delay is not None
 
     @property
     def group(self) -> str:
@@ -309,11 +289,6 @@ class QueueDefinition:
         """Return the fields that differ, as pairs of this and the other's value."""
         mine, theirs = self.as_row(), other.as_row()
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
-
-    @property
-    def naming_header(self) -> str | None:
-        """The header whose value says which message is replaced; None in a standard queue."""
-        return self.key_header if self.conflate else None
 
     def as_row(self) -> dict[str, Any]:
         """Return the fields as values of JSON.

@@ -163,12 +163,12 @@ class QueueRules:
 
     @property
     def ring(self) -> Limits | None:
-        """The limits beyond which waiting messages are evicted; None if they never are."""
+        """The limits beyond which waiting messages are evicted; None if they never are (R12)."""
         return self.limits if self.limits is not None and self.limits.policy == "ring" else None
 
     @property
     def paged(self) -> Limits | None:
-        """The limits beyond which consumers keep values on disk; None if they never do."""
+        """The limits beyond which consumers keep values on disk; None if they never do (R12)."""
         return self.limits if self.limits is not None and self.limits.policy == "disk" else None
 
     def foreign_headers(self) -> ForeignHeaders:

@@ -400,19 +400,20 @@ def judge_definition(definition: QueueDefinition, needs: TopicNeeds, partitions:
         needs: what it needs of the topic.
         partitions: returns the topic's partition count; called if it matters.
     """
-    order, limits, groups = definition.order, definition.limits, definition.groups
+    order, groups = definition.order, definition.groups
+    policy = None if definition.limits is None else definition.limits.policy
     by_key = groups is not None and groups.placement == "key" and groups.header != definition.key_header
     spread = 1
-    if (definition.rank_header is not None or by_key or definition.ring is not None) and not definition.non_destructive:
+    if (definition.rank_header is not None or by_key or policy == "ring") and not definition.non_destructive:
         spread = partitions()
     found = [Finding("order", "tail", order, "warning")] if order == "in-place" else []
     if definition.rank_header is not None and spread > 1:
         found.append(Finding("order", "over one partition", f"{order} over {spread} partitions", "warning"))
     if by_key and spread > 1:
         found.append(Finding("groups", "placed by group", f"placed by key in {spread} partitions", "warning"))
-    if definition.ring is not None and spread > 1:
+    if policy == "ring" and spread > 1:
         found.append(Finding("limits", "one limit for the queue", f"split over {spread} partitions", "warning"))
-    if limits is not None and limits.policy in ("reject", "block"):
+    if policy in ("reject", "block"):
         found.append(Finding("limits", "binding for all clients", "advisory", "warning"))
     return [*found, *judge_ttl(needs)]
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.offset_options import Offsets, resolve, times
@@ -60,7 +61,7 @@ def _check_homes(options: SourceOptions, queue: LastValueQueue[bytes], cluster: 
     Raises:
         ConfigError: one does, or what it is by default.
     """
-    if queue.definition.placement == "key" or cluster.topics.describe(queue.topic).partitions == 1:
+    if QueueRules.of(queue.definition).placement == "key" or cluster.topics.describe(queue.topic).partitions == 1:
         return
     said = f"The messages of {queue.name} are placed by group, so a key may have records in any partition"
     if options.partitioner is not None:

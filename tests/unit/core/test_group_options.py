@@ -9,6 +9,7 @@ import pytest
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.group_options import GROUP_OPTIONS
 from lvq_kafka.core.queue.message_groups import NO_GROUP, Groups, encode_group
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.errors import ConfigError
 
 
@@ -132,10 +133,10 @@ def test_a_header_that_means_something_else_cannot_name_the_group(header: str) -
 
 
 def test_the_key_or_the_group_places_the_messages_of_a_queue() -> None:
-    assert (definition().placement, definition().placed_by) == ("key", None)
-    assert (definition(groups=Groups()).placement, definition(groups=Groups()).placed_by) == ("key", None)
+    for by_key in (definition(), definition(groups=Groups())):
+        assert (QueueRules.of(by_key).placement, by_key.placed_by) == ("key", None)
     placed = definition(groups=Groups(header="g", mode="shared", default="d", placement="group"))
-    assert (placed.placement, placed.placed_by) == ("group", ("g", "d"))
+    assert (QueueRules.of(placed).placement, placed.placed_by) == ("group", ("g", "d"))
     assert QueueDefinition.from_json(placed.to_json(), name="q") == placed
 
 
