@@ -22,7 +22,7 @@ from lvq_kafka.core.ledger.feature import Feature
 from lvq_kafka.core.ledger.grouped_partition import GroupedPartition
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.ledger.paging import PagedItem, PagedPartition, PageStore, Paging
-from lvq_kafka.core.ledger.partition_ledger import Common, PartitionLedger
+from lvq_kafka.core.ledger.partition_ledger import LedgerParts, PartitionLedger
 from lvq_kafka.core.ledger.ring import Ring, RingPartition
 from lvq_kafka.core.ledger.scheduled_items import placed_items
 from lvq_kafka.core.ledger.timed_partition import TimedPartition
@@ -100,7 +100,7 @@ class Ledger:
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
         if self.groups is not None:
             self._line = self.groups
-        self._common = Common(
+        self._parts = LedgerParts(
             rules=rules,
             line=self._line,
             new_item=self._item_factory(),
@@ -182,7 +182,7 @@ class Ledger:
             max(target, loaded.end) if waits else start,
             generation=generation,
             room=partial(self._new_room, partition),
-            common=self._common,
+            ledger=self._parts,
         )
         part.add_features(self._new_features(partition, part), self._timed.get(partition))
         return generation

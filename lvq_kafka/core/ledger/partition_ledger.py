@@ -24,7 +24,7 @@ from lvq_kafka.core.waiting.pending import Deletion, Item, PendingList, PlacedPe
 from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
 from lvq_kafka.errors import StateError
 
-__all__ = ["Common", "PartitionLedger"]
+__all__ = ["LedgerParts", "PartitionLedger"]
 
 _ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
@@ -38,8 +38,8 @@ _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
-    """The things that the partitions of a ledger share."""
+class LedgerParts:
+    """The parts of a ledger that its partitions share."""
 
     rules: QueueRules
     line: ReadyQueue[Item]
@@ -71,7 +71,7 @@ class PartitionLedger:
         target: the offset to read up to before anything is handed out.
         generation: the number of this assignment.
         room: makes what judges whether the commit map has room for a message.
-        common: what it shares with the ledger's other partitions.
+        ledger: what it shares with the ledger's other partitions.
     """
 
     __slots__ = (
@@ -118,26 +118,26 @@ class PartitionLedger:
         *,
         generation: int,
         room: Callable[[PartitionLedger], PartitionRoom],
-        common: Common,
+        ledger: LedgerParts,
     ) -> None:
-        rules = common.rules
+        rules = ledger.rules
         self._number = number
         self._generation = generation
-        self._slots = common.slots
-        self._stats = common.stats
+        self._slots = ledger.slots
+        self._stats = ledger.stats
         self.is_in_place = rules.order.in_place
         """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
         self._terms = rules.times.terms() if self.is_in_place else None  # its own, as it counts what cannot be read
         self._rules = rules
         self._selects = rules.selects is not None and rules.keys.conflates  # else the ledger has judged, by the keys
-        self._count_deliveries = common.count_deliveries
+        self._count_deliveries = ledger.count_deliveries
         loaded = pending.loaded
         self.pending = pending
         """All messages that a commit must not pass.
 
         Stale ones are not among them: they are done, whatever their holders do.
         """
-        self.new_item = common.new_item
+        self.new_item = ledger.new_item
         self._buffer = CatchUpBuffer()
         self.target = target
         self.open = pending.position >= target
@@ -163,7 +163,7 @@ class PartitionLedger:
         """True if the claim may differ from the last one that was said."""
         self.room = room(self)
         """It judges whether the commit map has room for a message."""
-        self._line: Entrance[Any] = common.line if self.room.window is None else self.room.window
+        self._line: Entrance[Any] = ledger.line if self.room.window is None else self.room.window
         self.features: Sequence[Feature] = ()
         """The parts of options, in the order in which they are called."""
         self._sorter: RecordSorter | None = None
