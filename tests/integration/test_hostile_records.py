@@ -21,7 +21,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin
-from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.scanning import Scan, connected
 from tests.integration.wire import commit_as_others_do
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.unit.cli.terminal import terminal
@@ -92,9 +92,9 @@ def test_records_of_any_bytes_can_be_read_by_everything(
     with queue.browser(follow=False) as browser:
         assert [(event.key, event.value) for event in browser if isinstance(event, Entry)] == expected
     assert lvq(broker, "stats", topic_name)[0]["waiting"] == len(odd)
-    rows = [
-        row for rows in Scan(pin(queue), ClientConfig(broker.bootstrap_servers)).read(0) for row in rows.to_pylist()
-    ]
+    scan = Scan(pin(queue), ClientConfig(broker.bootstrap_servers))
+    with connected(scan.config) as connection:
+        rows = [row for batch in scan.rows_of(connection, 0) for row in batch.to_pylist()]
     assert [(key_text(row["key"]), row["value"].decode()) for row in rows] == expected
     other = declare(kafka_cluster, f"{topic_name}-moved")
     assert queue.move(other).messages == len(odd)

@@ -28,7 +28,7 @@ from lvq_spark.scan.arrow_columns import COLUMNS
 from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.log_range import read_range
-from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.scanning import Scan, connected
 from tests.effort import examples
 
 
@@ -541,7 +541,8 @@ def test_a_task_waits_as_long_as_it_is_told_and_holds_the_garbage_collector_back
     try:
         if not enabled:
             gc.disable()
-        assert sum(map(len, scan.read(0))) == 1
+        with connected(scan.config) as connection:
+            assert sum(map(len, scan.rows_of(connection, 0, patience=scan.patience))) == 1
         assert gc.isenabled() == enabled, "it is as it was"
     finally:
         gc.enable()

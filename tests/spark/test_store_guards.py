@@ -47,7 +47,7 @@ from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot, task_errors
-from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.scanning import Scan, connected
 from lvq_spark.store import read_version, refresh, versions
 from lvq_spark.store.guards import aged, epochs_of, log_state, overdue, pinned_at, quiet, unfit
 from lvq_spark.store.layout.builder import horizon
@@ -727,8 +727,11 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
             cut(broker, "prices")
             broker.restart()
             eventually(lambda: cluster.logs.stable_ends("prices")[0].offset == 20, timeout=30)
-            with pytest.raises(DataLoss, match="ends at offset 20, before offset 40"):
-                list(Scan(spec, cluster.config).read(0))
+            with (
+                connected(cluster.config) as connection,
+                pytest.raises(DataLoss, match="ends at offset 20, before offset 40"),
+            ):
+                list(Scan(spec, cluster.config).rows_of(connection, 0))
             for n in range(30):
                 append(queue, (f"new{n}", "2"))
             assert pinned.end[0] < cluster.logs.end_offsets("prices")[0]

@@ -111,10 +111,13 @@ class Scan:
     known: KnownCut | None = None
     patience: float = PATIENCE
 
-    def read(self, partition: int, metrics: TaskMetrics | None = None) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one partition, in offset order, over a connection of its own.
+    def rows_of(
+        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one partition, in offset order.
 
         Args:
+            patience: seconds without any progress until reading fails.
             metrics: the counters to fill, which are logged after the last row.
 
         Raises:
@@ -126,13 +129,6 @@ class Scan:
             TransportError: the cluster cannot be reached, or refuses.
             TaskOutOfMemory: the keys and values do not fit into memory.
         """
-        with connected(self.config) as cluster:
-            yield from self.rows_of(cluster, partition, patience=self.patience, metrics=metrics)
-
-    def rows_of(
-        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read as `read` does, over an existing connection."""
         try:
             yield from self._rows_of(cluster, partition, patience, TaskMetrics() if metrics is None else metrics)
         except MemoryError:  # Arrow's is one, too

@@ -64,7 +64,7 @@ def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
     """Read a cut over an existing connection; return None if it turns out to be too large.
 
     Raises:
-        LVQError: as for `Scan.read`.
+        LVQError: as for `Scan.rows_of`.
     """
     met = {partition: TaskMetrics() for partition in scan.spec.ranges}
     metered = cast("Cluster", _Metered(cluster, BYTES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.spark.lakehouse.jars import LAKEHOUSE
+from tests.spark.jars import LAKEHOUSE
 
 __all__ = ["properties"]
 
