@@ -26,6 +26,7 @@ from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
 from lvq_kafka.producing.producer import Append, Gate
 from lvq_kafka.reading.consumed_filter import is_transient
 from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["AdmissionGate", "Lines", "SizeGate", "gate_of"]
 
@@ -143,7 +144,7 @@ class AdmissionGate:
         self._limits = limits
         self._occupancy = occupancy
         self._max_block = max_block
-        self._breached = False
+        self._breached = Notice()
         self._append: Append
         self._task = local()  # what a thread that sends for a task needs to know of it; see `_Task`
         self._lines = Lines()
@@ -203,7 +204,7 @@ class AdmissionGate:
         send = admit(name, size)
         if send is None:
             send = self._admit_later(name, size)
-        elif self._breached:
+        elif self._breached.stands:
             self._note_calm()
         if task is not None and task.may_wait and not task.begin():
             with occupancy.lock:
@@ -321,9 +322,8 @@ class AdmissionGate:
 
     def _note_breach(self) -> None:
         with self._occupancy.lock:
-            known, self._breached = self._breached, True
-            depth = self._occupancy.depth
-        if not known:
+            begins, depth = self._breached.begins(), self._occupancy.depth
+        if begins:
             refuses = self._limits.policy == "reject"
             does = "refuses messages" if refuses else "waits"
             logger.warning(
@@ -336,9 +336,8 @@ class AdmissionGate:
 
     def _note_calm(self) -> None:
         with self._occupancy.lock:
-            over = self._breached and self._occupancy.within(RESUME)  # then the next one is logged
-            self._breached = self._breached and not over
-        if over:
+            ends = self._occupancy.within(RESUME) and self._breached.ends()
+        if ends:
             logger.info("the queue %s has room again", self._queue)
 
 

@@ -8,6 +8,7 @@ from threading import TIMEOUT_MAX, Event, Thread
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["AutoReclaim"]
 
@@ -33,7 +34,7 @@ class AutoReclaim:
         self._interval = min(interval, TIMEOUT_MAX)
         self._shared = shared
         self._reclaimed: dict[int, int] = {}
-        self._failing = False
+        self._failing = Notice()
         self._stop = Event()
         self._thread = Thread(target=self._run, name=f"lvq-reclaim-{name}", daemon=True)
 
@@ -60,14 +61,15 @@ class AutoReclaim:
         except Exception as error:  # noqa: BLE001  # whatever fails here, the consumer goes on
             self._fail(error)
             return
-        self._reclaimed, self._failing = bases, False
+        self._reclaimed = bases
+        self._failing.ends()
         with self._shared as core:
             core.obstacles.clear("reclaiming")
 
     def _fail(self, error: Exception) -> None:
         said = bounded(f"what was consumed cannot be removed from {self._shared.topic}: {error}")
-        failing, self._failing = self._failing, True
+        begins = self._failing.begins()
         with self._shared as core:
             core.obstacles.report("reclaiming", said)
-        if not (failing or self._stop.is_set()):
+        if begins and not self._stop.is_set():
             logger.warning("the consumer of %s continues, but %s", self._name, said)

@@ -29,6 +29,7 @@ from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.runtime.aio import in_background
 from lvq_kafka.runtime.exiting import ended, finish_at_exit
 from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
+from lvq_kafka.runtime.notice import Notice
 from lvq_kafka.runtime.unclosed import Unclosed
 
 __all__ = ["ConsumerThread", "Join"]
@@ -76,7 +77,7 @@ class ConsumerThread:
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
         self._paging_warnings = PagingWarnings(name, shared)
         self._dead_letters = dead_letters
-        self._said_displaced = False
+        self._displaced = Notice()
         self._expiry_letters = expiry_letters
         self._header_warnings = HeaderWarnings(logger, shared.topic)
         self._clock_warnings = ClockWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
@@ -228,8 +229,7 @@ class ConsumerThread:
         self._idle_warnings.check(now)
         self._ring_warnings.check()
         self._paging_warnings.check()
-        if not self._said_displaced and (displaced := self._core.ledger.stats.displaced):
-            self._said_displaced = True
+        if (displaced := self._core.ledger.stats.displaced) and self._displaced.begins():
             logger.warning(
                 "the commit text of %s has no room for the places of %d keys (order='in-place'): this consumer still "
                 "has them, but the next one and browsers find these keys where their newest values are; "

@@ -17,6 +17,7 @@ from lvq_kafka.declared.damage import examine
 from lvq_kafka.declared.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.declared.queue_topic import ask_delete_retention
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
+from lvq_kafka.runtime.notice import Notice
 from lvq_kafka.runtime.retrying import patiently
 
 __all__ = ["GroupMonitor", "Observation", "StartingPoint"]
@@ -150,16 +151,15 @@ class GroupMonitor:
 
     def _decided(self) -> dict[int, Commit]:
         """Return the group's commits, once no open transaction holds any of them."""
-        deadline, said = time.monotonic() + _UNDECIDED, False
+        deadline, waiting = time.monotonic() + _UNDECIDED, Notice()
         while True:
             try:
                 return patiently(self._committed, _OPENING, unless=(OffsetsPending,))
             except OffsetsPending as error:
                 if time.monotonic() >= deadline:
                     raise
-                if not said:
+                if waiting.begins():
                     logger.warning("the consumer of %s waits: %s", self._name, error)
-                said = True
 
     def _committed(self) -> dict[int, Commit]:
         return self._cluster.groups.committed(self._group, self._topic, timeout=_OPENING / 4)

@@ -14,6 +14,7 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.consumer.obstacles import STANDBY_REMEDY, standby_report, standing_by
 from lvq_kafka.core.text.quoting import listed
+from lvq_kafka.runtime.notice import Notice
 from lvq_kafka.runtime.unclosed import Unclosed
 
 __all__ = ["IdleWarnings"]
@@ -43,21 +44,17 @@ class _IdleCause:
         self._seconds = seconds
         self._says = says
         self._since: float | None = None
-        self._reported = False
+        self.notice = Notice()
 
     def check(self, now: float) -> str:
-        """Return the report, if any. It is logged the first time in a row."""
+        """Return the report, if any."""
         if not self._says(0.0):
-            self._since, self._reported = None, False
+            self._since = None
+            self.notice.ends()
             return ""
         self._since = now if self._since is None else self._since
         lasted = now - self._since
         return self._says(lasted) if lasted >= self._seconds else ""
-
-    def first_time(self) -> bool:
-        """Return True once since the cause began."""
-        before, self._reported = self._reported, True
-        return not before
 
 
 class _Place(NamedTuple):
@@ -122,15 +119,14 @@ class IdleWarnings:
         for cause, said in [(cause, cause.check(now)) for cause in self._causes]:
             if said and not found:
                 found = said
-                if (
-                    not self._core.obstacles.in_trouble and cause.first_time()
-                ):  # otherwise it follows from logged trouble
+                # In trouble, it follows from what has been logged.
+                if not self._core.obstacles.in_trouble and cause.notice.begins():
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._core.ledger.stats.delivered
         self._core.obstacles.idle = found
         self._core.stands_by = self._stands_by
         crowded = self._crowded.check(now)
-        if crowded and self._crowded.first_time():
+        if crowded and self._crowded.notice.begins():
             logger.warning("the consumer of %s: %s", self._name, crowded)
 
     @property

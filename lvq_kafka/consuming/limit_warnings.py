@@ -6,6 +6,7 @@ import logging
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.ledger.ring import Ring
+from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["PagingWarnings", "RingWarnings"]
 
@@ -24,7 +25,7 @@ class RingWarnings:
         self._name = name
         self._ring = ring
         self._crossings = 0
-        self._said = False  # whether a message was reported that is too large
+        self._oversized = Notice()
 
     def check(self) -> None:
         """Report what is new."""
@@ -40,8 +41,7 @@ class RingWarnings:
                 self._name,
                 ring.limits.described,
             )
-        if oversized is not None and not self._said:
-            self._said = True
+        if oversized is not None and self._oversized.begins():
             logger.warning(
                 "the consumer of %s evicted the message at offset %d of partition %d, which has %d bytes where the "
                 "partition may hold %d; others that are too large are only counted. Another client wrote it: "
@@ -65,7 +65,7 @@ class PagingWarnings:
     def __init__(self, name: str, shared: SharedState) -> None:
         self._name = name
         self._shared = shared
-        self._fails = False
+        self._failing = Notice()
 
     def check(self) -> None:
         """Report what is new, and give room on the disk back."""
@@ -73,13 +73,12 @@ class PagingWarnings:
         if pages is None:
             return
         pages.trim()
-        failure, failed = pages.failure, self._fails
-        self._fails = bool(failure)
-        if self._fails and not failed:
+        failure = pages.failure
+        if failure and self._failing.begins():
             with self._shared as core:
                 core.obstacles.report("paging", failure)
             logger.warning("the consumer of %s: %s", self._name, failure)
-        elif failed and not self._fails:
+        elif not failure and self._failing.ends():
             with self._shared as core:
                 core.obstacles.clear("paging")
             logger.info("the consumer of %s pages to disk again", self._name)

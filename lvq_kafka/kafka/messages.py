@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.log.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch, runs
+from lvq_kafka.runtime.notice import Notice
 from lvq_kafka.runtime.overriding import override
 
 __all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
@@ -39,7 +40,7 @@ class HeaderReader:
     """
 
     def __init__(self) -> None:
-        self._silent = False
+        self._unreadable = Notice()
 
     def __call__(self, messages: Sequence[Message]) -> _HeaderColumn:
         """Return the headers of each message."""
@@ -61,8 +62,7 @@ class HeaderReader:
 
     def _give_up(self, message: Message) -> None:
         message.set_headers(UNREADABLE)  # type: ignore[arg-type]
-        if not self._silent:
-            self._silent = True
+        if self._unreadable.begins():
             logger.warning(
                 "the headers of the record at %s/%s/%s cannot be read, because one of their names is not UTF-8; the "
                 "header %s stands in for them, here and in later records",

@@ -8,6 +8,7 @@ from typing import Protocol
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["ClockWarnings", "HeaderJudge", "HeaderWarnings"]
 
@@ -82,12 +83,14 @@ class ClockWarnings:
         self._logger = logger
         self._topic = topic
         self._clock = clock
-        self._skewed = False
+        self._slow = Notice()
 
     def check(self, time: LogTime) -> None:
         """Look at the time by which messages are due and expire."""
         behind = time.behind / 1000
-        if behind > _SKEW and not self._skewed:
+        if behind <= _SKEW:
+            self._slow.ends()
+        elif self._slow.begins():
             self._logger.warning(
                 "the newest record of %s is %.0f s ahead of %s; what is due or expires goes by the record, at most an "
                 "hour ahead: set the clocks of this machine and the brokers",
@@ -95,4 +98,3 @@ class ClockWarnings:
                 behind,
                 self._clock,
             )
-        self._skewed = behind > _SKEW

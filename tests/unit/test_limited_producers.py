@@ -494,7 +494,7 @@ def test_a_send_that_is_cancelled_while_it_waits_for_room_sends_nothing(
         async with await queue.producer_async(max_block=None) as producer:
             await (await producer.put_async("a", "1"))
             waits = asyncio.create_task(producer.put_async("b", "1"))
-            await asyncio.to_thread(eventually, lambda: producer._gate._breached, 10)  # type: ignore[union-attr]
+            await asyncio.to_thread(eventually, lambda: producer._gate._breached.stands, 10)  # type: ignore[union-attr]
             waits.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waits
@@ -532,7 +532,7 @@ def test_tasks_that_wait_for_room_send_in_order(memory_cluster: MemoryCluster, c
             await (await producer.send_async(Message("0", headers={"k": "a"} if conflate else {})))
             sends = [producer.send_async(Message(str(number), headers=headers)) for number in range(1, 21)]
             waits = [asyncio.create_task(send) for send in sends]
-            await asyncio.to_thread(eventually, lambda: producer._gate._breached, 10)  # type: ignore[union-attr]
+            await asyncio.to_thread(eventually, lambda: producer._gate._breached.stands, 10)  # type: ignore[union-attr]
             consuming = asyncio.create_task(asyncio.to_thread(consume_all))
             for receipt in await asyncio.gather(*waits):
                 await receipt
