@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER
 from lvq_kafka.errors import UnencodableKey
@@ -143,7 +144,7 @@ def identifier(name: str, at: int, topic: str) -> Operand:
     term = _defined(name, topic)
     if term is None:
         return header(name, at)
-    reads = frozenset((GROUP_HEADER, name)) if name == "JMSXGroupID" else frozenset[str]()
+    reads = frozenset((GROUP_HEADER, name)) if name == JMS_GROUP_HEADER else frozenset[str]()
     return Operand("header", term, at, name=name, of_record=name in ("JMSMessageID", KEY_NAME), reads=reads)
 
 
@@ -152,7 +153,7 @@ def _defined(name: str, topic: str) -> Term[bytes] | None:
         return lambda fields, record: str(Position(topic, record.partition, record.offset)).encode()
     if name == "JMSDeliveryMode":
         return constant(b"PERSISTENT")
-    if name == "JMSXGroupID":
+    if name == JMS_GROUP_HEADER:
         return lambda fields, record: fields.get(GROUP_HEADER, fields.get(name))
     if name == KEY_NAME:
         return lambda fields, record: record.key
