@@ -13,9 +13,10 @@ from tests.torture.ordeal import Ordeal, Protocol, undergo
 from tests.torture.report import summary
 
 _PARTITIONS = 6
+_ORDEALS = 3
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("protocol", "options"),
     [("classic", {}), ("consumer", {"scheduled": True}), ("classic", {"transactional": True})],
@@ -24,11 +25,18 @@ _PARTITIONS = 6
 def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_killed(
     protocol: Protocol, options: dict[str, bool]
 ) -> None:
-    endured(Ordeal(seconds=60, seed=_seed(), protocol=protocol, **options))
+    for _ in range(_ORDEALS):
+        if endured(Ordeal(seconds=60, seed=_seed(), protocol=protocol, **options)):
+            return
+    pytest.fail("nobody was taken anything away")
 
 
-def endured(ordeal: Ordeal) -> None:
-    """Run it, and check that nothing was found and no accident was left out."""
+def endured(ordeal: Ordeal) -> bool:
+    """Run it, and check that nothing was found and no accident was left out.
+
+    Return whether a member lost messages in work: on a slow machine, the only one that stops beyond its session may
+    hold none.
+    """
     report = undergo(ordeal)
     told = summary(report)
     print(told)
@@ -36,7 +44,6 @@ def endured(ordeal: Ordeal) -> None:
     assert not report.spared, told
     assert report.compacted > 0, told
     assert report.assignments > 2 * _PARTITIONS, f"partitions have not moved\n{told}"
-    assert report.lost_locks > 0, f"nobody was taken anything away\n{told}"
     assert report.verdict.durable > 0, told
     assert report.verdict.again, f"nothing had to come again\n{told}"
     assert set(report.verdict.letters) == {"rejected", "delivered too often"}, told
@@ -46,6 +53,7 @@ def endured(ordeal: Ordeal) -> None:
     if ordeal.scheduled:
         verdict = report.verdict
         assert min(verdict.expired, verdict.scheduled, verdict.beneath, verdict.sights) > 0, told
+    return report.lost_locks > 0
 
 
 def _seed() -> int:
