@@ -16,7 +16,7 @@ from lvq_kafka.core.log.records import Headers, header_value
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.core.timing.terms import NEVER
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.runtime.forking import Bound
@@ -25,7 +25,7 @@ __all__ = ["Delivery", "Settler", "items_of"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_IN_HANDS = frozenset({State.ACQUIRED, State.STALE})
+_IN_HANDS = frozenset({MessageState.ACQUIRED, MessageState.STALE})
 _UNREAD: Any = object()
 
 
@@ -145,7 +145,7 @@ class Delivery(Bound, Generic[V]):
         return self._item.redelivered
 
     @property
-    def state(self) -> State:
+    def state(self) -> MessageState:
         """The current state; ``stale`` if a newer value or a delete has come since the hand-out."""
         return self._item.state
 
@@ -242,7 +242,7 @@ class Delivery(Bound, Generic[V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._item.state is State.LOST:
+        if self._item.state is MessageState.LOST:
             self._report_lost()
         elif not self.settled:
             try:

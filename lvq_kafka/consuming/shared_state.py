@@ -19,7 +19,7 @@ from lvq_kafka.consuming.wait_queue import SessionWaitQueue, Waiter, WaitQueue
 from lvq_kafka.core.commit_map.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.consumer.commits import Flight
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
-from lvq_kafka.core.consumer.consumer_transaction import Step
+from lvq_kafka.core.consumer.consumer_transaction import LedgerStep
 from lvq_kafka.core.consumer.hand_out import Acquisition, ConsumerLimits
 from lvq_kafka.core.consumer.obstacles import Doing
 from lvq_kafka.core.ledger.ledger import Item
@@ -28,7 +28,7 @@ from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import (
     AlreadySettled,
@@ -216,7 +216,7 @@ class SharedState:
         with self._lock:
             if self._times is not None:
                 self._pass_time(self._times)
-            if item.state is State.STALE and not may_be_stale:
+            if item.state is MessageState.STALE and not may_be_stale:
                 return False
             return self.core.hand_out.hand_over(item, self.clock())
 
@@ -241,14 +241,14 @@ class SharedState:
 
     # ---------------------------------------------------------------- settling
 
-    def apply(self, step: Step, item: Item) -> None:
+    def apply(self, step: LedgerStep, item: Item) -> None:
         """Apply a step of `Ledger` to a held message. Raises what the step raises."""
         with self._lock:
             step(self.core.ledger, item)
             if self._awaited or self._waiters.present:
                 self._notify()
 
-    def apply_many(self, step: Step, items: Sequence[Item]) -> None:
+    def apply_many(self, step: LedgerStep, items: Sequence[Item]) -> None:
         """Apply the step to every message that allows it, then raise the first error, if any."""
         refused: list[AlreadySettled | LockLost] = []
         with self._lock:

@@ -18,7 +18,7 @@ from lvq_kafka.consuming.settlement import Decision, Durable, JointSettlement, S
 from lvq_kafka.consuming.settlers import DirectSettler
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer.commits import Answer, Flight
-from lvq_kafka.core.consumer.consumer_transaction import Step, Undecided
+from lvq_kafka.core.consumer.consumer_transaction import LedgerStep, Undecided
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.text.validation import instance
 from lvq_kafka.core.waiting.pending import Item
@@ -42,7 +42,7 @@ class _TransactionSettler(DirectSettler):
         super().__init__(shared, dead_letters)
         self._writer = writer
         self.open = False
-        self.left: dict[Item, Step] = {}
+        self.left: dict[Item, LedgerStep] = {}
         """Messages acked or rejected in the transaction, and the step each takes when it commits."""
         self.decision = Decision()
 
@@ -79,7 +79,7 @@ class _TransactionSettler(DirectSettler):
         self._dead_letters.log_rejection(item, reason)
         return Settlement(self._shared, item, self.decision)
 
-    def _leave(self, item: Item, step: Step) -> None:
+    def _leave(self, item: Item, step: LedgerStep) -> None:
         self.require_open()
         self._shared.apply(Ledger.leave, item)
         self.left[item] = step

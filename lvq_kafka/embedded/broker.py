@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lvq_kafka.embedded.jars import Progress, check_progress
+from lvq_kafka.embedded.jars import ReportProgress, check_progress
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.node import BrokerOptions, Node
 from lvq_kafka.embedded.server_properties import CONTROLLER, HOST, PLAIN
@@ -56,7 +56,7 @@ class EmbeddedBroker:
         startup_timeout: float = 60.0,
         java_options: Sequence[str] = (),
         log_path: Path | None = None,
-        progress: Progress | None = None,
+        progress: ReportProgress | None = None,
     ) -> None:
         for name in listeners or ():
             if name.upper() in (PLAIN, CONTROLLER):

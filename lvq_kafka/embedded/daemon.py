@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from lvq_kafka.embedded.broker import EmbeddedBroker
 from lvq_kafka.embedded.cache import cache_dir, locked
-from lvq_kafka.embedded.jars import Progress, check_progress
+from lvq_kafka.embedded.jars import ReportProgress, check_progress
 from lvq_kafka.embedded.processes import ProcessIdentity
 from lvq_kafka.embedded.server_properties import HOST
 from lvq_kafka.errors import EmbeddedBrokerError
@@ -84,7 +84,7 @@ def start_daemon(
     data_dir: Path | None = None,
     heap: str = "512m",
     startup_timeout: float = 60.0,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> BrokerStatus:
     """Start a broker that outlives this program, and return once it serves clients.
 

@@ -21,11 +21,11 @@ from lvq_kafka.runtime.extras import needing
 if TYPE_CHECKING:
     from lvq_kafka.embedded.repository import Repository
 
-__all__ = ["BROKER", "KAFKA_VERSION", "JarSet", "Progress", "check_progress", "ensure_jars"]
+__all__ = ["BROKER", "KAFKA_VERSION", "JarSet", "ReportProgress", "check_progress", "ensure_jars"]
 
 KAFKA_VERSION = "4.3.1"
 
-Progress = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """Called with the current step, the number of jars done, and their total."""
 
 
@@ -59,7 +59,7 @@ class JarSet:
         digest = hashlib.sha256("\n".join(jar.sha256 for jar in self.read_lock()).encode()).hexdigest()[:8]
         return cache_dir() / f"{self.directory}-{digest}"
 
-    def ensure(self, progress: Progress | None = None) -> list[Path]:
+    def ensure(self, progress: ReportProgress | None = None) -> list[Path]:
         """Return the paths of the jars, fetching those that are not in the cache.
 
         Every file is checked on the first call of a process. A damaged one is replaced; a download that differs from
@@ -83,7 +83,7 @@ class JarSet:
             _are_good.cache_clear()
         return [home / jar.file for jar in lock]
 
-    def _fetch(self, lock: Sequence[Jar], home: Path, progress: Progress) -> None:
+    def _fetch(self, lock: Sequence[Jar], home: Path, progress: ReportProgress) -> None:
         """Fetch the jars that ``home`` lacks, one by one; the caller holds the lock."""
         missing = [jar for jar in lock if not _is_good(jar, home)]  # another process may have fetched some of them
         if not missing:
@@ -141,7 +141,7 @@ def check_progress(progress: object) -> None:
         function("progress", progress, "doing", "done", "total", hint="Show the progress at once.", classes=False)
 
 
-def ensure_jars(progress: Progress | None = None) -> list[Path]:
+def ensure_jars(progress: ReportProgress | None = None) -> list[Path]:
     """Return the paths of the broker's jars, fetching them if needed; see `JarSet.ensure`."""
     return BROKER.ensure(progress)
 

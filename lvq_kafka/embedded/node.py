@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lvq_kafka.embedded.data_directory import META
 from lvq_kafka.embedded.failure_reports import address_in_use, check_space, explain, keep_log
-from lvq_kafka.embedded.jars import Progress, ensure_jars
+from lvq_kafka.embedded.jars import ReportProgress, ensure_jars
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.embedded.jvm import Jvm
 from lvq_kafka.embedded.listeners import Listener
@@ -39,7 +39,7 @@ class BrokerOptions:
     startup_timeout: float
     java_options: Sequence[str]
     log_path: Path | None
-    progress: Progress | None
+    progress: ReportProgress | None
 
 
 class Node:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.client import PropertyValue
 
-__all__ = ["Ages", "Moment", "limit_of", "milliseconds", "without_deadline"]
+__all__ = ["Ages", "Cohort", "limit_of", "milliseconds", "without_deadline"]
 
 _FINEST = 0.02  # seconds
 _COARSEST = 1.0
@@ -18,24 +18,25 @@ _DELIVERY_TIMEOUT = 120_000  # ms; the Java client's default
 _SOCKET_TIMEOUT = 60_000  # ms; the client's own default
 
 
-class Moment:
-    """The moment at which some appends were made.
+class Cohort:
+    """The appends of one short period: they have the same age.
 
-    A receipt refers to its moment until it is decided.
+    A receipt refers to its cohort until it is decided.
     """
 
     __slots__ = ("__weakref__", "end", "losses")
 
     def __init__(self, losses: int = 0) -> None:
         self.end = float("inf")
+        """The end of the period; infinity while it lasts."""
         self.losses = losses
-        """The connections that had been lost by then: more since, and an answer to these appends may be lost."""
+        """The number of connections lost before these appends. If more are lost since, so may be an answer to these."""
 
 
 class Ages:
     """The age limit of undecided appends. The methods are for one thread.
 
-    Nothing is counted or listed: a past moment stays alive as long as one of its receipts is undecided.
+    No append is counted or listed: a past cohort stays alive as long as one of its receipts is undecided.
 
     Args:
         limit: how long an append may be undecided, in seconds; None for no limit.
@@ -46,33 +47,33 @@ class Ages:
         self.limit = limit
         self._losses = losses
         self.step = _COARSEST if limit is None else min(_COARSEST, max(_FINEST, limit / 10))
-        """Seconds that a moment lasts, and by which an append may be given up late, never early."""
-        self.now = Moment(losses())
-        """The moment of receipts made now."""
+        """The period of a cohort, in seconds. An append may be given up late by as much, but never early."""
+        self.current = Cohort(losses())
+        """The cohort of receipts made now."""
         self._began = time.monotonic()
-        self._past: deque[weakref.ref[Moment]] = deque()
+        self._past: deque[weakref.ref[Cohort]] = deque()
 
     def overdue(self) -> bool:
         """Return whether an append has been undecided for too long."""
         if self.limit is None:
             return False
         time_now, losses = time.monotonic(), self._losses()
-        if time_now - self._began >= self.step or losses != self.now.losses:
-            self.now.end = self._began = time_now
-            self._past.append(weakref.ref(self.now))
-            self.now = Moment(losses)
+        if time_now - self._began >= self.step or losses != self.current.losses:
+            self.current.end = self._began = time_now
+            self._past.append(weakref.ref(self.current))
+            self.current = Cohort(losses)
         oldest = self._oldest()
         return oldest is not None and time_now - oldest.end >= self.limit
 
     def forget(self) -> None:
-        """Discard overdue moments: no append that old is undecided, even if it looks so.
+        """Discard overdue cohorts: no append that old is undecided, even if it looks so.
 
         An interrupt may have hit the report of a receipt.
         """
         while self.overdue():
             self._past.popleft()
 
-    def _oldest(self) -> Moment | None:
+    def _oldest(self) -> Cohort | None:
         while self._past:
             if (oldest := self._past[0]()) is not None:
                 return oldest

@@ -25,7 +25,7 @@ from lvq_kafka.cluster.receipts import AwaitableReceipt, check_callback, undecid
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.text.validation import waiting
 from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
-from lvq_kafka.kafka.ages import Ages, Moment
+from lvq_kafka.kafka.ages import Ages, Cohort
 from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 
@@ -60,9 +60,9 @@ class Deliveries:
         give_up: Callable[[], None],
     ) -> None:
         self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
-        """The class of this client's receipts; the caller sets a receipt's moment."""
+        """The class of this client's receipts; the caller sets a receipt's cohort."""
         self.ages = Ages(limit, lambda: errors.losses)
-        """The age of undecided appends; for the background thread, except for `Ages.now`."""
+        """The age of undecided appends; for the background thread, except for `Ages.current`."""
         self.parked = False
         """True while the background thread waits for `wake` because nothing is in flight."""
         self.due = False
@@ -192,8 +192,8 @@ class Deliveries:
 
     def failed(self, receipt: KafkaReceipt, error: KafkaError, message: Message) -> TransportError:
         """Keep a failure until somebody has seen it."""
-        moment = receipt.outcome
-        answered = type(moment) is not Moment or moment.losses == self._errors.losses
+        cohort = receipt.outcome
+        answered = type(cohort) is not Cohort or cohort.losses == self._errors.losses
         failure = self._errors.of_delivery(error, message, answered=answered)
         if len(self._failures) < _KEPT_FAILURES:
             self._failures[receipt] = failure
@@ -315,7 +315,7 @@ def _lose(receipt: KafkaReceipt) -> None:
 class KafkaReceipt(AwaitableReceipt):
     """`Receipt` of an append to Kafka.
 
-    One is made for each record, so making one costs next to nothing: its only slot holds its moment until the outcome
+    One is made for each record, so making one costs next to nothing: its only slot holds its cohort until the outcome
     is known (see `Ages`), its writer is an attribute of its class (each writer has its own subclass), and its waiters
     are kept elsewhere.
     """
@@ -323,8 +323,8 @@ class KafkaReceipt(AwaitableReceipt):
     __slots__ = ("outcome",)
 
     _deliveries: ClassVar[Deliveries]
-    outcome: Moment | tuple[str, int, int | None] | TransportError
-    """The moment while undecided; the caller that creates the receipt sets it."""
+    outcome: Cohort | tuple[str, int, int | None] | TransportError
+    """The cohort while undecided; the caller that creates the receipt sets it."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Handle the delivery report; the client calls this."""
@@ -349,7 +349,7 @@ class KafkaReceipt(AwaitableReceipt):
 
     def done(self) -> bool:
         """See `Receipt.done`."""
-        return type(self.outcome) is not Moment
+        return type(self.outcome) is not Cohort
 
     @property
     def position(self) -> Position | None:

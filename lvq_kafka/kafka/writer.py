@@ -127,7 +127,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         if deliveries.due:  # before handing over: if an interrupt ends the poll, nothing was sent
             deliveries.poll(0)
         receipt = self._receipt()
-        receipt.outcome = deliveries.ages.now
+        receipt.outcome = deliveries.ages.current
         if headers is not None and type(headers) is not list:  # the client takes no other sequence
             headers = list(headers)
         try:
@@ -261,7 +261,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
         while True:
             self._deliveries.poll(_FULL_POLL)
-            receipt.outcome = self._deliveries.ages.now  # its time starts when the client accepts it
+            receipt.outcome = self._deliveries.ages.current  # its time starts when the client accepts it
             try:
                 self._produce(topic, value, key, partition, receipt, receipt, 0, headers)
             except BufferError:

@@ -11,7 +11,7 @@ from lvq_kafka.core.latest.catch_up import Trouble
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.latest.replay import ReadStage, Replay
 from lvq_kafka.core.latest.scheduled_values import ScheduledValues
-from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
@@ -62,7 +62,7 @@ class ReaderThread:
         self._metadata = metadata
         self._since = since
         self._screen = screen
-        self._strays = Strays() if by_value else None
+        self._strays = StrayKeys() if by_value else None
         self._fruitless = 0
         self._terms: Terms | None = None
         self._not_before: NotBefore | None = None

@@ -15,7 +15,7 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import GroupNotFound, LockLost, MessageTooLarge, PartitionsAdded, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -213,7 +213,7 @@ def test_a_second_member_takes_half_and_only_the_locks_of_what_moves_are_lost(fo
             assert {delivery.position.partition for delivery in held} == {0, 1, 2, 3}
             for delivery in held:
                 if delivery.position.partition in kept:
-                    assert delivery.state is State.ACQUIRED
+                    assert delivery.state is MessageState.ACQUIRED
                     delivery.ack(wait=True, timeout=30)
                 else:
                     with pytest.raises(LockLost):
@@ -295,7 +295,7 @@ def test_slow_work_does_not_cost_the_membership(one_partition: World) -> None:
     with one_partition.consuming({"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}) as consumer:
         delivery = take(consumer)
         assert consumer.acquire(8) is None
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
         delivery.ack(wait=True, timeout=30)
 
 

@@ -12,7 +12,7 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import LockLost
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -75,11 +75,11 @@ def test_members_come_and_go_and_partitions_that_stay_keep_their_messages(group:
             kept = [delivery for delivery in held if delivery.position.partition in one.stats.partitions]
             moved = [delivery for delivery in held if delivery not in kept]
             assert kept
-            assert {delivery.state for delivery in kept} == {State.ACQUIRED}
-            assert {delivery.state for delivery in moved} == {State.LOST}
+            assert {delivery.state for delivery in kept} == {MessageState.ACQUIRED}
+            assert {delivery.state for delivery in moved} == {MessageState.LOST}
             assert {take(two).key for _ in moved} == {delivery.key for delivery in moved}
         eventually(lambda: len(one.stats.partitions) == 4, 60)
-        assert {delivery.state for delivery in kept} == {State.ACQUIRED}
+        assert {delivery.state for delivery in kept} == {MessageState.ACQUIRED}
         for delivery in kept:
             delivery.ack()
         for _ in moved:
@@ -92,7 +92,7 @@ def test_work_that_takes_longer_than_the_poll_interval_does_not_cost_the_members
     with group.member(**{"max.poll.interval.ms": 6000}) as (consumer, _):
         held = [take(consumer) for _ in KEYS]
         assert consumer.acquire(8) is None
-        assert {delivery.state for delivery in held} == {State.ACQUIRED}
+        assert {delivery.state for delivery in held} == {MessageState.ACQUIRED}
         held[0].ack(wait=True, timeout=60)
 
 

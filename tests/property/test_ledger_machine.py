@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.effort import examples
 from tests.rules import new_ledger
@@ -268,7 +268,9 @@ class Consuming(RuleBasedStateMachine):
             self.locks[item] = self.now + 2
 
     def aside(self) -> list[Item]:
-        return [item for item in self.held if item.reserved and item.state in (State.ACQUIRED, State.STALE)]
+        return [
+            item for item in self.held if item.reserved and item.state in (MessageState.ACQUIRED, MessageState.STALE)
+        ]
 
     def note(self, item: Item) -> None:
         """Check a message that was handed out."""
@@ -296,7 +298,7 @@ class Consuming(RuleBasedStateMachine):
         return mark is not None and at[1] < mark
 
     def settle(self, item: Item, step: str) -> None:
-        leaving = item.state in (State.LEAVING, State.LEAVING_STALE)
+        leaving = item.state in (MessageState.LEAVING, MessageState.LEAVING_STALE)
         if leaving != (step in ("commit", "abort", "bury")):
             self.settle_again(item, step)
             return
@@ -316,7 +318,7 @@ class Consuming(RuleBasedStateMachine):
             due = [self.now + 2] if step == "delay" and not item.reserved else []
             GIVES_BACK[step](self.ledger, item, *due)
             self.let_go(item, left=leaving)
-            assert item.state is (State.SUPERSEDED if superseded else State.RELEASED)
+            assert item.state is (MessageState.SUPERSEDED if superseded else MessageState.RELEASED)
             if due and not superseded:
                 self.due[item.partition, item.offset] = self.now + 2
 
@@ -333,7 +335,7 @@ class Consuming(RuleBasedStateMachine):
         self.ledger.wake(self.now)
         self.due = {at: time for at, time in self.due.items() if time > self.now}
         for item in [item for item, time in self.locks.items() if time <= self.now]:
-            assert item.state is State.LOST
+            assert item.state is MessageState.LOST
             self.let_go(item)
 
     def settle_again(self, item: Item, step: str) -> None:
@@ -346,9 +348,9 @@ class Consuming(RuleBasedStateMachine):
             else:
                 (REMOVES | GIVES_BACK)[step](self.ledger, item)
         except LockLost:
-            assert item.state is State.LOST
+            assert item.state is MessageState.LOST
         except AlreadySettled:
-            assert item.state is not State.LOST
+            assert item.state is not MessageState.LOST
         else:
             raise AssertionError("a handle was good for two settlements")
         assert item.state is before
@@ -424,7 +426,7 @@ class Consuming(RuleBasedStateMachine):
     @invariant()
     def a_commit_of_now_would_be_true_and_short_enough(self) -> None:
         for partition in self.targets:
-            leaving = [item for item in self.held if item.state is State.LEAVING]
+            leaving = [item for item in self.held if item.state is MessageState.LEAVING]
             for left in ([], leaving):
                 claim = self.ledger.assignment.claim(partition, left)
                 done = {item.offset for item in left if item.partition == partition}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.commit_map.map_capacity import text_size
 from lvq_kafka.core.ledger.ledger import Ledger
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 from tests.rules import new_ledger
 
@@ -50,7 +50,7 @@ def test_i9_messages_in_work_in_a_transaction_have_room_beside_places(
         else:
             assert not isinstance(step, str)
             ledger.offer(0, offset_of(number), step, b"value")
-        taken = [item for item in taken if item.state is State.ACQUIRED]  # the others were superseded
+        taken = [item for item in taken if item.state is MessageState.ACQUIRED]  # the others were superseded
         for leaving in taken, taken[::2], taken[1::2]:
             assert text_of(ledger, leaving) <= limit or not leaving
 

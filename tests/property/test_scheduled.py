@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.latest.scheduled_values import ScheduledValues
-from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
@@ -163,7 +163,7 @@ def test_with_a_selection_the_rule_comes_first(
     draws: list[Draw], steps: list[tuple[int, int]], partitions: int
 ) -> None:
     """A value that is not selected hides the one before from the moment it is due, and never reports too little."""
-    written, rule, strays = log(draws, partitions), Rule(partitions, None), Strays()
+    written, rule, strays = log(draws, partitions), Rule(partitions, None), StrayKeys()
     for _ in range(10):  # readings
         values = LatestValues(partitions, tombstone_memory=1 << 60)
         selected = SelectedValues(values, queue(), strays, several=partitions > 1)
@@ -199,7 +199,7 @@ def marked(batch: RecordBatch, condition: Callable[[bytes | None], bool]) -> Rec
 
 
 def test_s115_a_value_that_is_not_selected_takes_effect_when_it_is_due() -> None:
-    selected = SelectedValues(LatestValues(1), queue(), Strays(), several=False)
+    selected = SelectedValues(LatestValues(1), queue(), StrayKeys(), several=False)
     store = ScheduledValues(selected, queue(), NotBefore(LONGEST / 1000))
     store.pass_time(0)
     store.apply(RecordBatch.of([Record(0, 0, 0, b"a", b"1")]))

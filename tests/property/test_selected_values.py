@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.fold import LatestValues
-from lvq_kafka.core.latest.selected_values import SelectedValues, Strays
+from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
@@ -58,7 +58,7 @@ class Selecting:
         self._partitions = partitions
         self._groups = Groups(placement=placement)
         self._policy: KeyMismatchPolicy = policy
-        self._strays = Strays()
+        self._strays = StrayKeys()
         self.readings = 0
 
     def read(self, history: Sequence[Sequence[Record]]) -> SelectedValues:
@@ -129,7 +129,7 @@ def test_records_in_their_home_partitions_are_read_once_and_nothing_is_remembere
 
 
 def test_a_topic_whose_keys_keep_turning_up_elsewhere_is_not_read_again_for_each() -> None:
-    strays = Strays()
+    strays = StrayKeys()
     names = [b"%d" % number for number in range(200)]
     foreign = [Record(1 - home_partition(name, 2), at, at, name, IN) for at, name in enumerate(names)]
     doubts = 0

@@ -9,7 +9,7 @@ from typing import Any, cast
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription, Topics
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
-from lvq_kafka.core.consumer.consumer_transaction import Step
+from lvq_kafka.core.consumer.consumer_transaction import LedgerStep
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.errors import DeliveryFailed
 
@@ -29,7 +29,7 @@ class Removing:
     def shared(self) -> SharedState:
         return cast(SharedState, self)
 
-    def apply(self, step: Step, item: Item) -> None:
+    def apply(self, step: LedgerStep, item: Item) -> None:
         step(self._core.ledger, item)
 
 

@@ -25,7 +25,7 @@ from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.rules import OrderRule, QueueRules, TimeRule
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.simulator.group import Connection, Group, Request
 from tests.simulator.grouping import Grouping
 from tests.simulator.letters import Letters, Removing
@@ -35,9 +35,9 @@ from tests.simulator.waiting import Heard, Question
 
 __all__ = ["Options", "Process", "Work"]
 
-_IN_WORK = frozenset({State.ACQUIRED, State.STALE, State.LEAVING, State.LEAVING_STALE})
-_NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
-_REMOVED = frozenset({State.ACKED, State.REJECTED})
+_IN_WORK = frozenset({MessageState.ACQUIRED, MessageState.STALE, MessageState.LEAVING, MessageState.LEAVING_STALE})
+_NEWEST_IN_WORK = frozenset({MessageState.ACQUIRED, MessageState.LEAVING})
+_REMOVED = frozenset({MessageState.ACKED, MessageState.REJECTED})
 _SKEWS = (0, -2, 1)  # seconds by which the clocks of processes differ from the cluster's; see `MOST_SKEW`
 
 

@@ -41,7 +41,7 @@ from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.timing.terms import Ttl
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
 from lvq_kafka.core.waiting.pending import PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.ranked_queue import ByLevel, ranked_items
@@ -364,7 +364,7 @@ def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: P
     claim = PartitionLedger.claim
 
     def mutant(self: PartitionLedger, leaving: Collection[Item]) -> CommitMap:
-        return claim(self, [item for item in self.held.values() if item.state is State.LEAVING])
+        return claim(self, [item for item in self.held.values() if item.state is MessageState.LEAVING])
 
     monkeypatch.setattr(PartitionLedger, "claim", mutant)
     assert caught("I1")
@@ -582,10 +582,10 @@ def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch
     discard, offer = PartitionLedger.discard, PartitionLedger.offer
 
     def forgotten(self: PartitionLedger, item: Item) -> None:
-        delayed = item.state is State.DELAYED
+        delayed = item.state is MessageState.DELAYED
         discard(self, item)
         if delayed:
-            item.state = State.DELAYED
+            item.state = MessageState.DELAYED
 
     def mutant(self: PartitionLedger, item: Item) -> None:
         self.waiting.setdefault(item.lane, item)
@@ -598,7 +598,7 @@ def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch
 
 def test_i2_two_messages_of_a_key_in_work_at_once_are_caught(monkeypatch: Patch) -> None:
     def offer(self: PartitionLedger, item: Item) -> None:
-        if self.open and item.state is State.AVAILABLE:
+        if self.open and item.state is MessageState.AVAILABLE:
             self._line.add(item)
 
     take = PartitionLedger.add
@@ -914,8 +914,8 @@ def test_i10_a_letter_that_fails_and_is_forgotten_is_caught(monkeypatch: Patch) 
 def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch: Patch) -> None:
     give_back = PartitionLedger.give_back
 
-    def mutant(self: PartitionLedger, item: Item, after: State, delayed: bool) -> Item | None:
-        revives = item.state is State.STALE and item.lane not in self.waiting
+    def mutant(self: PartitionLedger, item: Item, after: MessageState, delayed: bool) -> Item | None:
+        revives = item.state is MessageState.STALE and item.lane not in self.waiting
         twin = give_back(self, item, after, delayed)
         if revives:
             twin = item.again()
@@ -984,7 +984,7 @@ def test_i1_a_commit_that_passes_what_is_scheduled_is_caught(monkeypatch: Patch)
     claim = PendingList.claim
 
     def mutant(self: PendingList, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
-        return claim(self, {*leaving, *(item for item in self if item.state is State.SCHEDULED)})
+        return claim(self, {*leaving, *(item for item in self if item.state is MessageState.SCHEDULED)})
 
     monkeypatch.setattr(PendingList, "claim", mutant)
     assert caught("I1", scheduling)
@@ -1008,7 +1008,7 @@ def test_i4_a_held_message_that_comes_back_over_one_that_is_due_is_caught(monkey
         held = self._part.held.get(item.lane)
         state = None if held is None else held.state
         come_due(self, item)
-        if held is not None and state is State.ACQUIRED:
+        if held is not None and state is MessageState.ACQUIRED:
             held.state = state
             self._part.pending.append(held)
 
@@ -1257,7 +1257,7 @@ def test_an_eviction_that_no_commit_says_is_caught(invariant: str, monkeypatch: 
     """The mutant leaves it to the next owner to evict the message again, as it does with what has expired."""
 
     def mutant(self: PartitionLedger, item: Item) -> None:
-        self.discard(item, TRANSITIONS[Event.EVICT])
+        self.discard(item, TRANSITIONS[MessageEvent.EVICT])
         self.dropped_early()
 
     monkeypatch.setattr(PartitionLedger, "evict", mutant)

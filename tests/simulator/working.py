@@ -11,7 +11,7 @@ from lvq_kafka.core.consumer.commits import Answer
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.queue.ranking import Rank
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
 from tests.simulator.process import Process, Work
@@ -81,7 +81,7 @@ class Working(Process):
             for part in self.ledger._partitions.values()
             if part.open
             for lane, item in part.waiting.items()
-            if lane not in part.held and item.state is State.AVAILABLE
+            if lane not in part.held and item.state is MessageState.AVAILABLE
         ]
         if any(item.deliveries >= TRIED_OFTEN for item in free):  # these take turns
             return None
@@ -110,10 +110,10 @@ class Working(Process):
             return
         for number, part in ledger._partitions.items():
             free = [item for lane, item in part.waiting.items() if lane not in part.held and not self._is_grouped(item)]
-            if not part.open or all(item.state is not State.AVAILABLE for item in free):
+            if not part.open or all(item.state is not MessageState.AVAILABLE for item in free):
                 continue
             # Such as may have room, in groups of other sessions.
-            others = any(item not in free and item.state is State.AVAILABLE for item in part.waiting.values())
+            others = any(item not in free and item.state is MessageState.AVAILABLE for item in part.waiting.values())
             if not (ledger.bounded or (self._options.ranked and (part.held or others))):
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
             if not self.core.crowding:
@@ -131,7 +131,7 @@ class Working(Process):
                 for part in parts
                 for lane, one in part.waiting.items()
                 if one is not item
-                and (lane in part.held or one.state is not State.AVAILABLE or (part.held and self.core.crowding))
+                and (lane in part.held or one.state is not MessageState.AVAILABLE or (part.held and self.core.crowding))
             ]
         else:
             others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]
@@ -314,7 +314,7 @@ class Working(Process):
         if self.ledger.capacity.limit < options.text_limit or options.expiry_topic or evicts_between:
             return  # the limit has sunk, or messages are done that nobody took
         for partition, part in self.ledger._partitions.items():
-            mine = {item for item in items if item.partition == partition and item.state is State.LEAVING}
+            mine = {item for item in items if item.partition == partition and item.state is MessageState.LEAVING}
             # Places give way to acks, and are left out of the claim then.
             if mine and self._bounded.get(part._generation) and not part.pending.places:
                 length = self._length(partition, mine)

@@ -6,7 +6,7 @@ steps, random walks, which are fast, and regression tests all use the same scrip
 
 from __future__ import annotations
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.simulator.consumer_steps import ConsumerSteps
 from tests.simulator.member import Member
 from tests.simulator.proof import Violation
@@ -166,7 +166,7 @@ class World(ConsumerSteps):
         }
         waiting = [item for part in member.ledger._partitions.values() for item in part.waiting.values()]
         name = member.grouping.name
-        later = {item for item in waiting if item.state is State.DELAYED}
+        later = {item for item in waiting if item.state is MessageState.DELAYED}
         groups = {name(item) for item in later} - {None}  # which wait for these
         return left - {(item.partition, item.offset) for item in waiting if item in later or name(item) in groups}
 

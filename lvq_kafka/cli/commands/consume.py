@@ -25,7 +25,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.workers import ThreadGroup
 from lvq_kafka.core.text.quoting import brief
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
 
 __all__ = ["consume"]
@@ -250,7 +250,7 @@ class _Runner:
                 raise KeyboardInterrupt
             rejected = status != 0 and self._give_up(delivery, what)
         if status == 0:
-            return delivery.state is not State.LOST  # otherwise another consumer or worker has it
+            return delivery.state is not MessageState.LOST  # otherwise another consumer or worker has it
         if self._on_failure == "stop":
             now = "was rejected after its last delivery" if rejected else "is still in the queue"
             raise Complaint(f"{what}; the message {now}.", COMMAND_FAILED)

@@ -19,7 +19,7 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer, Commits, Flight
 from lvq_kafka.core.consumer.consumer_transaction import (
     ConsumerTransaction,
-    Step,
+    LedgerStep,
     TransactionEvent,
     TransactionPhase,
     Undecided,
@@ -35,7 +35,7 @@ from lvq_kafka.core.log.absence import Absence
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.rules import PLAIN, QueueRules
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.session_pins import SessionPins
 from lvq_kafka.errors import LockLost, StateError, TransportError
 
@@ -43,7 +43,7 @@ __all__ = ["ConsumerCore", "Outcome"]
 
 W = TypeVar("W")
 
-_LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
+_LEAVING = frozenset({MessageState.LEAVING, MessageState.LEAVING_STALE})
 # Answers after which the group will not store that commit later. Only members get them: a broker checks texts only
 # after it has found that the group knows the sender.
 _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
@@ -469,7 +469,7 @@ class ConsumerCore(Generic[W]):
         return undecided, committed
 
     def end_transaction(
-        self, steps: Iterable[tuple[Step, Item]], flight: Flight[W] | None, answer: Answer, now: float
+        self, steps: Iterable[tuple[LedgerStep, Item]], flight: Flight[W] | None, answer: Answer, now: float
     ) -> None:
         """End a committed or aborted transaction. Each step is applied to its message."""
         self.transaction.advance(TransactionEvent.END)

@@ -19,13 +19,13 @@ from lvq_kafka.errors import StateError, TransportError
 __all__ = [
     "OUTCOMES",
     "ConsumerTransaction",
-    "Step",
+    "LedgerStep",
     "TransactionEvent",
     "TransactionPhase",
     "Undecided",
 ]
 
-Step = Callable[[Ledger, Item], None]
+LedgerStep = Callable[[Ledger, Item], None]
 """A change of a message's state; see `Ledger`."""
 
 
@@ -75,7 +75,7 @@ class Undecided:
     """A transaction whose outcome is unknown."""
 
     flight: Flight[Any]
-    left: Mapping[Item, Step]
+    left: Mapping[Item, LedgerStep]
     """Its messages, and the step each takes if it has committed."""
     notify: Callable[[bool | None], None]
     """For the owner to call with the outcome, or with None if the consumer ends before it is known."""
@@ -85,7 +85,7 @@ class Undecided:
         """The partitions that it commits for."""
         return self.flight.maps.keys()
 
-    def outcome(self, committed: bool) -> list[tuple[Step, Item]]:
+    def outcome(self, committed: bool) -> list[tuple[LedgerStep, Item]]:
         """Return what becomes of its messages."""
         return [(step if committed else Ledger.give_back, item) for item, step in self.left.items()]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.core.consumer.commits import Commits, Count
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.core.waiting.session_pins import SessionPins
 
 __all__ = ["CountedReservations"]
 
-_HELD = frozenset({State.ACQUIRED, State.STALE})
+_HELD = frozenset({MessageState.ACQUIRED, MessageState.STALE})
 _REMEMBERED = 256  # skipped keys to remember
 _PROMPT = 0.2  # seconds in which an unimpeded commit is answered
 
@@ -121,7 +121,7 @@ class CountedReservations:
         items = [
             one.item
             for one in self._line
-            if one.item.state is State.STALE
+            if one.item.state is MessageState.STALE
             and one.count.done
             and (comes_now or now - one.since > _PROMPT)
             and (one.item.partition, one.item.lane) not in self._passed_over

@@ -22,15 +22,12 @@ from operator import itemgetter
 from typing import Any, Self, TypeVar
 from weakref import ref
 
-from lvq_kafka.core.log.records import Headers, Record, RecordBatch
+from lvq_kafka.core.log.records import Headers, RawHeaders, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Order
 
 T = TypeVar("T")
 
-__all__ = ["IMPLIED", "ColumnTable", "Columns", "RawHeaders", "pick"]
-
-
-RawHeaders = Sequence[tuple[str, bytes | None]] | None
+__all__ = ["IMPLIED", "ColumnTable", "Columns", "pick"]
 
 Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawHeaders]]
 """Offsets, timestamps, keys, values and headers of records of one partition."""

@@ -11,13 +11,13 @@ from lvq_kafka.core.latest.fold import Changes, LatestValues
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
 
-__all__ = ["SelectedValues", "Strays"]
+__all__ = ["SelectedValues", "StrayKeys"]
 
 _DOUBTS = 3  # readings of the topic for keys outside their home partitions, before all keys are remembered
 
 
 @dataclass(slots=True)
-class Strays:
+class StrayKeys:
     """The keys with selected records outside their home partition.
 
     They outlast a read that starts over. ``keys`` is None once all keys count as such.
@@ -57,7 +57,7 @@ class SelectedValues:
         self,
         values: LatestValues,
         rules: QueueRules,
-        strays: Strays,
+        strays: StrayKeys,
         *,
         several: bool,
     ) -> None:

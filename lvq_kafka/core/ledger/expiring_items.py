@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.timing.log_time import LogTime
 from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, own_ttl
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent
 from lvq_kafka.core.waiting.pending import Item, PendingList
 
 __all__ = ["Expiring"]
 
-_WAITS = frozenset(TRANSITIONS[Event.EXPIRE])
-_SET_ASIDE = frozenset(TRANSITIONS[Event.RELEASE])
+_WAITS = frozenset(TRANSITIONS[MessageEvent.EXPIRE])
+_SET_ASIDE = frozenset(TRANSITIONS[MessageEvent.RELEASE])
 _FIRST = _NAME = itemgetter(0)
 _TOGETHER = 250  # messages
 _ALL = 1 << 62
@@ -124,7 +125,7 @@ def _counts(item: Item) -> bool:
     return item.state in _WAITS or (item.reserved and item.state in _SET_ASIDE)
 
 
-def _have_no_ttl(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> bool:
+def _have_no_ttl(headers: Sequence[RawHeaders]) -> bool:
     """Return whether each message has exactly one header, which is not a TTL."""
     if not all(headers):
         return False

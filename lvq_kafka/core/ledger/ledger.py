@@ -27,13 +27,13 @@ from lvq_kafka.core.ledger.ring import Ring, RingPartition
 from lvq_kafka.core.ledger.scheduled_items import placed_items
 from lvq_kafka.core.ledger.timed_partition import TimedPartition
 from lvq_kafka.core.ledger.timers import Timers
-from lvq_kafka.core.log.records import RecordBatch, runs
+from lvq_kafka.core.log.records import RawHeaders, RecordBatch, runs
 from lvq_kafka.core.queue.rules import PLAIN, QueueRules
 from lvq_kafka.core.queue.standard import no_keys
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue, by_slot
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
 from lvq_kafka.core.waiting.pending import Item, PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.rank_window import BeyondByLevel, BeyondByRank, RankWindow
@@ -44,11 +44,23 @@ from lvq_kafka.errors import StateError
 
 __all__ = ["Item", "Ledger", "LedgerStats"]
 
-_Outcomes = Mapping[State, State]
-_ON_ACK, _ON_REJECT, _ON_RELEASE = TRANSITIONS[Event.ACK], TRANSITIONS[Event.REJECT], TRANSITIONS[Event.RELEASE]
-_ON_LEAVE, _ON_COMMIT, _ON_BURY = TRANSITIONS[Event.LEAVE], TRANSITIONS[Event.COMMIT], TRANSITIONS[Event.BURY]
-_ON_RETURN, _ON_EXTEND = TRANSITIONS[Event.RETURN], TRANSITIONS[Event.EXTEND]
-_ON_DUE, _ON_TIME_OUT, _ON_EXPIRE = TRANSITIONS[Event.DUE], TRANSITIONS[Event.TIME_OUT], TRANSITIONS[Event.EXPIRE]
+_Outcomes = Mapping[MessageState, MessageState]
+_ON_ACK, _ON_REJECT, _ON_RELEASE = (
+    TRANSITIONS[MessageEvent.ACK],
+    TRANSITIONS[MessageEvent.REJECT],
+    TRANSITIONS[MessageEvent.RELEASE],
+)
+_ON_LEAVE, _ON_COMMIT, _ON_BURY = (
+    TRANSITIONS[MessageEvent.LEAVE],
+    TRANSITIONS[MessageEvent.COMMIT],
+    TRANSITIONS[MessageEvent.BURY],
+)
+_ON_RETURN, _ON_EXTEND = TRANSITIONS[MessageEvent.RETURN], TRANSITIONS[MessageEvent.EXTEND]
+_ON_DUE, _ON_TIME_OUT, _ON_EXPIRE = (
+    TRANSITIONS[MessageEvent.DUE],
+    TRANSITIONS[MessageEvent.TIME_OUT],
+    TRANSITIONS[MessageEvent.EXPIRE],
+)
 
 
 class Ledger:
@@ -278,7 +290,7 @@ class Ledger:
         key: bytes | None,
         value: bytes | None,
         timestamp: int = 0,
-        headers: Sequence[tuple[str, bytes | None]] | None = None,
+        headers: RawHeaders = None,
     ) -> None:
         """Add one record; see `add`."""
         self.add(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))

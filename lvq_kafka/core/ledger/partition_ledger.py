@@ -15,10 +15,10 @@ from lvq_kafka.core.commit_map.map_capacity import MOST_COUNTED
 from lvq_kafka.core.ledger.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.ledger.feature import Feature, overrides_of
 from lvq_kafka.core.ledger.scheduled_items import counts_since
-from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.log.records import RawHeaders, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
 from lvq_kafka.core.waiting.pending import Deletion, Item, PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
@@ -27,14 +27,14 @@ from lvq_kafka.errors import StateError
 __all__ = ["LedgerParts", "PartitionLedger"]
 
 _ON_ACQUIRE, _ON_SUPERSEDE, _ON_EVICT, _ON_REVOKE = (
-    TRANSITIONS[Event.ACQUIRE],
-    TRANSITIONS[Event.SUPERSEDE],
-    TRANSITIONS[Event.EVICT],
-    TRANSITIONS[Event.REVOKE],
+    TRANSITIONS[MessageEvent.ACQUIRE],
+    TRANSITIONS[MessageEvent.SUPERSEDE],
+    TRANSITIONS[MessageEvent.EVICT],
+    TRANSITIONS[MessageEvent.REVOKE],
 )
-_AVAILABLE = State.AVAILABLE
-_NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
-_NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
+_AVAILABLE = MessageState.AVAILABLE
+_NEWEST_IN_WORK = frozenset({MessageState.ACQUIRED, MessageState.LEAVING})
+_NOBODY_GETS = frozenset({MessageState.LEAVING, MessageState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +355,7 @@ class PartitionLedger:
             self._stats.deleted += deleted
             self.changes += replaced + deleted
 
-    def _keep_place(self, item: Item, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> None:
+    def _keep_place(self, item: Item, timestamp: int, headers: RawHeaders) -> None:
         """Keep a waiting message for its place, while the value lives that was replaced after it.
 
         Args:
@@ -453,7 +453,7 @@ class PartitionLedger:
         self.room.measure_again()
         return True
 
-    def discard(self, item: Item, outcomes: Mapping[State, State] = _ON_SUPERSEDE) -> None:
+    def discard(self, item: Item, outcomes: Mapping[MessageState, MessageState] = _ON_SUPERSEDE) -> None:
         """Drop a waiting message that is superseded, or has expired."""
         item.state = outcomes[item.state]
         del self.waiting[item.lane]
@@ -573,7 +573,7 @@ class PartitionLedger:
 
     # ---------------------------------------------------------------- settling
 
-    def leave(self, item: Item, after: State) -> None:
+    def leave(self, item: Item, after: MessageState) -> None:
         """Keep a message in work whose holder is done with it.
 
         If it was only set aside, nobody will receive it, so that delivery is not counted.
@@ -582,7 +582,7 @@ class PartitionLedger:
         if item.reserved:
             self.changed = True
 
-    def remove(self, item: Item, after: State) -> None:
+    def remove(self, item: Item, after: MessageState) -> None:
         """Finish a message in work, leaving its handle in state ``after``."""
         self.changed = True
         if item.state in _NEWEST_IN_WORK:
@@ -598,7 +598,7 @@ class PartitionLedger:
             for free in self._on_free:
                 free(item)
 
-    def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
+    def give_back(self, item: Item, after: MessageState, delayed: bool) -> Item | None:
         """Take a message back from its holder, leaving its handle in state ``after``.
 
         Returns:
@@ -616,7 +616,7 @@ class PartitionLedger:
                 self.attempted[item.offset] = twin
             self.waiting[item.lane] = twin
             if delayed:
-                twin.state = State.DELAYED
+                twin.state = MessageState.DELAYED
         item.state = after
         lane = item.lane
         del self.held[lane]
@@ -670,7 +670,7 @@ class PartitionLedger:
 
     def claim(self, leaving: Collection[Item]) -> CommitMap:
         """Return what the group may commit now. The messages in ``leaving`` count as acked."""
-        mine = {item for item in leaving if item.partition == self._number and item.state is State.LEAVING}
+        mine = {item for item in leaving if item.partition == self._number and item.state is MessageState.LEAVING}
         base, runs = self.pending.claim(mine)
         counts: dict[int, int] = {}
         if self._count_deliveries:

@@ -27,13 +27,13 @@ from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.ranking import Rank
 from lvq_kafka.core.waiting.lazy_heap import LazyHeap
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.core.waiting.pending import Item, SizeMeter
 from lvq_kafka.core.waiting.ranked_queue import rank_of
 
 __all__ = ["WAITS", "ByOffset", "ByRank", "EvictionOrder", "Oversized", "Ring", "RingPartition"]
 
-_AVAILABLE = State.AVAILABLE
+_AVAILABLE = MessageState.AVAILABLE
 
 
 class Oversized(NamedTuple):
@@ -219,7 +219,7 @@ class RingPartition(Feature):
         self._ring.stats.evicted += 1
 
 
-WAITS = frozenset(TRANSITIONS[Event.EVICT])
+WAITS = frozenset(TRANSITIONS[MessageEvent.EVICT])
 """The states of a message that waits, and may be evicted."""
 
 _SWEEP_AT_LEAST = 1024  # entries

@@ -15,13 +15,17 @@ from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.log.offset_line import OffsetLine
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.core.waiting.pending import Deletion, Item
 
 __all__ = ["TimedPartition"]
 
-_ON_SUPERSEDE, _ON_EXPIRE, _ON_DUE = TRANSITIONS[Event.SUPERSEDE], TRANSITIONS[Event.EXPIRE], TRANSITIONS[Event.DUE]
-_ON_WITHDRAW, _ON_REVOKE = TRANSITIONS[Event.WITHDRAW], TRANSITIONS[Event.REVOKE]
+_ON_SUPERSEDE, _ON_EXPIRE, _ON_DUE = (
+    TRANSITIONS[MessageEvent.SUPERSEDE],
+    TRANSITIONS[MessageEvent.EXPIRE],
+    TRANSITIONS[MessageEvent.DUE],
+)
+_ON_WITHDRAW, _ON_REVOKE = TRANSITIONS[MessageEvent.WITHDRAW], TRANSITIONS[MessageEvent.REVOKE]
 _OFFSET = attrgetter("offset")
 
 
@@ -95,7 +99,7 @@ class TimedPartition(Feature):
         item = kind(
             self._number, batch.offsets[0], batch.timestamps[0], key, batch.values[0] or b"", batch.headers[0], slot=-1
         )
-        item.state = State.SCHEDULED
+        item.state = MessageState.SCHEDULED
         self._part.append(item)
         if item.lane in self._scheduled:
             self._scheduled[item.lane].append(item)
@@ -116,7 +120,7 @@ class TimedPartition(Feature):
 
         Nothing happens if one above it was due at the same time.
         """
-        if item.state is not State.SCHEDULED:
+        if item.state is not MessageState.SCHEDULED:
             return
         part, lane, deletes = self._part, item.lane, isinstance(item, Deletion)
         self._drop(self._scheduled[lane].pop_below(item.offset), deleted=deletes)

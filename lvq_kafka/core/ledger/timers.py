@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lvq_kafka.core.waiting.lazy_heap import LazyHeap
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 
 __all__ = ["Timers"]
 
-_WITH_A_TIME = frozenset({State.DELAYED, State.ACQUIRED, State.STALE})
+_WITH_A_TIME = frozenset({MessageState.DELAYED, MessageState.ACQUIRED, MessageState.STALE})
 
 
 class Timers:

@@ -8,7 +8,7 @@ from operator import eq, itemgetter
 from typing import Literal
 
 from lvq_kafka.core.facts import Position
-from lvq_kafka.core.log.records import UNREADABLE, RecordBatch, header_value
+from lvq_kafka.core.log.records import UNREADABLE, RawHeaders, RecordBatch, header_value
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.errors import KeyMismatch
 
@@ -69,9 +69,7 @@ def _mismatch(position: Position, key: bytes | None, key_header: str, said: byte
     )
 
 
-def only_key_headers(
-    name: str, keys: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
-) -> bool:
+def only_key_headers(name: str, keys: Sequence[bytes | None], headers: Sequence[RawHeaders]) -> bool:
     """Return whether each record has one header only, the key header, equal to its record key."""
     if not all(headers):
         return False

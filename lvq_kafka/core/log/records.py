@@ -15,6 +15,7 @@ __all__ = [
     "UNSELECTED_HEADERS",
     "Fetch",
     "Headers",
+    "RawHeaders",
     "Record",
     "RecordBatch",
     "header_value",
@@ -28,6 +29,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 Names may repeat; the last one counts (`header_value`).
 """
+
+RawHeaders = Sequence[tuple[str, bytes | None]] | None
+"""A record's headers as a client reads them. A record without headers may have None."""
 
 UNREADABLE_HEADER = "lvq-unreadable"
 """Marks a record whose headers cannot be read (R16), and copies of it."""
@@ -87,7 +91,7 @@ class RecordBatch:
     timestamps: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
-    headers: list[Sequence[tuple[str, bytes | None]] | None] = field(default_factory=list)
+    headers: list[RawHeaders] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.offsets)

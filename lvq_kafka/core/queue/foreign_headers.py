@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import itemgetter
 
+from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 
@@ -61,7 +62,7 @@ class ForeignHeaders:
         self._unreported = self.names
         self._warnings: list[str] = []
 
-    def check(self, headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> None:
+    def check(self, headers: Sequence[RawHeaders]) -> None:
         """Look for such headers in what was read.
 
         A producer of this library would have written the queue's own in their place.

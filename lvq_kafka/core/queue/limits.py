@@ -6,11 +6,11 @@ never refused, and never costs another key its value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from lvq_kafka.core.facts import Depth
+from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.text.quoting import abridged, quoted
 from lvq_kafka.core.text.validation import as_float, at_least_one, choice, known_fields
 from lvq_kafka.errors import ConfigError
@@ -24,7 +24,7 @@ RESUME = 0.8
 """The part of the limits down to which a full queue must shrink to have room again, as in Broker-J."""
 
 
-def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
+def size_of(key: bytes | None, value: bytes | None, headers: RawHeaders) -> int:
     """Return the bytes of a message: key, value, and names and values of headers."""
     size = len(key or b"") + len(value or b"")
     for name, content in headers or ():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from lvq_kafka.core.log.records import header_value
+from lvq_kafka.core.log.records import RawHeaders, header_value
 from lvq_kafka.core.text.quoting import abridged, quoted
 from lvq_kafka.core.text.validation import choice, known_fields, text
 from lvq_kafka.errors import ConfigError
@@ -23,7 +22,6 @@ GroupMode = Literal["sticky", "shared"]
 Placement = Literal["key", "group"]
 
 _FIELDS = ("header", "mode", "default", "placement")
-_Headers = Sequence[tuple[str, bytes | None]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -66,7 +64,7 @@ class Groups:
         elif self.mode == "shared":
             object.__setattr__(self, "default", NO_GROUP)
 
-    def group(self, headers: _Headers) -> bytes | None:
+    def group(self, headers: RawHeaders) -> bytes | None:
         """Return the group of a message with these headers; None if it is for anyone.
 
         Of several headers of the name, the last one counts.

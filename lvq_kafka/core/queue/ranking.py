@@ -7,10 +7,10 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, get_args
 
-from lvq_kafka.core.log.records import header_value
+from lvq_kafka.core.log.records import RawHeaders, header_value
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -47,8 +47,6 @@ QueueOrder = Literal["tail", "in-place", "priority", "sorted"]
 Rank = int | bytes
 """Comparable within a queue."""
 
-_Headers = Sequence[tuple[str, bytes | None]] | None
-
 
 class Ranking:
     """Ranks the messages of one queue, for one reader.
@@ -83,7 +81,7 @@ class Ranking:
             return cls(PRIORITY_HEADER, _levels(priorities or _LEVELS).get, has_levels=True)
         return cls(sort_header or SORT_HEADER, _text_rank) if order == "sorted" else None
 
-    def rank(self, headers: _Headers) -> Rank:
+    def rank(self, headers: RawHeaders) -> Rank:
         """Return the rank of a message with these headers."""
         found = header_value(headers or (), self.header)
         if found is None:

@@ -33,7 +33,6 @@ LONGEST_DELAY = 31_536_000.0
 """The longest delay that a queue may allow: 365 days, in seconds. Its topic is not compacted for as long."""
 
 _NAME = itemgetter(0)
-_Headers = Sequence[tuple[str, bytes | None]] | None
 
 
 def check_max_delay(option: str, value: object) -> None:
@@ -110,7 +109,7 @@ class NotBefore:
         """Return the judge of a queue with this option; None if its messages count at once."""
         return None if max_delay is None else cls(max_delay)
 
-    def due(self, timestamp: int, headers: _Headers) -> int:
+    def due(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
         """Return the first moment at which a message counts, in ms since the epoch.
 
         That is its append time, or a later one.
@@ -121,11 +120,13 @@ class NotBefore:
                 due = self._read(timestamp, value)
         return due
 
-    def counts(self, now: int, timestamp: int, headers: _Headers) -> bool:
+    def counts(self, now: int, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
         """Return whether a message counts at this time, in ms."""
         return self.due(timestamp, headers) <= max(now, timestamp)
 
-    def scheduled(self, timestamps: Sequence[int], headers: Sequence[_Headers]) -> list[tuple[int, int]]:
+    def scheduled(
+        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+    ) -> list[tuple[int, int]]:
         """Return the rows of scheduled messages, each with the time when it is due.
 
         A message is scheduled if it counts from a later time than its append time on.

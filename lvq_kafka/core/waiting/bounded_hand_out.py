@@ -14,7 +14,7 @@ from lvq_kafka.core.commit_map.map_capacity import MapCapacity
 from lvq_kafka.core.queue.ranking import Rank
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
 from lvq_kafka.core.waiting.ledger_stats import LedgerStats
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.partition_room import PartitionRoom
 from lvq_kafka.core.waiting.pending import Item, PendingList
 from lvq_kafka.core.waiting.rank_window import RankWindow
@@ -186,7 +186,7 @@ class BoundedHandOut:
     def _lowest(self, partition: int) -> Item | None:
         """Return what a partition may hand out without room, if that waits."""
         lowest = self._partitions[partition].room.exempt
-        return lowest if lowest is not None and lowest.state is State.AVAILABLE else None
+        return lowest if lowest is not None and lowest.state is MessageState.AVAILABLE else None
 
     # ---------------------------------------------------------------- what waits for room
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-__all__ = ["TRANSITIONS", "Event", "State"]
+__all__ = ["TRANSITIONS", "MessageEvent", "MessageState"]
 
 
-class State(StrEnum):
+class MessageState(StrEnum):
     """The state of a message."""
 
     AVAILABLE = "available"
@@ -43,7 +43,7 @@ class State(StrEnum):
     """Its holder lost it: the partition was revoked, or the time to settle it ran out."""
 
 
-class Event(StrEnum):
+class MessageEvent(StrEnum):
     """An event in the life of a message."""
 
     ACQUIRE = "acquire"
@@ -77,42 +77,51 @@ class Event(StrEnum):
     """Its partition was revoked."""
 
 
-TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
+(
+    _AVAILABLE,
+    _SCHEDULED,
+    _DELAYED,
+    _ACQUIRED,
+    _STALE,
+    _LEAVING,
+    _LEAVING_STALE,
+    _RELEASED,
+    _ACKED,
+    _REJECTED,
+    _SUPERSEDED,
+    _EXPIRED,
+    _EVICTED,
+    _LOST,
+) = MessageState
+
+TRANSITIONS: Mapping[MessageEvent, Mapping[MessageState, MessageState]] = MappingProxyType(
     {
-        Event.ACQUIRE: {State.AVAILABLE: State.ACQUIRED},
-        Event.ACK: {State.ACQUIRED: State.ACKED, State.STALE: State.ACKED},
-        Event.RELEASE: {State.ACQUIRED: State.RELEASED, State.STALE: State.SUPERSEDED},
-        Event.DUE: {State.SCHEDULED: State.AVAILABLE, State.DELAYED: State.AVAILABLE},
-        Event.REJECT: {State.ACQUIRED: State.REJECTED, State.STALE: State.REJECTED},
-        Event.LEAVE: {State.ACQUIRED: State.LEAVING, State.STALE: State.LEAVING_STALE},
-        Event.COMMIT: {State.LEAVING: State.ACKED, State.LEAVING_STALE: State.ACKED},
-        Event.BURY: {State.LEAVING: State.REJECTED, State.LEAVING_STALE: State.REJECTED},
-        Event.RETURN: {State.LEAVING: State.RELEASED, State.LEAVING_STALE: State.SUPERSEDED},
-        Event.WITHDRAW: {State.SCHEDULED: State.LEAVING},
-        Event.EXTEND: {State.ACQUIRED: State.ACQUIRED, State.STALE: State.STALE},
-        Event.TIME_OUT: {State.ACQUIRED: State.LOST, State.STALE: State.LOST},
-        Event.SUPERSEDE: {
-            State.SCHEDULED: State.SUPERSEDED,
-            State.AVAILABLE: State.SUPERSEDED,
-            State.DELAYED: State.SUPERSEDED,
-            State.ACQUIRED: State.STALE,
-            State.STALE: State.STALE,
-            State.LEAVING: State.LEAVING_STALE,
-            State.LEAVING_STALE: State.LEAVING_STALE,
+        MessageEvent.ACQUIRE: {_AVAILABLE: _ACQUIRED},
+        MessageEvent.ACK: {_ACQUIRED: _ACKED, _STALE: _ACKED},
+        MessageEvent.RELEASE: {_ACQUIRED: _RELEASED, _STALE: _SUPERSEDED},
+        MessageEvent.DUE: {_SCHEDULED: _AVAILABLE, _DELAYED: _AVAILABLE},
+        MessageEvent.REJECT: {_ACQUIRED: _REJECTED, _STALE: _REJECTED},
+        MessageEvent.LEAVE: {_ACQUIRED: _LEAVING, _STALE: _LEAVING_STALE},
+        MessageEvent.COMMIT: {_LEAVING: _ACKED, _LEAVING_STALE: _ACKED},
+        MessageEvent.BURY: {_LEAVING: _REJECTED, _LEAVING_STALE: _REJECTED},
+        MessageEvent.RETURN: {_LEAVING: _RELEASED, _LEAVING_STALE: _SUPERSEDED},
+        MessageEvent.WITHDRAW: {_SCHEDULED: _LEAVING},
+        MessageEvent.EXTEND: {_ACQUIRED: _ACQUIRED, _STALE: _STALE},
+        MessageEvent.TIME_OUT: {_ACQUIRED: _LOST, _STALE: _LOST},
+        MessageEvent.SUPERSEDE: {
+            _SCHEDULED: _SUPERSEDED,
+            _AVAILABLE: _SUPERSEDED,
+            _DELAYED: _SUPERSEDED,
+            _ACQUIRED: _STALE,
+            _STALE: _STALE,
+            _LEAVING: _LEAVING_STALE,
+            _LEAVING_STALE: _LEAVING_STALE,
         },
-        Event.EXPIRE: {State.AVAILABLE: State.EXPIRED, State.DELAYED: State.EXPIRED},
-        Event.EVICT: {State.AVAILABLE: State.EVICTED, State.DELAYED: State.EVICTED},
-        Event.REVOKE: dict.fromkeys(
-            (
-                State.SCHEDULED,
-                State.AVAILABLE,
-                State.DELAYED,
-                State.ACQUIRED,
-                State.STALE,
-                State.LEAVING,
-                State.LEAVING_STALE,
-            ),
-            State.LOST,
+        MessageEvent.EXPIRE: {_AVAILABLE: _EXPIRED, _DELAYED: _EXPIRED},
+        MessageEvent.EVICT: {_AVAILABLE: _EVICTED, _DELAYED: _EVICTED},
+        MessageEvent.REVOKE: dict.fromkeys(
+            (_SCHEDULED, _AVAILABLE, _DELAYED, _ACQUIRED, _STALE, _LEAVING, _LEAVING_STALE),
+            _LOST,
         ),
     }
 )

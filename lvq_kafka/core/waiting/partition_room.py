@@ -14,7 +14,7 @@ from typing import Protocol
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.commit_map.map_capacity import MOST_COUNTED, MapCapacity, Measured
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item, PendingList
 from lvq_kafka.core.waiting.rank_window import RankWindow
 from lvq_kafka.core.waiting.ranked_queue import precedence
@@ -171,7 +171,7 @@ class PartitionRoom:
         """
         gated, lowest = self.gated, self.exempt
         before = len(gated)
-        if lowest is not None and lowest.state is State.AVAILABLE and lowest in gated:
+        if lowest is not None and lowest.state is MessageState.AVAILABLE and lowest in gated:
             gated.remove(lowest)
             self._enter(lowest, line)
         if (head := gated.head) is not None and self.has_room(head):
@@ -205,7 +205,7 @@ class PartitionRoom:
         Messages beyond the window count as such without room: look there first.
         """
         window, lowest = self.window, self.exempt
-        if lowest is not None and lowest.state is State.AVAILABLE and lowest.lane not in self._part.held:
+        if lowest is not None and lowest.state is MessageState.AVAILABLE and lowest.lane not in self._part.held:
             return False  # it needs none
         if window is None or self.waits_for_acks or self._let_go in window.ready:
             return False

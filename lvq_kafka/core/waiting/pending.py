@@ -16,14 +16,15 @@ from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.queue.ranking import Rank
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost
 
 __all__ = ["Deletion", "Item", "KeyPlace", "Meter", "PendingList", "PlacedPendingList", "SizeMeter"]
 
-_AVAILABLE = State.AVAILABLE
+_AVAILABLE = MessageState.AVAILABLE
 _OFFSET = attrgetter("offset")
 
 _NEVER = 1 << 63  # beyond all offsets
@@ -62,7 +63,7 @@ class Item:
         timestamp: int,
         key: bytes | None,
         value: bytes,
-        headers: Sequence[tuple[str, bytes | None]] | None,
+        headers: RawHeaders,
         slot: int,
     ) -> None:
         self.partition = partition
@@ -131,7 +132,7 @@ class Item:
             LockLost: the partition was revoked, or the time to settle ran out.
         """
         where = f"The message at offset {self.offset} of partition {self.partition}"
-        if self.state is State.LOST:
+        if self.state is MessageState.LOST:
             raise LockLost(
                 f"{where} is no longer held: its partition was revoked, or its lock timed out.",
                 hint="The partition's current owner gets the message, unless its acknowledgement was committed.",
@@ -161,7 +162,7 @@ class KeyPlace(Item):
 
     def __init__(self, of: Item) -> None:
         super().__init__(of.partition, of.offset, of.timestamp, of.key, b"", None, of.slot)
-        self.state = State.SUPERSEDED
+        self.state = MessageState.SUPERSEDED
 
 
 class Meter(Protocol):

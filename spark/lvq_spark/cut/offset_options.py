@@ -11,7 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resolve", "times"]
+__all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "OffsetsOrTimes", "Times", "resolve", "times"]
 
 EARLIEST, LATEST = -2, -1
 """The offsets that stand for the start and the end of a partition."""
@@ -99,7 +99,7 @@ class Times:
         return cls(option, topic=topic, by_partition=numbers)
 
 
-Point = Offsets | Times
+OffsetsOrTimes = Offsets | Times
 
 
 def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int]]:
@@ -130,7 +130,7 @@ def _is_entry(entry: tuple[str, Any]) -> bool:
     return re.fullmatch("[0-9]{1,9}", entry[0]) is not None and type(entry[1]) is int
 
 
-def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int, int]:
+def _for_each(point: OffsetsOrTimes, topic: str, partitions: Collection[int]) -> dict[int, int]:
     """Return the number for each of these partitions.
 
     Raises:
@@ -161,7 +161,7 @@ def times(point: Times, topic: str, partitions: Collection[int]) -> dict[int, fl
 
 
 def resolve(
-    point: Point,
+    point: OffsetsOrTimes,
     cluster: Cluster,
     topic: str,
     partitions: Collection[int],

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from lvq_kafka.core.log.records import RecordBatch, header_value
+from lvq_kafka.core.log.records import RawHeaders, RecordBatch, header_value
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import Ranking
 from lvq_kafka.core.timing.terms import Terms
@@ -60,10 +60,10 @@ class Origin:
     groups: Groups | None = None
 
 
-_Cells = Callable[[RecordBatch, Origin], pa.Array]
+_BuildColumn = Callable[[RecordBatch, Origin], pa.Array]
 
 # Builds each column from a batch and its origin.
-_CELLS: dict[str, _Cells] = {
+_BUILDERS: dict[str, _BuildColumn] = {
     "key": lambda batch, _: binary(batch.keys),
     "value": lambda batch, _: binary(batch.values),
     "topic": lambda batch, origin: repeated(origin.topic, len(batch)),
@@ -100,7 +100,7 @@ def to_arrow(
 
     schema = arrow_schema(columns)
     for part in parts(batch, len(batch), most, size):
-        yield pa.RecordBatch.from_arrays([_CELLS[name](part, origin) for name in columns], schema=schema)
+        yield pa.RecordBatch.from_arrays([_BUILDERS[name](part, origin) for name in columns], schema=schema)
 
 
 def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch], int]) -> Iterator[RecordBatch]:
@@ -156,7 +156,7 @@ def _groups(batch: RecordBatch, groups: Groups | None) -> pa.Array:
     return binary([None if groups is None else groups.group(headers) for headers in batch.headers])
 
 
-def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
+def _headers(cells: Sequence[RawHeaders]) -> pa.Array:
     """Return a list of structs for each record; null for none, as in the Kafka connector."""
     flat = list(chain.from_iterable(filter(None, cells)))
     names, values = strings(name for name, _ in flat), binary([value for _, value in flat])

@@ -16,7 +16,7 @@ from lvq_kafka.core.timing.terms import Ttl, check_ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
-from lvq_spark.cut.offset_options import EARLIEST, Offsets, Point, Times
+from lvq_spark.cut.offset_options import EARLIEST, Offsets, OffsetsOrTimes, Times
 from lvq_spark.cut.pinning import AsOfPolicy, seconds
 from lvq_spark.scan.arrow_columns import BYTES, ROWS
 from lvq_spark.scan.home_partition import JAVA, Partitioner
@@ -128,8 +128,8 @@ class SourceOptions:
     topic: str | None = None
     queue: str | None = None
     partitions: tuple[int, ...] | None = None
-    start: Point | None = None
-    end: Point | None = None
+    start: OffsetsOrTimes | None = None
+    end: OffsetsOrTimes | None = None
     or_latest: bool = False
     include_headers: bool = False
     extra_columns: tuple[str, ...] = ()
@@ -341,7 +341,7 @@ def _clash(given: OptionMap, one: str, other: str, why: str) -> None:
         raise ConfigError(f"{one} and {other} are both given. {why}", options=[one, other])
 
 
-def _point(given: OptionMap, names: tuple[str, str, str]) -> Point | None:
+def _point(given: OptionMap, names: tuple[str, str, str]) -> OffsetsOrTimes | None:
     name = given.one_of(*names)
     if name is None:
         return None

@@ -11,7 +11,7 @@ import pytest
 from lvq_kafka.cluster import GroupListener, GroupMember
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import DataLoss, LockLost
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, make_world, take
 from tests.waiting import eventually
@@ -84,7 +84,7 @@ def test_r18_messages_held_meanwhile_are_lost_and_acked_ones_are_not(world: Worl
         consumer.pause()
         acked.ack(wait=True, timeout=20)
         cut_off(world, consumer, 2 * DAY, lambda: delete_and_clean(world))
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         with pytest.raises(LockLost):
             held.ack()
         consumer.resume()

@@ -13,7 +13,7 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Decision, JointSettlement
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, OutcomeUnknown, StateError, TransportError
 from tests.unit.consuming.world import (
@@ -47,7 +47,7 @@ def test_all_are_done_with_one_commit(world: World) -> None:
         batch = some(world, consumer)
         before = consumer.stats.commits
         settlement = consumer.ack_many(iter(batch))
-        assert {delivery.state for delivery in batch} == {State.ACKED}
+        assert {delivery.state for delivery in batch} == {MessageState.ACKED}
         assert (consumer.stats.acked, consumer.stats.in_work) == (3, 0)
         assert repr(settlement) == "<Settlement of 3 messages, not asked for>"
         settlement.result(10)
@@ -100,7 +100,7 @@ def test_all_messages_that_can_be_acked_are(world: World) -> None:
         assert caught.value.__notes__ == [
             "This is the first of 2 messages, of 4, that could not be settled; all others were."
         ]
-        assert values_of([delivery for delivery in batch if delivery.state is State.ACKED]) == ["b", "c", "d"]
+        assert values_of([delivery for delivery in batch if delivery.state is MessageState.ACKED]) == ["b", "c", "d"]
         settled_up(world, consumer)
 
 
@@ -108,7 +108,7 @@ def test_messages_lost_meanwhile_come_again(world: World) -> None:
     with consuming(world) as consumer:
         batch = some(world, consumer)
         world.expel(world.members[0])
-        eventually(lambda: all(delivery.state is State.LOST for delivery in batch))
+        eventually(lambda: all(delivery.state is MessageState.LOST for delivery in batch))
         with pytest.raises(LockLost):
             consumer.ack_many(batch)
         assert drain(consumer, 3) == ["a", "b", "c"]
@@ -209,7 +209,7 @@ def test_a_delivery_of_another_consumer_is_refused_and_none_is_acked() -> None:
         mine, theirs = take(one), take(two)
         with pytest.raises(StateError, match="belongs to another consumer or transaction"):
             one.ack_many([mine, theirs])
-        assert (mine.state, theirs.state) == (State.ACQUIRED, State.ACQUIRED)
+        assert (mine.state, theirs.state) == (MessageState.ACQUIRED, MessageState.ACQUIRED)
 
 
 # ---------------------------------------------------------------- in a transaction
@@ -287,4 +287,4 @@ def test_an_argument_that_is_not_a_delivery_is_refused_and_nothing_is_acked(worl
             consumer.ack_many([*batch, "a"])  # type: ignore[list-item]
         with pytest.raises(ConfigError, match="one delivery, not several"):
             consumer.ack_many(batch[0])  # type: ignore[arg-type]
-        assert {delivery.state for delivery in batch} == {State.ACQUIRED}
+        assert {delivery.state for delivery in batch} == {MessageState.ACQUIRED}

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import Closed, ConfigError
 from tests.unit.consuming.world import (
     Clock,
@@ -133,7 +133,7 @@ def test_a_prefetched_message_that_was_replaced_is_passed_over_and_the_newer_val
         has_read_all(world, consumer)
         first.ack()
         second = next(stream)
-        assert (second.value, second.state) == ("d1", State.ACQUIRED)
+        assert (second.value, second.state) == ("d1", MessageState.ACQUIRED)
         second.ack()
         third = next(stream)
         assert (first.value, third.value) == ("a1", "b2")
@@ -149,7 +149,7 @@ def test_a_key_that_never_rests_comes_all_the_same(world: World) -> None:
             delivery = next(stream)
             world.send(("a", f"a{number}"))
             has_read_all(world, consumer)
-            assert delivery.state is State.STALE
+            assert delivery.state is MessageState.STALE
             delivery.ack()
             seen.append(delivery.value)
         assert seen == ["a1", "a2", "a3", "a4"]
@@ -237,7 +237,7 @@ def test_the_time_to_settle_what_was_taken_ahead_begins_when_its_turn_comes(worl
         clock.go_on(0.9)
         second = next(stream)
         clock.go_on(0.9)
-        assert (second.value, second.state) == ("b", State.ACQUIRED)
+        assert (second.value, second.state) == ("b", MessageState.ACQUIRED)
 
 
 def test_a_prefetched_message_that_waits_for_too_long_goes_to_others_and_was_not_delivered(world: World) -> None:
@@ -267,7 +267,7 @@ def test_a_paused_consumer_hands_nothing_out_and_goes_on_replacing(world: World)
         world.send(("a", "a2"), ("b", "b1"), ("b", "b2"))
         has_read_all(world, consumer)
         assert nothing_comes(consumer)
-        assert held.state is State.STALE
+        assert held.state is MessageState.STALE
         held.ack(wait=True, timeout=10)
         assert nothing_comes(consumer)
         consumer.resume()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import Closed, LockLost
 from tests.unit.consuming.world import (
     GROUP,
@@ -30,7 +30,7 @@ def test_close_commits_what_is_done_leaves_the_group_and_ends_the_locks(world: W
         held = take(consumer)
         consumer.close()
         assert (world.committed_offsets(), world.groups.member_count(GROUP)) == ({0: 1}, 0)
-        assert held.state is State.LOST
+        assert held.state is MessageState.LOST
         with pytest.raises(LockLost):
             held.ack()
         assert consumer.stats.lost == 1

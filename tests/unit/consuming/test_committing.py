@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from lvq_kafka.core.log.records import Fetch, RecordBatch
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import (
     OutcomeUnknown,
     ReaderFailed,
@@ -106,7 +106,7 @@ def test_waiting_for_an_ack_that_cannot_be_committed_times_out_and_the_ack_stand
         world.disconnect()
         with pytest.raises(OutcomeUnknown, match="offset 0"):
             delivery.ack(wait=True, timeout=0.05)
-        assert delivery.state is State.ACKED
+        assert delivery.state is MessageState.ACKED
         world.reconnect()
         eventually(lambda: world.committed_offsets() == {0: 1})
 

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka.codecs import BYTES, JSON
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -245,7 +245,7 @@ def test_the_source_is_not_done_before_the_dead_letter_is_stored(world: World) -
         first, second = take(consumer), take(consumer)
         world.disconnect()
         rejected = first.reject("bad")
-        assert (first.state, first.settled) == (State.LEAVING, True)
+        assert (first.state, first.settled) == (MessageState.LEAVING, True)
         with dead_letters_held(world):
             second.ack(wait=True, timeout=10)
             assert world.committed_map().runs == (1, 1), "the rejected one is not done"
@@ -290,7 +290,7 @@ def test_a_crash_before_the_dead_letter_is_stored_brings_the_message_again(world
         delivery.reject("bad")
         with dead_letters_held(world):
             world.expel(world.members[0])
-            eventually(lambda: delivery.state is State.LOST)
+            eventually(lambda: delivery.state is MessageState.LOST)
             assert world.texts(DEAD) == []
             assert drain(consumer, 1) == ["a"]
 
@@ -314,7 +314,7 @@ def test_a_dead_letter_stored_after_the_partition_has_gone_leaves_the_message_to
         settlement = delivery.reject("bad")
         with dead_letters_held(world):
             world.expel(world.members[0])
-            eventually(lambda: delivery.state is State.LOST)
+            eventually(lambda: delivery.state is MessageState.LOST)
         assert isinstance(settlement.future().exception(10), LockLost)
         assert world.texts(DEAD) == ["a"]
         assert drain(consumer, 1) == ["a"]

@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import BrokerUnavailable, DeliveryFailed, LockLost, OutcomeUnknown
 from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import World, consuming, drain, has_read_all, take
@@ -90,7 +90,7 @@ def test_it_says_so_too_where_a_newer_value_has_come_meanwhile(world: World) -> 
             settlement = delivery.ack()
             world.send(("a", "a2"))
             has_read_all(world, consumer)
-        assert delivery.state is State.SUPERSEDED
+        assert delivery.state is MessageState.SUPERSEDED
         assert isinstance(settlement.future().exception(10), LockLost)
         assert drain(consumer, 1) == ["a2"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from lvq_kafka.codecs import JSON
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,
@@ -33,7 +33,7 @@ def test_a_delivery_says_all_about_its_message() -> None:
         assert delivery.timestamp == 1000.5
         assert (delivery.header("source"), delivery.header("none")) == ("b", None)
         assert delivery.headers == (("ticker", b"IBM"), ("source", b"a"), ("source", b"b"))
-        assert (delivery.delivery_count, delivery.redelivered, delivery.state) == (1, False, State.ACQUIRED)
+        assert (delivery.delivery_count, delivery.redelivered, delivery.state) == (1, False, MessageState.ACQUIRED)
         assert "IBM" in repr(delivery)
 
 
@@ -87,7 +87,7 @@ def test_r6_a_newer_value_waits_until_the_held_one_is_acked(world: World) -> Non
         has_read_all(world, consumer)
         assert consumer.stats.available == 1
         assert nothing_comes(consumer)
-        assert first.state is State.STALE
+        assert first.state is MessageState.STALE
         first.ack()
         assert drain(consumer, 1) == ["m2"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import TransportError
 from tests.unit.consuming.world import (
     Clock,
@@ -176,7 +176,7 @@ def test_the_time_to_settle_does_not_run_while_nobody_has_the_message(world: Wor
         assert delivery is not None
         assert (delivery.delivery_count, consumer.stats.timed_out) == (1, 0)
         clock.go_on(0.9)
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
 
 
 def test_a_key_whose_values_are_replaced_while_they_are_counted_comes_all_the_same(world: World) -> None:
@@ -191,7 +191,7 @@ def test_a_key_whose_values_are_replaced_while_they_are_counted_comes_all_the_sa
                 assert consumer.acquire(0) is None, "a1 is passed over, once"
                 eventually(lambda: world.committed_map().counts == {1: 1})
         delivery = next(iter(consumer))
-        assert (delivery.value, delivery.state) == ("a2", State.STALE)
+        assert (delivery.value, delivery.state) == ("a2", MessageState.STALE)
 
 
 @pytest.mark.parametrize("end", ["break", "close"])
@@ -247,7 +247,7 @@ def test_the_time_to_settle_begins_when_the_message_is_handed_out(world: World) 
         (delivery,) = outcome
         assert isinstance(delivery, Delivery)
         clock.go_on(0.9)
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
         delivery.ack(wait=True, timeout=10)
 
 
@@ -351,5 +351,5 @@ def test_a_message_set_aside_long_ago_is_checked_again_before_it_is_handed_out(w
             world._state._failures.clear()
         (delivery,) = outcome
         assert isinstance(delivery, Delivery)
-        assert (delivery.value, delivery.state) == ("a2" if newer else "b1", State.ACQUIRED)
+        assert (delivery.value, delivery.state) == ("a2" if newer else "b1", MessageState.ACQUIRED)
         assert delivery.delivery_count == 1

@@ -11,7 +11,7 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.unit.consuming.world import (
     NOON,
     TOPIC,
@@ -72,7 +72,7 @@ def test_r10_a_holder_may_settle_what_has_expired_and_nobody_gets_it_after_a_rel
     world.send(("a", "a1"), ("b", "b1"))
     one, other = take(consumer), take(consumer)
     day.now += 11
-    assert (one.state, other.state) == (State.ACQUIRED, State.ACQUIRED)
+    assert (one.state, other.state) == (MessageState.ACQUIRED, MessageState.ACQUIRED)
     one.ack(wait=True, timeout=10)
     other.release()
     assert nothing_comes(consumer)

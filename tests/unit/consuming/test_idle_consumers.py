@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import TransportError
 from tests.unit.consuming.world import (
     World,
@@ -115,7 +115,7 @@ def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> Non
         held = take(consumer)
         world.expel(world.members[0])
         stand_still(consumer)
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         assert drain(consumer, 1) == ["a1"]
         assert not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.unit.consuming.world import World, consuming, has_read_all, nothing_comes, take, values_of
 from tests.waiting import eventually
 
@@ -62,7 +62,7 @@ def test_acquire_many_hands_all_over_at_once_so_none_is_skipped(world: World) ->
         first, second = consumer.acquire_many(2)
         world.send(("b", "b2"))
         has_read_all(world, consumer)
-        assert (first.state, second.state) == (State.ACQUIRED, State.STALE)
+        assert (first.state, second.state) == (MessageState.ACQUIRED, MessageState.STALE)
         second.ack()
         assert take(consumer).value == "b2"
 

@@ -9,7 +9,7 @@ import pytest
 from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import Closed, ConfigError, DecodeError, DeliveryFailed
 from tests.unit.consuming.world import World, consuming, make_world, settled_up, take
 
@@ -50,7 +50,7 @@ REASONS = {
     "an error of two lines": (ValueError("one\ntwo"), b"ValueError: one\ntwo"),
     "an error with surrogates": (ValueError("\ud800"), b"ValueError: ?"),
     "a long error": (ValueError("x" * 5000), b"ValueError: " + b"x" * 988),
-    "a kind of text": (State.ACKED, b"acked"),
+    "a kind of text": (MessageState.ACKED, b"acked"),
 }
 
 
@@ -78,7 +78,7 @@ def test_any_other_reason_is_refused_and_the_message_stays_with_its_holder(
     with pytest.raises(ConfigError, match="neither text nor an exception") as caught:
         delivery.reject(reason)
     assert caught.value.options == ("reason",)
-    assert delivery.state is State.ACQUIRED
+    assert delivery.state is MessageState.ACQUIRED
     delivery.ack(wait=True, timeout=10)
 
 
@@ -146,7 +146,7 @@ def test_a_message_whose_rejection_is_interrupted_comes_again(
         delivery = take(consumer)
         with pytest.raises(KeyboardInterrupt):
             delivery.reject("bad")
-        assert delivery.state is State.RELEASED
+        assert delivery.state is MessageState.RELEASED
         take(consumer).reject("bad").result(10)
     assert world.texts(DEAD) == ["a"] * (1 + sent)
 

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.unit.consuming.world import (
     NOON,
     TOPIC,
@@ -139,7 +139,7 @@ def test_r11_a_held_value_may_be_acked_after_the_next_one_is_due(
     has_read_all(world, consumer)
     held = take(consumer)
     day.now += 10
-    eventually(lambda: held.state is State.STALE)
+    eventually(lambda: held.state is MessageState.STALE)
     assert nothing_comes(consumer)
     held.ack(wait=True, timeout=10)
     assert take(consumer).value == "a2"

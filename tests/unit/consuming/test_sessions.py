@@ -18,7 +18,7 @@ from lvq_kafka.consuming.consumer_session import Session
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.message_groups import GroupMode, Groups
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import Closed, LockLost
 from tests.unit.consuming.world import (
     TOPIC,
@@ -373,7 +373,7 @@ def test_a_partition_that_goes_takes_its_messages_out_of_their_groups() -> None:
         with consuming(world, definition=GROUPED) as second:
             eventually(lambda: len(first.stats.partitions) == len(second.stats.partitions) == 1)
             assert take(second).value in {"a", "b"}
-            if kept.state is State.LOST:
+            if kept.state is MessageState.LOST:
                 kept, moved = moved, kept
             with pytest.raises(LockLost):
                 moved.ack()

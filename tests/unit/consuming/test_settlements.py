@@ -15,7 +15,7 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost, OutcomeUnknown, ReaderFailed, StateError, TransportError, Unauthorized
 from tests.unit.consuming.world import (
     Clock,
@@ -298,7 +298,7 @@ def test_a_rejection_is_a_settlement_too(world: World) -> None:
     with consuming(world, commit_interval=60) as consumer:
         delivery = take(consumer)
         delivery.reject("broken").result(10)
-        assert delivery.state is State.REJECTED
+        assert delivery.state is MessageState.REJECTED
         assert world.committed_offsets() == {0: 1}
 
 

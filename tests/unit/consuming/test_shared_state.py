@@ -18,7 +18,7 @@ from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
 
@@ -106,9 +106,9 @@ def test_a_turn_waits_for_no_holder_while_no_time_runs_for_any_message() -> None
         with shared._lock:
             turn = thread.submit(shared.turn)
             assert not wait([turn], 0.05).done
-            assert item.state is State.ACQUIRED
+            assert item.state is MessageState.ACQUIRED
         turn.result(20)
-    assert item.state is State.LOST
+    assert item.state is MessageState.LOST
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost, TransportError
 from tests.unit.consuming.world import (
     World,
@@ -50,9 +50,9 @@ def test_a_partition_that_moves_ends_the_locks_and_the_block_goes_on(caplog: pyt
             moved, kept = eventually(
                 lambda: (
                     (first, second)
-                    if first.state is State.LOST
+                    if first.state is MessageState.LOST
                     else (second, first)
-                    if second.state is State.LOST
+                    if second.state is MessageState.LOST
                     else ()
                 )
             )
@@ -89,7 +89,7 @@ def test_a_consumer_that_was_expelled_loses_its_locks_and_goes_on(world: World) 
     with consuming(world) as consumer:
         held = take(consumer)
         world.expel(world.members[0])
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         with pytest.raises(LockLost):
             held.ack()
         assert drain(consumer, 1) == ["a"]
@@ -111,7 +111,7 @@ def test_a_consumer_commits_nothing_for_partitions_that_it_has_lost(world: World
 
         member.commit = watched  # type: ignore[method-assign]
         world.expel(member)
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         assert sent == []
 
 
@@ -145,7 +145,7 @@ def test_an_ack_that_is_waited_for_says_when_the_partition_was_lost_before_it_wa
         world.fail_next("commit", TransportError("not now", code="NOT_COORDINATOR", retriable=True), times=1000)
         waiter = threading.Thread(target=ack)
         waiter.start()
-        eventually(lambda: second.state is State.ACKED)
+        eventually(lambda: second.state is MessageState.ACKED)
         world.expel(world.members[0])
         waiter.join(10)
         world._state._failures.clear()

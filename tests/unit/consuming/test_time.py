@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost
 from tests.unit.consuming.world import Clock, World, consuming, drain, has_read_all, nothing_comes, take
 from tests.waiting import eventually
@@ -18,11 +18,11 @@ def test_a_lock_that_times_out_makes_the_message_available_again(world: World) -
     world.send(("a", "a"))
     with consuming(world, lock_timeout=0.05) as consumer:
         first = take(consumer)
-        eventually(lambda: first.state is State.LOST)
+        eventually(lambda: first.state is MessageState.LOST)
         Clock(consumer)  # the next holder gets all the time it needs
         second = take(consumer)
         assert (second.value, second.redelivered, second.delivery_count) == ("a", True, 2)
-        assert first.state is State.LOST
+        assert first.state is MessageState.LOST
         for settle in (first.ack, first.release, first.reject, first.extend):
             with pytest.raises(LockLost, match="its lock timed out"):
                 settle()
@@ -34,7 +34,7 @@ def test_a_block_whose_lock_timed_out_goes_on_with_a_warning(world: World, caplo
     world.send(("a", "a"))
     with consuming(world, lock_timeout=0.02) as consumer:
         with take(consumer) as delivery:
-            eventually(lambda: delivery.state is State.LOST)
+            eventually(lambda: delivery.state is MessageState.LOST)
         assert "may be handled again" in caplog.text
         with take(consumer) as delivery:
             assert delivery.value == "a"
@@ -80,7 +80,7 @@ def test_a_lock_can_be_limited_by_its_holder_alone(world: World) -> None:
         delivery = take(consumer)
         delivery.extend(0.02)
         assert take(consumer).redelivered
-        assert delivery.state is State.LOST
+        assert delivery.state is MessageState.LOST
 
 
 def test_a_newer_value_comes_when_the_lock_on_the_older_one_is_over(world: World) -> None:
@@ -108,7 +108,7 @@ def test_an_extension_may_be_as_long_as_one_likes(world: World, seconds: float) 
     world.send(("a", "a"))
     with consuming(world) as consumer, take(consumer) as delivery:
         delivery.extend(seconds)
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
 
 
 # ---------------------------------------------------------------- delays
@@ -166,7 +166,7 @@ def test_a_delay_that_is_none_is_refused_and_the_message_stays_held(world: World
         delivery = take(consumer)
         with pytest.raises(ConfigError, match="delay"):
             delivery.release(delay=delay)
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
 
 
 @pytest.mark.parametrize("lock_timeout", [0, -1, float("nan"), "10"])
@@ -182,7 +182,7 @@ def test_a_paused_consumer_frees_what_times_out_and_hands_it_out_later(
     with consuming(world, lock_timeout=0.02) as consumer, caplog.at_level(logging.WARNING):
         held = take(consumer)
         consumer.pause()
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         assert nothing_comes(consumer)
         consumer.resume()
         assert take(consumer).redelivered

@@ -15,7 +15,7 @@ from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import (
     AlreadySettled,
     BrokerUnavailable,
@@ -189,7 +189,7 @@ def test_a_block_around_a_delivery_acks_into_the_transaction(world: World) -> No
             (delivery,) = tx.acquire_many(1, 10)
             with delivery:
                 producer.put("a", "a!")
-            assert delivery.state is State.LEAVING
+            assert delivery.state is MessageState.LEAVING
         with consumer.transaction(producer) as tx:
             (delivery,) = tx.acquire_many(1, 10)
             with delivery:
@@ -230,7 +230,7 @@ def test_an_ack_in_a_transaction_cannot_be_waited_for_inside(world: World) -> No
         (delivery,) = tx.acquire_many(1, 10)
         with pytest.raises(StateError, match="durable when the transaction has committed"):
             delivery.ack(wait=True)
-        assert delivery.state is State.ACQUIRED
+        assert delivery.state is MessageState.ACQUIRED
 
 
 def test_the_settlement_of_an_ack_resolves_when_the_transaction_commits(world: World) -> None:
@@ -423,7 +423,7 @@ def test_a_lock_that_was_lost_aborts_the_transaction(world: World) -> None:
             deliveries = tx.acquire_many(2, 10)
             copy(producer, deliveries)
             world.expel(world.members[0])
-            eventually(lambda: all(delivery.state is State.LOST for delivery in deliveries))
+            eventually(lambda: all(delivery.state is MessageState.LOST for delivery in deliveries))
         assert (outputs(world), drain(consumer, 2)) == ([], ["a", "b"])
 
 
@@ -432,7 +432,7 @@ def test_a_lock_that_timed_out_before_the_ack_raises_there(world: World) -> None
     with consuming(world, lock_timeout=0.02) as consumer, world.producer() as producer:
         with failing(consumer, producer, LockLost) as (tx, _):
             (delivery,) = tx.acquire_many(1, 10)
-            eventually(lambda: delivery.state is State.LOST)
+            eventually(lambda: delivery.state is MessageState.LOST)
             delivery.ack()
         assert take(consumer).redelivered
 

@@ -16,7 +16,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.errors import (
     Closed,
@@ -309,7 +309,7 @@ def test_an_error_that_does_not_pass_stops_the_consumer_and_comes_out_of_every_c
         for _ in range(2):
             with pytest.raises(Unauthorized):
                 take(consumer)
-        eventually(lambda: held.state is State.LOST)
+        eventually(lambda: held.state is MessageState.LOST)
         with pytest.raises(LockLost):
             held.ack()
 

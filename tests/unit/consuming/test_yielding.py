@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import BrokerUnavailable, LockLost, OutcomeUnknown, TransportError
 from lvq_kafka.producing.producer import Producer
 from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, nothing_comes, take
@@ -184,7 +184,7 @@ def test_held_messages_are_lost_and_earlier_acks_are_stored(halves: World) -> No
         acked, held, too = take(first), take(first), take(first)
         settlement = acked.ack()
         with beginning_nothing(producer), working(first, producer):
-            eventually(lambda: held.state is State.LOST)
+            eventually(lambda: held.state is MessageState.LOST)
             assert is_away(first)
             with pytest.raises(LockLost):
                 too.ack()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer, Commits, Count, Flight
 from lvq_kafka.core.ledger.ledger import Item
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.effort import examples
 from tests.unit.core.queues import Queue
 
@@ -857,7 +857,7 @@ def test_no_caller_learns_too_early_or_never_whatever_happens_to_commits_and_ans
     for event, number in events:
         match event:
             case "ack":
-                if pipe.items[number].state is State.ACQUIRED:
+                if pipe.items[number].state is MessageState.ACQUIRED:
                     broker.waiting[str(number)] = number
                     pipe.ack(number)
             case "send":
@@ -886,7 +886,7 @@ def test_no_caller_learns_too_early_or_never_whatever_happens_to_commits_and_ans
                 pipe.commits.found(0, broker.stored)
         broker.check()
     for item in pipe.items:
-        if item.state is State.ACQUIRED:
+        if item.state is MessageState.ACQUIRED:
             broker.waiting[str(item.offset)] = item.offset
             pipe.ack(item.offset)
     while broker.sent:

@@ -12,7 +12,7 @@ from lvq_kafka.core.consumer.hand_out import ConsumerLimits
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost, StateError, TransportError
 
 NO_LIMITS = ConsumerLimits()
@@ -123,7 +123,7 @@ def test_g14_a_message_is_handed_out_when_its_count_is_stored_and_somebody_is_wo
     one.core.answered(flight, Answer.STORED)
     assert one.outcome == Outcome([], [], 2), "the lease is renewed, and a message is counted"
     (item,) = one.take(now=0.2)
-    assert (item.offset, item.state) == (0, State.ACQUIRED)
+    assert (item.offset, item.state) == (0, MessageState.ACQUIRED)
 
 
 def test_without_groups_what_is_counted_is_for_any_session_that_comes() -> None:
@@ -143,7 +143,7 @@ def test_locks_that_expire_wake_somebody() -> None:
     assert one.outcome == NOTHING
     one.core.wake(1.0)
     assert one.outcome == WOKEN
-    assert item.state is State.LOST
+    assert item.state is MessageState.LOST
 
 
 @pytest.mark.parametrize(("silence", "stood_still"), [(LEASE, 0.0), (LEASE + 1, LEASE + 1)])
@@ -225,7 +225,7 @@ def test_the_group_decides_a_transaction_of_unknown_outcome(committed: bool) -> 
     assert one.core.decide({}, 1.0) is None
     stored = flight.maps[0] if committed else one.core.durable[0]
     assert one.core.decide({0: stored}, 1.0) == (undecided, committed)
-    assert item.state is (State.ACKED if committed else State.RELEASED)
+    assert item.state is (MessageState.ACKED if committed else MessageState.RELEASED)
     assert one.core.transaction.pop_undecided() is None
     with pytest.raises(TransportError):
         one.core.transaction.check_decided([0], 1.0)

@@ -15,7 +15,7 @@ from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled
 from tests.rules import new_ledger, rules
 
@@ -95,7 +95,7 @@ def test_r8_a_replaced_message_does_not_come_back_when_its_successor_expires() -
     queue.ledger.pass_time(1.0)
     queue.ledger.release(old)
     queue.ledger.pass_time(1.0)
-    assert (old.state, queue.waiting, queue.claim.base) == (State.SUPERSEDED, [], 2)
+    assert (old.state, queue.waiting, queue.claim.base) == (MessageState.SUPERSEDED, [], 2)
 
 
 @pytest.mark.parametrize("settle", [Ledger.ack, Ledger.reject, Ledger.extend])
@@ -104,9 +104,9 @@ def test_r10_a_holder_keeps_what_expires_in_its_hands(settle: Any) -> None:
     queue.send("a")
     item = queue.take()
     queue.ledger.pass_time(100.0)
-    assert (item.state, queue.ledger.in_work, queue.ledger.stats.expired) == (State.ACQUIRED, 1, 0)
+    assert (item.state, queue.ledger.in_work, queue.ledger.stats.expired) == (MessageState.ACQUIRED, 1, 0)
     settle(*(queue.ledger, item, 1e9)[: 3 if settle is Ledger.extend else 2])
-    assert item.state in (State.ACKED, State.REJECTED, State.ACQUIRED)
+    assert item.state in (MessageState.ACKED, MessageState.REJECTED, MessageState.ACQUIRED)
 
 
 @pytest.mark.parametrize("due", [None, 50.0])
@@ -117,7 +117,12 @@ def test_r10_a_message_released_after_its_time_is_dropped(due: float | None) -> 
     queue.ledger.pass_time(11.0)
     queue.ledger.release(item, due)
     queue.ledger.pass_time(11.0)
-    assert (item.state, queue.waiting, queue.claim.base, queue.ledger.stats.expired) == (State.RELEASED, [], 1, 1)
+    assert (item.state, queue.waiting, queue.claim.base, queue.ledger.stats.expired) == (
+        MessageState.RELEASED,
+        [],
+        1,
+        1,
+    )
     queue.ledger.wake(100.0)
     assert queue.ledger.acquire() is None
 
@@ -138,11 +143,11 @@ def test_r10_a_message_left_in_a_transaction_stays_and_expires_when_that_aborts(
     queue.ledger.leave(one)
     queue.ledger.leave(other)
     queue.ledger.pass_time(11.0)
-    assert (one.state, other.state) == (State.LEAVING, State.LEAVING)
+    assert (one.state, other.state) == (MessageState.LEAVING, MessageState.LEAVING)
     queue.ledger.commit(one)
     queue.ledger.give_back(other)
     queue.ledger.pass_time(11.0)
-    assert (one.state, other.state, queue.claim) == (State.ACKED, State.RELEASED, CommitMap(2))
+    assert (one.state, other.state, queue.claim) == (MessageState.ACKED, MessageState.RELEASED, CommitMap(2))
 
 
 def test_r10_a_message_that_is_set_aside_is_not_handed_over_after_its_time() -> None:
@@ -163,7 +168,7 @@ def test_r10_a_superseded_message_that_is_set_aside_expires_too() -> None:
     assert item is not None
     queue.send("a")
     queue.ledger.pass_time(1.0)
-    assert (item.state, queue.waiting) == (State.SUPERSEDED, ["1"])
+    assert (item.state, queue.waiting) == (MessageState.SUPERSEDED, ["1"])
     assert queue.take().value == b"1"
 
 

@@ -12,7 +12,7 @@ from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger, rules
 from tests.unit.core.queues import Queue
 
@@ -70,7 +70,7 @@ def test_r4_in_place_order_outlasts_release_delay_and_lost_handles(count_deliver
     queue.ledger.release(first, due=9.0)
     queue.ledger.wake(6.0)
     assert started_over(queue, RECORDS, count_deliveries=count_deliveries).drain() == ["1b", "2b", "3", "4"]
-    assert second.state is State.LOST
+    assert second.state is MessageState.LOST
     queue.ledger.wake(9.0)
     queue.send(("1", "1c"), ("2", "2c"))
     assert queue.drain() == ["1c", "2c", "3", "4"]

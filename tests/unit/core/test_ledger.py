@@ -12,7 +12,7 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
-from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue, facts
@@ -67,7 +67,7 @@ def test_r6_a_held_value_stays_with_its_holder_and_the_newer_one_waits_for_the_a
     queue = Queue(("a", "a1"))
     first = queue.take()
     queue.send(("a", "a2"))
-    assert first.state is State.STALE
+    assert first.state is MessageState.STALE
     assert queue.ledger.acquire() is None, "two values of a key in work (G13)"
     queue.ledger.ack(first)
     assert queue.drain() == ["a2"]
@@ -78,7 +78,7 @@ def test_r6_the_release_of_a_superseded_value_drops_it() -> None:
     first = queue.take()
     queue.send(("a", "a2"))
     queue.ledger.release(first)
-    assert first.state is State.SUPERSEDED
+    assert first.state is MessageState.SUPERSEDED
     assert queue.drain() == ["a2"]
 
 
@@ -121,7 +121,7 @@ def test_r9_a_delete_removes_the_waiting_value_and_leaves_the_held_one_with_its_
     first = queue.take()
     queue.send(("a", None), ("b", None))
     assert queue.drain() == []
-    assert first.state is State.STALE
+    assert first.state is MessageState.STALE
     queue.ledger.ack(first)
     assert (queue.base, queue.ledger.assignment.outstanding) == (4, 0)
 
@@ -221,7 +221,7 @@ def test_a_revoked_partition_takes_its_messages_along_and_ends_the_locks() -> No
     queue.ledger.offer(1, 5, b"c", b"c")
     held = queue.take()
     assert queue.ledger.revoke([0]) == [held]
-    assert (held.state, queue.ledger.in_work, queue.ledger.assignment.positions) == (State.LOST, 0, {1: 6})
+    assert (held.state, queue.ledger.in_work, queue.ledger.assignment.positions) == (MessageState.LOST, 0, {1: 6})
     assert queue.drain() == ["c"]
     with pytest.raises(LockLost, match="offset 0 of partition 0"):
         queue.ledger.ack(held)
@@ -361,34 +361,38 @@ def test_nothing_is_left_of_what_is_done() -> None:
     assert len(vars(ledger)["_line"]) == 0
 
 
-def story(state: State) -> tuple[Ledger, Item]:
+def story(state: MessageState) -> tuple[Ledger, Item]:
     """Return a ledger with a message in this state, and that message; if stale, its key has another one."""
     ring = Limits(policy="ring", messages=3)
     queue = Queue(("a", "a1"), ttl=Ttl(default=70), max_delay=100, limits=ring)
     ledger, item = queue.ledger, queue.take(50.0)
     match state:
-        case State.SCHEDULED:
+        case MessageState.SCHEDULED:
             ledger.ack(item)
             ledger.offer(0, 1, b"a", b"a2", headers=[(NOT_BEFORE_HEADER, b"60000"), (TTL_HEADER, b"100000")])
             (item,) = ledger.assignment.scheduled(0)
-        case State.AVAILABLE | State.DELAYED | State.EXPIRED:
-            ledger.release(item, 60.0 if state is State.DELAYED else None)
+        case MessageState.AVAILABLE | MessageState.DELAYED | MessageState.EXPIRED:
+            ledger.release(item, 60.0 if state is MessageState.DELAYED else None)
             (item,) = ledger._partitions[0].waiting.values()
-            ledger.pass_time(80.0 if state is State.EXPIRED else 60.0)
-        case State.EVICTED:
+            ledger.pass_time(80.0 if state is MessageState.EXPIRED else 60.0)
+        case MessageState.EVICTED:
             ledger.release(item)
             (item,) = ledger._partitions[0].waiting.values()
             fill_up(ledger)
-        case State.LEAVING | State.LEAVING_STALE:
+        case MessageState.LEAVING | MessageState.LEAVING_STALE:
             ledger.leave(item)
-        case State.LOST:
+        case MessageState.LOST:
             ledger.revoke([0])
             ledger.assign(0, CommitMap(0), 0)
-        case State.ACKED | State.REJECTED | State.RELEASED:
-            {State.ACKED: ledger.ack, State.REJECTED: ledger.reject, State.RELEASED: ledger.release}[state](item)
-    if state in (State.STALE, State.LEAVING_STALE, State.SUPERSEDED):
+        case MessageState.ACKED | MessageState.REJECTED | MessageState.RELEASED:
+            {
+                MessageState.ACKED: ledger.ack,
+                MessageState.REJECTED: ledger.reject,
+                MessageState.RELEASED: ledger.release,
+            }[state](item)
+    if state in (MessageState.STALE, MessageState.LEAVING_STALE, MessageState.SUPERSEDED):
         queue.send(("a", "a2"))
-    if state is State.SUPERSEDED:
+    if state is MessageState.SUPERSEDED:
         ledger.release(item)
     assert item.state is state
     return ledger, item
@@ -402,54 +406,64 @@ def fill_up(ledger: Ledger) -> None:
 
 
 SETTLEMENTS = {
-    Event.ACK: Ledger.ack,
-    Event.RELEASE: Ledger.release,
-    Event.REJECT: Ledger.reject,
-    Event.LEAVE: Ledger.leave,
-    Event.COMMIT: Ledger.commit,
-    Event.BURY: Ledger.bury,
-    Event.RETURN: Ledger.give_back,
-    Event.WITHDRAW: Ledger.withdraw,
-    Event.EXTEND: lambda ledger, item: ledger.extend(item, 99.0),
+    MessageEvent.ACK: Ledger.ack,
+    MessageEvent.RELEASE: Ledger.release,
+    MessageEvent.REJECT: Ledger.reject,
+    MessageEvent.LEAVE: Ledger.leave,
+    MessageEvent.COMMIT: Ledger.commit,
+    MessageEvent.BURY: Ledger.bury,
+    MessageEvent.RETURN: Ledger.give_back,
+    MessageEvent.WITHDRAW: Ledger.withdraw,
+    MessageEvent.EXTEND: lambda ledger, item: ledger.extend(item, 99.0),
 }
 HAPPENINGS = {
-    (Event.DUE, Event.TIME_OUT): lambda ledger: (ledger.wake(60.0), ledger.pass_time(60.0)),
-    (Event.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
-    (Event.EXPIRE, Event.DUE): lambda ledger: ledger.pass_time(80.0),
-    (Event.EVICT,): fill_up,
-    (Event.REVOKE,): lambda ledger: ledger.revoke([0]),
+    (MessageEvent.DUE, MessageEvent.TIME_OUT): lambda ledger: (ledger.wake(60.0), ledger.pass_time(60.0)),
+    (MessageEvent.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
+    (MessageEvent.EXPIRE, MessageEvent.DUE): lambda ledger: ledger.pass_time(80.0),
+    (MessageEvent.EVICT,): fill_up,
+    (MessageEvent.REVOKE,): lambda ledger: ledger.revoke([0]),
 }
 
 
 def test_every_event_but_the_hand_out_is_tried_below() -> None:
-    assert {*SETTLEMENTS, *chain(*HAPPENINGS)} == set(Event) - {Event.ACQUIRE}
+    assert {*SETTLEMENTS, *chain(*HAPPENINGS)} == set(MessageEvent) - {MessageEvent.ACQUIRE}
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(MessageState))
 @pytest.mark.parametrize("event", SETTLEMENTS)
-def test_settlements_follow_the_transition_table(state: State, event: Event) -> None:
+def test_settlements_follow_the_transition_table(state: MessageState, event: MessageEvent) -> None:
     ledger, item = story(state)
     after = TRANSITIONS[event].get(state)
     before = facts(ledger)
     if after is None:
-        with pytest.raises(LockLost if state is State.LOST else AlreadySettled):
+        with pytest.raises(LockLost if state is MessageState.LOST else AlreadySettled):
             SETTLEMENTS[event](ledger, item)
         assert (item.state, facts(ledger)) == (state, before)
     else:
         SETTLEMENTS[event](ledger, item)
         assert item.state is after
-        assert ledger.in_work == (event in (Event.LEAVE, Event.EXTEND))
+        assert ledger.in_work == (event in (MessageEvent.LEAVE, MessageEvent.EXTEND))
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(MessageState))
 @pytest.mark.parametrize("events", HAPPENINGS)
-def test_the_state_of_a_message_follows_the_transition_table(state: State, events: tuple[Event, ...]) -> None:
+def test_the_state_of_a_message_follows_the_transition_table(
+    state: MessageState, events: tuple[MessageEvent, ...]
+) -> None:
     ledger, item = story(state)
     HAPPENINGS[events](ledger)
     assert item.state is next((TRANSITIONS[event][state] for event in events if state in TRANSITIONS[event]), state)
 
 
 def test_the_table_leaves_no_way_out_of_an_end() -> None:
-    ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.EXPIRED, State.EVICTED, State.LOST}
+    ends = {
+        MessageState.RELEASED,
+        MessageState.ACKED,
+        MessageState.REJECTED,
+        MessageState.SUPERSEDED,
+        MessageState.EXPIRED,
+        MessageState.EVICTED,
+        MessageState.LOST,
+    }
     assert not ends & {state for rows in TRANSITIONS.values() for state in rows}
-    assert {state for rows in TRANSITIONS.values() for state in rows} | ends == set(State)
+    assert {state for rows in TRANSITIONS.values() for state in rows} | ends == set(MessageState)

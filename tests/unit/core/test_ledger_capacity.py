@@ -18,7 +18,7 @@ from lvq_kafka.core.commit_map.map_capacity import MapCapacity, Measured
 from lvq_kafka.core.latest.fold import Order
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.effort import examples
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
@@ -37,7 +37,7 @@ def longest_after(ledger: Ledger, acked: set[Item]) -> int:
 
 
 def assert_room(ledger: Ledger, limit: int, seed: int) -> None:
-    newest = [item for item in ledger.assignment.held() if item.state in (State.ACQUIRED, State.LEAVING)]
+    newest = [item for item in ledger.assignment.held() if item.state in (MessageState.ACQUIRED, MessageState.LEAVING)]
     newest.sort(key=lambda item: item.offset)
     rng = random.Random(seed)
     for acked in (newest, newest[::2], newest[1::2], [item for item in newest if rng.random() < 0.5]):
@@ -48,7 +48,7 @@ def assert_nothing_is_stranded(ledger: Ledger) -> None:
     """Check, when nothing is handed out, that every waiting message has a reason to wait."""
     for part in ledger._partitions.values():
         for item in part.waiting.values():
-            if item.state is State.DELAYED or item.lane in part.held:
+            if item.state is MessageState.DELAYED or item.lane in part.held:
                 continue
             assert item in part.room.gated
             assert item is not part.pending.first, "the one at the base can always be handed out"
@@ -83,7 +83,7 @@ def test_the_map_never_exceeds_its_limit_whatever_is_acked_in_whatever_order(
     ledger, rng, now = queue.ledger, random.Random(seed), 0.0
     for step, number in steps:
         held = sorted(ledger.assignment.held(), key=lambda item: item.offset)
-        free = [item for item in held if item.state in (State.ACQUIRED, State.STALE)]
+        free = [item for item in held if item.state in (MessageState.ACQUIRED, MessageState.STALE)]
         item = free[number % len(free)] if free else None
         if step == "send":
             for _ in range(number):
@@ -304,7 +304,7 @@ def test_room_that_a_superseded_message_leaves_is_used(end: str) -> None:
     for item in held[1:]:
         assert item.key is not None
         queue.send((item.key.decode(), "newer"))
-        assert item.state is State.STALE
+        assert item.state is MessageState.STALE
     assert ledger.acquire() is None
     for item in held[1:]:
         getattr(ledger, end)(item)

@@ -9,7 +9,7 @@ import pytest
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.timers import Timers
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
@@ -76,9 +76,9 @@ def test_a_holder_whose_time_is_over_has_lost_the_message_and_it_comes_again() -
     queue = Queue(("a", "a1"))
     held = queue.take(locked_until=5.0)
     queue.ledger.wake(4.9)
-    assert held.state is State.ACQUIRED
+    assert held.state is MessageState.ACQUIRED
     queue.ledger.wake(5.0)
-    assert (held.state, queue.ledger.in_work, queue.base) == (State.LOST, 0, 0)
+    assert (held.state, queue.ledger.in_work, queue.base) == (MessageState.LOST, 0, 0)
     again = queue.take()
     assert (again.value, again.deliveries) == (b"a1", 2)
     with pytest.raises(LockLost, match="its lock timed out"):
@@ -92,7 +92,7 @@ def test_when_the_holder_of_a_superseded_value_runs_out_of_time_the_newer_one_go
     queue.send(("a", "a2"))
     assert queue.ledger.acquire() is None
     queue.ledger.wake(5.0)
-    assert held.state is State.LOST
+    assert held.state is MessageState.LOST
     assert queue.drain() == ["a2"]
 
 
@@ -102,11 +102,11 @@ def test_a_holder_can_have_more_time_or_less() -> None:
     queue.ledger.extend(longer, 20.0)
     queue.ledger.extend(shorter, 6.0)
     queue.ledger.wake(10.0)
-    assert (longer.state, shorter.state) == (State.ACQUIRED, State.LOST)
+    assert (longer.state, shorter.state) == (MessageState.ACQUIRED, MessageState.LOST)
     with pytest.raises(LockLost):
         queue.ledger.extend(shorter, 30.0)
     queue.ledger.wake(20.0)
-    assert longer.state is State.LOST
+    assert longer.state is MessageState.LOST
     assert queue.ledger.stats.timed_out == 2
 
 
@@ -116,7 +116,7 @@ def test_a_holder_without_a_time_can_be_given_one() -> None:
     assert queue.ledger.next_wake is None
     queue.ledger.extend(held, 5.0)
     queue.ledger.wake(5.0)
-    assert held.state is State.LOST
+    assert held.state is MessageState.LOST
 
 
 def test_time_does_not_take_away_what_its_holder_is_done_with() -> None:
@@ -124,7 +124,7 @@ def test_time_does_not_take_away_what_its_holder_is_done_with() -> None:
     held = queue.take(locked_until=5.0)
     queue.ledger.leave(held)
     queue.ledger.wake(9.0)
-    assert held.state is State.LEAVING
+    assert held.state is MessageState.LEAVING
     queue.ledger.commit(held)
 
 
@@ -161,7 +161,7 @@ def test_alarms_go_off_in_the_order_of_their_times() -> None:
     random.Random(4).shuffle(times)
     items = [Item(0, offset, 0, None, b"", None, 0) for offset in times]
     for item in items:
-        item.state = State.DELAYED
+        item.state = MessageState.DELAYED
         timers.set(item, item.offset - 0.5)
         timers.set(item, float(item.offset))
     assert [item.offset for item in timers.pop_due(999.0)] == list(range(1000))
@@ -453,7 +453,7 @@ def test_a_message_set_aside_is_delivered_when_it_is_handed_over() -> None:
     queue.ledger.hand_over(item, 5.0)
     assert (queue.ledger.stats.delivered, queue.ledger.next_wake) == (1, 5.0)
     queue.ledger.withhold([0])
-    assert item.state is State.ACQUIRED, "its holder can still settle it"
+    assert item.state is MessageState.ACQUIRED, "its holder can still settle it"
     queue.ledger.release(item)
     assert queue.ledger.assignment.claim(0).counts == {0: 1}
 
@@ -467,9 +467,9 @@ def test_a_newer_value_takes_the_place_of_what_was_never_handed_over_without_its
     queue.ledger.release(item)
     item = set_aside(queue)
     queue.send(("a", "a3"))
-    assert item.state is State.STALE
+    assert item.state is MessageState.STALE
     queue.ledger.release(item)
-    assert item.state is State.SUPERSEDED
+    assert item.state is MessageState.SUPERSEDED
     item = queue.take()
     assert (item.value, item.deliveries, item.redelivered) == (b"a3", 1, False)
     assert queue.ledger.assignment.claim(0).counts == {2: 1}

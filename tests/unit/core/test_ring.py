@@ -11,7 +11,7 @@ from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue
 
@@ -54,7 +54,7 @@ def test_an_update_of_a_key_in_work_costs_no_other_key_its_value() -> None:
     queue = Queue(*letters("abc"), limits=ring(3))
     held = queue.take()
     queue.send(*letters("aa"))
-    assert (held.state, waiting(queue.ledger), count_of(queue)) == (State.STALE, "bca", 0)
+    assert (held.state, waiting(queue.ledger), count_of(queue)) == (MessageState.STALE, "bca", 0)
 
 
 def test_a_delete_makes_room() -> None:
@@ -82,7 +82,7 @@ def test_messages_in_work_count_and_are_never_evicted() -> None:
     queue = Queue(*letters("abc"), limits=ring(3))
     held = [queue.take(), queue.take()]
     queue.send(*letters("de"))
-    assert (waiting(queue.ledger), [item.state for item in held]) == ("e", [State.ACQUIRED] * 2)
+    assert (waiting(queue.ledger), [item.state for item in held]) == ("e", [MessageState.ACQUIRED] * 2)
     queue.ledger.ack(held[0])
     queue.send(*letters("fg"))
     assert waiting(queue.ledger) == "fg"
@@ -374,4 +374,4 @@ def test_an_evicted_message_has_no_handle_that_anybody_could_settle() -> None:
     (item,) = [item for part in queue.ledger._partitions.values() for item in part.pending]
     queue.send(*letters("b"))
     assert isinstance(item, Item)
-    assert item.state is State.EVICTED
+    assert item.state is MessageState.EVICTED

@@ -14,7 +14,7 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.terms import Ttl
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger, rules
 
 
@@ -132,9 +132,9 @@ def test_r11_a_held_message_becomes_stale_when_one_of_its_key_is_due() -> None:
     queue.send("a", "a1")
     held = queue.take()
     queue.send("a", "a2", due=10)
-    assert held.state is State.ACQUIRED
+    assert held.state is MessageState.ACQUIRED
     queue.ledger.pass_time(10.0)
-    assert held.state is State.STALE
+    assert held.state is MessageState.STALE
     assert queue.ledger.acquire() is None, "two values of a key in work (G13)"
     queue.ledger.release(held)
     assert queue.drain() == ["a2"]
@@ -150,7 +150,7 @@ def test_r11_a_message_that_is_released_before_the_next_is_due_comes_back() -> N
     assert (again.value, again.deliveries) == (b"a1", 2)
     queue.ledger.leave(again)
     queue.ledger.pass_time(10.0)
-    assert again.state is State.LEAVING_STALE
+    assert again.state is MessageState.LEAVING_STALE
     queue.ledger.give_back(again)
     assert queue.drain() == ["a2"]
 
@@ -325,7 +325,7 @@ def test_a_revoked_partition_leaves_nothing_scheduled() -> None:
     queue.send("a", "a1", due=10)
     (item,) = queue.ledger.assignment.scheduled(0)
     queue.ledger.revoke([0])
-    assert (item.state, queue.scheduled) == (State.LOST, 0)
+    assert (item.state, queue.scheduled) == (MessageState.LOST, 0)
     assert not queue.ledger.pass_time(10.0)
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from lvq_kafka.core.ledger.timers import Timers
 from lvq_kafka.core.waiting import lazy_heap as module
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 
 
 def held(offset: int = 0) -> Item:
     item = Item(0, offset, 0, b"key", b"value", None, offset)
-    item.state = State.ACQUIRED
+    item.state = MessageState.ACQUIRED
     return item
 
 
@@ -37,8 +37,11 @@ def test_a_time_that_was_said_twice_comes_once() -> None:
     assert timers.pop_due(99.0) == []
 
 
-@pytest.mark.parametrize("state", [State.ACKED, State.REJECTED, State.RELEASED, State.SUPERSEDED, State.LEAVING])
-def test_the_timer_of_a_message_settled_meanwhile_is_no_longer_due(state: State) -> None:
+@pytest.mark.parametrize(
+    "state",
+    [MessageState.ACKED, MessageState.REJECTED, MessageState.RELEASED, MessageState.SUPERSEDED, MessageState.LEAVING],
+)
+def test_the_timer_of_a_message_settled_meanwhile_is_no_longer_due(state: MessageState) -> None:
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     item.state = state
@@ -46,8 +49,8 @@ def test_the_timer_of_a_message_settled_meanwhile_is_no_longer_due(state: State)
     assert timers.pop_due(99.0) == []
 
 
-@pytest.mark.parametrize("state", [State.ACQUIRED, State.STALE, State.DELAYED])
-def test_the_timer_of_any_other_message_is_due(state: State) -> None:
+@pytest.mark.parametrize("state", [MessageState.ACQUIRED, MessageState.STALE, MessageState.DELAYED])
+def test_the_timer_of_any_other_message_is_due(state: MessageState) -> None:
     timers, item = Timers(), held()
     timers.set(item, 5.0)
     item.state = state
@@ -59,7 +62,7 @@ def test_timers_for_nothing_are_swept_out_before_they_are_the_greater_part() -> 
     for offset in range(5000):
         item = held(offset)
         timers.set(item, float(offset))
-        item.state = State.ACKED
+        item.state = MessageState.ACKED
         assert len(timers) <= 256
 
 

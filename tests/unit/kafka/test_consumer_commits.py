@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Answered, Commit
 from lvq_kafka.consuming.consumer_thread import ConsumerThread
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, OFFSET_COMMIT
@@ -50,7 +50,7 @@ def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_said_again(
     queue.mock.fail_next(OFFSET_COMMIT, code, code)
     verdicts = Verdicts(queue, first, first.ack())
     verdicts.durable_once()
-    assert second.state is State.ACQUIRED
+    assert second.state is MessageState.ACQUIRED
     second.ack(wait=True, timeout=20)
     assert queue.stored()[0].base == 2
     assert (consumer.stats.delivered, consumer.stats.trouble) == (2, "")
@@ -100,13 +100,13 @@ def test_in_the_new_protocol_only_a_heartbeat_says_that_a_member_is_unknown(new_
     queue.mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_MEMBER_ID] * 1000)
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: consumer.stats.commits > 1, 20)
-    assert (verdicts.told, second.state) == ([], State.ACQUIRED)
+    assert (verdicts.told, second.state) == ([], MessageState.ACQUIRED)
     queue.mock.fail_next(CONSUMER_GROUP_HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID)
     eventually(lambda: verdicts.told, 20)
     [(error, stored)] = verdicts.told
     assert isinstance(error, LockLost)
     assert not stored
-    assert second.state is State.LOST
+    assert second.state is MessageState.LOST
     queue.mock.fail_no_more(OFFSET_COMMIT)
 
 
@@ -290,7 +290,7 @@ def test_a_close_commits_what_was_acked_and_not_waited_for(new_queue: NewQueue) 
     take(consumer).ack()
     held = take(consumer)
     consumer.close()
-    assert held.state is State.LOST
+    assert held.state is MessageState.LOST
     assert queue.stored()[0].base == 1
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import KafkaError
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
 from tests.unit.kafka.mock_cluster import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -45,7 +45,7 @@ def test_slow_handlers_do_not_cost_the_membership(new_queue: NewQueue, protocol:
     held = take(consumer)
     joins, beats = queue.mock.requests(JOIN_GROUP), queue.mock.requests(BEAT[protocol])
     eventually(lambda: queue.mock.requests(BEAT[protocol]) >= beats + BEATS[protocol], 60)
-    assert held.state is State.ACQUIRED
+    assert held.state is MessageState.ACQUIRED
     assert queue.member().gone == []
     assert queue.mock.requests(JOIN_GROUP) == joins
     held.ack(wait=True, timeout=20)
@@ -68,7 +68,7 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
     [(error, stored)] = verdicts.told
     assert isinstance(error, LockLost)
     assert not stored
-    assert held.state is State.LOST
+    assert held.state is MessageState.LOST
     assert member.gone == [[0]]
     again = [take(consumer), take(consumer)]
     assert [delivery.value for delivery in again] == ["a", "b"]
@@ -97,7 +97,7 @@ def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_
     [(error, stored)] = verdicts.told
     assert isinstance(error, LockLost)
     assert not stored
-    assert held.state is State.LOST
+    assert held.state is MessageState.LOST
     assert member.gone == [[0]]
     assert len(member.said) == said
     assert queue.stored()[0].base == 0
@@ -168,7 +168,7 @@ def test_a_member_that_comes_takes_some_partitions_and_the_others_stay_with_thei
     (moved,) = second.stats.partitions
     assert queue.member().gone == [[moved]]
     assert any(said[moved].offset > 0 for said in queue.member().said if moved in said)
-    kept = [one for one in held if one.position.partition != moved and one.state is State.ACQUIRED]
+    kept = [one for one in held if one.position.partition != moved and one.state is MessageState.ACQUIRED]
     assert kept
     for delivery in kept:
         delivery.ack(wait=True, timeout=20)
@@ -177,7 +177,7 @@ def test_a_member_that_comes_takes_some_partitions_and_the_others_stay_with_thei
     eventually(lambda: verdicts[moved].told, 20)
     assert verdicts[moved].told[0][1] or isinstance(verdicts[moved].told[0][0], LockLost)
     for delivery in held:
-        assert (delivery.state is State.LOST) == (delivery.position.partition == moved and delivery not in done)
+        assert (delivery.state is MessageState.LOST) == (delivery.position.partition == moved and delivery not in done)
     rest = [one.value for one in held if one.position.partition == moved and not queue.holds(one)]
     assert sorted(take(second).value for _ in rest) == sorted(rest)
 

@@ -19,7 +19,7 @@ from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.lease import LEASE
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import (
     CommitMapRefused,
     DataLoss,
@@ -154,7 +154,7 @@ def test_while_no_broker_is_there_messages_stay_held_and_acks_wait(new_queue: Ne
     queue.mock.down()
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: consumer.stats.trouble, 20)
-    assert (verdicts.told, second.state) == ([], State.ACQUIRED)
+    assert (verdicts.told, second.state) == ([], MessageState.ACQUIRED)
     queue.mock.up()
     verdicts.durable_once()
     second.ack(wait=True, timeout=20)

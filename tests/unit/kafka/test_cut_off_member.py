@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lvq_kafka.core.waiting.lifecycle import State
+from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import LockLost
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
@@ -97,7 +97,7 @@ def test_a_short_cut_ends_no_lock_and_hand_out_goes_on(queue: MockQueue, cable: 
     assert consumer.acquire(0.5) is None
     cable.mend()
     assert take(consumer, 60).value == "b"
-    assert held.state is State.ACQUIRED
+    assert held.state is MessageState.ACQUIRED
     held.ack(wait=True, timeout=20)
     assert queue.member().gone == []
 
