@@ -27,7 +27,7 @@ from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueO
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState as DeliveryState
 from lvq_kafka.declared.damage import Damage
 from lvq_kafka.errors import LVQError

@@ -247,9 +247,9 @@ class ConsumerThread:
     def _report_times(self, times: MessageTimes) -> None:
         self._clock_warnings.check(times.time)
         if (expiring := times.expiring) is not None:
-            self._header_warnings.check(expiring.terms, expiring.malformed)
+            self._header_warnings.check(expiring.expiry_times, expiring.malformed)
         if (scheduling := times.scheduling) is not None:
-            self._header_warnings.check(scheduling.not_before)
+            self._header_warnings.check(scheduling.due_times)
 
     def _poll(self, member: GroupMember) -> Fetch | None:
         """Wait a moment for what comes next; return None if that fails."""

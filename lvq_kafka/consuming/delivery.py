@@ -15,7 +15,7 @@ from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Headers, header_value
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
-from lvq_kafka.core.timing.terms import NEVER
+from lvq_kafka.core.timing.ttl import NEVER
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError

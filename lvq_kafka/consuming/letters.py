@@ -9,8 +9,8 @@ from lvq_kafka.cluster import Cluster, LogWriter
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.errors import MessageTooLarge
 

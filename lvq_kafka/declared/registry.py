@@ -22,7 +22,7 @@ from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, che
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,

@@ -19,7 +19,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.validation import waiting
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.group_checks import at_work, means_at_work
 from lvq_kafka.errors import (
@@ -98,7 +98,7 @@ class _Moving:
         self._wanted = wanted
         self._timeout = timeout
         self._patience = waiting(timeout)
-        self._not_before = NotBefore.of(source.max_delay)
+        self._due_times = DueTimes.of(source.max_delay)
 
     def in_transactions(self, cluster: Cluster) -> Change:
         """Move batch by batch, each in a transaction, as the queue's only consumer."""
@@ -209,13 +209,13 @@ class _Moving:
             )
 
     def _due(self, item: Item) -> int:
-        assert self._not_before is not None
-        return self._not_before.due(item.timestamp, item.headers)
+        assert self._due_times is not None
+        return self._due_times.due(item.timestamp, item.headers)
 
     def _headers(self, item: Item) -> Sequence[tuple[str, bytes | None]]:
         """Return a message's headers in its new queue, where it is due when it is here."""
         headers = item.headers or ()
-        if self._not_before is None or header_value(headers, NOT_BEFORE_HEADER) is None:
+        if self._due_times is None or header_value(headers, NOT_BEFORE_HEADER) is None:
             return headers
         others = [pair for pair in headers if pair[0] != NOT_BEFORE_HEADER]
         return others if self._target.max_delay is None else [*others, (NOT_BEFORE_HEADER, b"%d" % self._due(item))]

@@ -16,8 +16,8 @@ from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -64,8 +64,8 @@ class ReaderThread:
         self._screen = screen
         self._strays = StrayKeys() if by_value else None
         self._fruitless = 0
-        self._terms: Terms | None = None
-        self._not_before: NotBefore | None = None
+        self._expiry_times: ExpiryTimes | None = None
+        self._due_times: DueTimes | None = None
         self._header_warnings = HeaderWarnings(logger, self._topic)
         self._clock_warnings = ClockWarnings(logger, self._topic, "this machine's clock")
         self._foreign = rules.foreign_headers()
@@ -105,8 +105,8 @@ class ReaderThread:
         self._shared.pass_time_in_steps()
         if (time := self._shared.catch_up.time) is not None:
             self._clock_warnings.check(time)
-            self._header_warnings.check(self._terms)
-            self._header_warnings.check(self._not_before)
+            self._header_warnings.check(self._expiry_times)
+            self._header_warnings.check(self._due_times)
 
     def _step(self) -> None:
         shared, catch_up = self._shared, self._shared.catch_up
@@ -208,14 +208,14 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
-        self._not_before = self._rules.times.not_before()
+        self._due_times = self._rules.times.due_times()
         values = LatestValues(
             described.partitions,
             self._rules,
             tombstone_memory=self._tombstone_memory(retention),
             foreign=self._foreign,
         )
-        self._terms = values.terms
+        self._expiry_times = values.expiry_times
         values.progress.advance(starts)
         absence = Absence(retention)
         absence.track(self._shared.clock(), starts)
@@ -244,9 +244,9 @@ class ReaderThread:
         selected: LatestValues | SelectedValues = values
         if self._strays is not None:
             selected = SelectedValues(values, self._rules, self._strays, several=several)
-        if self._not_before is None:
+        if self._due_times is None:
             return selected
-        return ScheduledValues(selected, self._rules, self._not_before)
+        return ScheduledValues(selected, self._rules, self._due_times)
 
     def _check_partitions(self, described: TopicDescription) -> None:
         missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import as_float, delays
-from lvq_kafka.core.timing.not_before import NotBefore
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["ReplayPeriod"]
@@ -40,7 +40,7 @@ class ReplayPeriod:
         self._dump = dump and seconds != 0
         self._horizon = horizon if self._dump else math.inf
         self._max_delay = max_delay
-        self._judge = NotBefore.of(max_delay)
+        self._judge = DueTimes.of(max_delay)
         self._ends: Mapping[int, int] | None = None  # as of the start; None if the dump has what came since, too
         self._opened_at: Mapping[int, int] = {}
         self._opened_when = 0  # in ms

@@ -125,7 +125,7 @@ class _Differences:
     def __init__(self, definition: QueueDefinition, point: ResumePoint, end: EndOfDump) -> None:
         rules = QueueRules.of(definition)
         self._keys_of = rules.keys.of
-        self._judge = rules.times.not_before()
+        self._judge = rules.times.due_times()
         self._point, self._end = point, end
         self._then, self._now = round(1000 * point.as_of), round(1000 * end.as_of)
         self._found: dict[tuple[int, bytes], bool | None] = {}  # None: as at the point

@@ -22,7 +22,7 @@ from lvq_kafka import BYTES, LastValueQueue
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.testing import MemoryCluster
 from tests.rules import new_ledger
 

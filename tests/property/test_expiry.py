@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes, Ttl
 from tests.property.test_fold import expected
 from tests.rules import rules
 
@@ -35,7 +35,7 @@ def log(draws: Sequence[tuple[int, int, bytes, bytes | None, bytes | None]], par
 def alive(read: Sequence[Record], partitions: int, now: int, ttl: Ttl) -> dict[bytes, Record]:
     """Return the current values by the rule: the winners of the contest that have not expired."""
     logs = [[record for record in read if record.partition == partition] for partition in range(partitions)]
-    judge = Terms.of(ttl)
+    judge = ExpiryTimes.of(ttl)
     assert judge is not None
     return {
         key: record for key, record in expected(logs).items() if judge.expiry(record.timestamp, record.headers) >= now

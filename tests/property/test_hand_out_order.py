@@ -20,7 +20,7 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.queue.rules import OrderRule
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
 from tests.effort import examples
 from tests.rules import new_ledger
 
@@ -121,7 +121,7 @@ def expected(
         settled: by position, the number of records that had been written when it was.
     """
     rule = OrderRule(options.get("order", "tail"))
-    judge, ranking, in_place = NotBefore(LONGEST), rule.ranking(), rule.in_place
+    judge, ranking, in_place = DueTimes(LONGEST), rule.ranking(), rule.in_place
     lanes: dict[tuple[int, bytes | int], list[tuple[int, Record]]] = {}
     for number, one in enumerate(records):
         lanes.setdefault((one.partition, one.offset if one.key is None else one.key), []).append((number, one))

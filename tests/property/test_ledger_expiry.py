@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Record, RecordBatch
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.effort import examples
 from tests.rules import new_ledger
@@ -73,7 +73,7 @@ class Times(RuleBasedStateMachine):
     )
     def begin(self, ttl: Ttl | None, max_delay: float | None, counted: bool, in_place: bool, keeps: bool) -> None:
         self.keeps = keeps and ttl is not None
-        self.terms, self.not_before = Terms.of(ttl), NotBefore.of(max_delay)
+        self.expiry_times, self.due_times = ExpiryTimes.of(ttl), DueTimes.of(max_delay)
         order = "in-place" if in_place else "tail"
         self.options: dict[str, Any] = {"order": order, "count_deliveries": counted, "ttl": ttl}
         self.options |= {"expiry_topic": "letters" if self.keeps else None, "max_delay": max_delay}
@@ -92,8 +92,8 @@ class Times(RuleBasedStateMachine):
             if delay is not None:
                 headers += ((NOT_BEFORE_HEADER, b"%d" % (self.now + int(delay)) if delay.isdigit() else delay),)
             record = Record(0, len(self.log), self.now, key, b"v" if key is None else value, headers)
-            expires = NEVER if self.terms is None else self.terms.expiry(self.now, headers)
-            due = self.now if self.not_before is None else self.not_before.due(self.now, headers)
+            expires = NEVER if self.expiry_times is None else self.expiry_times.expiry(self.now, headers)
+            due = self.now if self.due_times is None else self.due_times.due(self.now, headers)
             message = Message(record, True, expires, due, scheduled=due > max(self.now, judged_at))
             self.log.append(message)
             messages.append(message)

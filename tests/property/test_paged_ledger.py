@@ -13,8 +13,8 @@ from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem, PagedPartition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from tests.effort import examples
 from tests.page_store import Pages
 from tests.rules import new_ledger

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER, QueueOrder
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN
 from tests.effort import examples
 from tests.rules import new_ledger

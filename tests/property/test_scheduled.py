@@ -15,8 +15,8 @@ from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms, Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
+from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes, Ttl
 from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]
@@ -86,7 +86,7 @@ class Rule:
 
     def current(self, read: Sequence[Record], now: int) -> dict[bytes, Record]:
         """Return the current values at a time."""
-        judge = Terms.of(self.ttl)
+        judge = ExpiryTimes.of(self.ttl)
         return {
             key: record
             for key, record in self.winners(read, now).items()
@@ -109,7 +109,7 @@ def queue(ttl: Ttl | None = None) -> QueueRules:
 
 def fold(partitions: int, ttl: Ttl | None) -> ScheduledValues:
     values = LatestValues(partitions, queue(ttl), tombstone_memory=1 << 60)
-    return ScheduledValues(values, queue(ttl), NotBefore(LONGEST / 1000))
+    return ScheduledValues(values, queue(ttl), DueTimes(LONGEST / 1000))
 
 
 def pass_all(store: ScheduledValues, now: int) -> set[bytes]:
@@ -167,7 +167,7 @@ def test_with_a_selection_the_rule_comes_first(
     for _ in range(10):  # readings
         values = LatestValues(partitions, tombstone_memory=1 << 60)
         selected = SelectedValues(values, queue(), strays, several=partitions > 1)
-        store = ScheduledValues(selected, queue(), NotBefore(LONGEST / 1000))
+        store = ScheduledValues(selected, queue(), DueTimes(LONGEST / 1000))
         at, now = 0, 10_000
         shown: set[bytes] = set()
         for size, later in [*steps, (len(written), 0), (0, LONGEST + 1)]:
@@ -200,7 +200,7 @@ def marked(batch: RecordBatch, condition: Callable[[bytes | None], bool]) -> Rec
 
 def test_s115_a_value_that_is_not_selected_takes_effect_when_it_is_due() -> None:
     selected = SelectedValues(LatestValues(1), queue(), StrayKeys(), several=False)
-    store = ScheduledValues(selected, queue(), NotBefore(LONGEST / 1000))
+    store = ScheduledValues(selected, queue(), DueTimes(LONGEST / 1000))
     store.pass_time(0)
     store.apply(RecordBatch.of([Record(0, 0, 0, b"a", b"1")]))
     later = ((NOT_BEFORE_HEADER, b"100"),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import Ttl
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes
 from lvq_kafka.errors import QueueError
 from tests.scenarios.harness import Declare, Venue
 from tests.waiting import eventually
@@ -84,7 +84,7 @@ def test_s101_a_minimum_gives_no_ttl_to_a_message_without_one() -> None:
 
 
 def test_s102_never_precedes_an_own_ttl_which_precedes_the_default() -> None:
-    assert Terms.of(Ttl(never=True)) is None
+    assert ExpiryTimes.of(Ttl(never=True)) is None
     assert _expiries(Ttl(default=30, minimum=10, maximum=60), None, 15_000) == {None: 80_000, 15_000: 65_000}
 
 
@@ -135,6 +135,6 @@ def test_s095_a_message_that_is_released_after_its_time_is_dropped(declare: Decl
 
 def _expiries(ttl: Ttl, *own: int | None) -> dict[int | None, int]:
     """Return the expiry of a message that came at 50,000 ms, by its own TTL."""
-    terms = Terms.of(ttl)
-    assert terms is not None
-    return {one: terms.expiry(50_000, () if one is None else ((TTL_HEADER, b"%d" % one),)) for one in own}
+    expiry_times = ExpiryTimes.of(ttl)
+    assert expiry_times is not None
+    return {one: expiry_times.expiry(50_000, () if one is None else ((TTL_HEADER, b"%d" % one),)) for one in own}

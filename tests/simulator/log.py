@@ -9,8 +9,8 @@ from operator import attrgetter
 
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 
 __all__ = ["MOST_SKEW", "Entry", "Lane", "Log", "Transaction"]
 

@@ -35,10 +35,10 @@ from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
 from lvq_kafka.core.ledger.timed_partition import TimedPartition
 from lvq_kafka.core.queue.message_groups import GroupMode, Groups
 from lvq_kafka.core.queue.ranking import Rank, Ranking
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
@@ -1123,7 +1123,7 @@ def test_i25_places_by_when_a_consumer_reads_a_message_are_caught(
 ) -> None:
     slots = count()
 
-    def mutant(kind: Callable[..., Item], _: NotBefore) -> Callable[..., Item]:
+    def mutant(kind: Callable[..., Item], _: DueTimes) -> Callable[..., Item]:
         return lambda *arguments, slot=-1: kind(*arguments[:6], slot=next(slots))
 
     monkeypatch.setattr(ledger_module, "placed_items", mutant)

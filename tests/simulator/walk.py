@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation

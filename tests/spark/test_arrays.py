@@ -62,12 +62,13 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
 from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.candidates import strays, to_candidates
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
 from lvq_spark.scan.candidates import as_deletes, expired
 
 records = [Record(0, 1, 2, b"k", b"v", (("h", b"1"),)), Record(0, 2, 2, None, None)]
-(rows,) = to_arrow(RecordBatch.of(records), Origin("t", terms=Terms(Ttl(default=1.0))), columns=list(COLUMNS))
+origin = Origin("t", expiry_times=ExpiryTimes(Ttl(default=1.0)))
+(rows,) = to_arrow(RecordBatch.of(records), origin, columns=list(COLUMNS))
 assert as_deletes(rows, expired(rows, 5.0))["value"].to_pylist() == [None, None]
 spec = SnapshotSpec("t", "id", {0: 0, 1: 0}, {0: 9, 1: 9}, done={0: CommitMap(2, ()), 1: CommitMap(0, ())})
 claims = to_candidates(nulls_for_empty_lists(rows), 0, spec)

@@ -7,7 +7,7 @@ import pytest
 
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, arrow_schema, to_arrow
 
 
@@ -35,7 +35,7 @@ def test_every_column_is_a_valid_array_of_its_type() -> None:
     cells = [(b"k", b"v", (("h", b"1"),)), (None, None, ()), (b"", b"", (("h", None), ("\N{PILE OF POO}", b"")))]
     records = [Record(5, offset, 1000 + offset, *cells[offset % 3]) for offset in range(100)]
     ranking = Ranking.of("priority", priorities=None, sort_header=None)
-    origin = Origin("\N{EURO SIGN}", 1, Terms(Ttl(default=2.0)), ranking, "h")
+    origin = Origin("\N{EURO SIGN}", 1, ExpiryTimes(Ttl(default=2.0)), ranking, "h")
     (batch,) = to_arrow(RecordBatch.of(records), origin, columns=list(COLUMNS))
     batch.validate(full=True)
     assert batch.schema == arrow_schema(COLUMNS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
@@ -154,12 +154,12 @@ def test_spilled_values_expire_too(cluster: MemoryCluster, now: list[float], mem
         cluster.write("t", b"%d" % choose.randrange(100), b"%d" % n, choose.choice(HEADERS) or [])
     now[0] += 3
     for ttl in TTLS:
-        spec, terms = pin(queue_on(cluster, ttl)), Terms(ttl)
+        spec, expiry_times = pin(queue_on(cluster, ttl)), ExpiryTimes(ttl)
         every = rows(cluster, replace(spec, as_of=None))
         left = [
             row["offset"]
             for row in every
-            if terms.expiry(1_000_000_000, [(one["key"], one["value"]) for one in row["headers"] or ()])
+            if expiry_times.expiry(1_000_000_000, [(one["key"], one["value"]) for one in row["headers"] or ()])
             >= 1_000_003_000
         ]
         assert 0 < len(left) < len(every)
@@ -258,7 +258,7 @@ def test_the_expression_of_spark_agrees_with_the_terms(spark: SparkSession) -> N
         shown = frame.select("ms", "place", F.unix_millis(found).alias("at"))
         got = {(row.ms, row.place): row.at for row in shown.collect()}
         for stamp, place in cells:
-            at = Terms(ttl).expiry(stamp, HEADERS[place])
+            at = ExpiryTimes(ttl).expiry(stamp, HEADERS[place])
             assert got[stamp, place] == (None if at > LAST else at), (ttl, stamp, HEADERS[place])
     assert NEVER > LAST
 

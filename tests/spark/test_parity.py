@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from lvq_kafka import Groups, LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.brokers import ProvidedBroker

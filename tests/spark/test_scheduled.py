@@ -12,8 +12,8 @@ import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.records import Record, RecordBatch
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER, Terms
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
@@ -86,11 +86,12 @@ def naive(records: list[Record], max_delay: float, as_of: float, ttl: Ttl | None
                 due = min(int(said or 0), record.timestamp + round(max_delay * 1000)) if readable else record.timestamp
         if max(due, record.timestamp) <= now:
             found[record.key] = record
-    terms = Terms.of(ttl)
+    expiry_times = ExpiryTimes.of(ttl)
     return {
         key: record
         for key, record in found.items()
-        if record.value is not None and (terms is None or terms.expiry(record.timestamp, record.headers) >= now)
+        if record.value is not None
+        and (expiry_times is None or expiry_times.expiry(record.timestamp, record.headers) >= now)
     }
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker

@@ -10,7 +10,7 @@ from contextlib import closing
 from lvq_kafka.consuming.letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record, header_value
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.kafka import KafkaCluster
 from tests.torture.dead_letters import DeadLetter
 from tests.torture.feed import Place, Sent

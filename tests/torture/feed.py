@@ -17,7 +17,7 @@ from lvq_kafka.codecs import TEXT
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import QueueOrder
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producing.producer import Message, Producer

@@ -18,7 +18,7 @@ from lvq_kafka.core.ledger.paging import LEAST_PAGED
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.group_checks import declare_group
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError

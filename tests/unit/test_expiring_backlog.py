@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lvq_kafka import LastValueQueue, Tally, TopicSpec, Ttl
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained, maps, put

@@ -27,8 +27,8 @@ from lvq_kafka import (
 )
 from lvq_kafka.consuming.workers import Workers
 from lvq_kafka.core.queue.default_filters import DefaultFilters
-from lvq_kafka.core.timing.not_before import LONGEST_DELAY
-from lvq_kafka.core.timing.terms import LONGEST_TTL
+from lvq_kafka.core.timing.due_times import LONGEST_DELAY
+from lvq_kafka.core.timing.ttl import LONGEST_TTL
 from lvq_kafka.errors import CatchUpTimeout, ConfigError
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.test_bad_arguments import WAITING

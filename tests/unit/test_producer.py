@@ -17,7 +17,7 @@ from lvq_kafka.cluster import LogWriter
 from lvq_kafka.codecs import JSON, TEXT, Codec
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,

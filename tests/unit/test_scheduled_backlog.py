@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Tally, TopicSpec
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.errors import QueueError
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, declare, drained, maps, put

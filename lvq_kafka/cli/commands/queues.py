@@ -20,7 +20,7 @@ from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMod
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.group_checks import Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.queue import Declaration, LastValueQueue

@@ -27,8 +27,8 @@ from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import brief, listed, printable
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
 from lvq_kafka.producing.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue

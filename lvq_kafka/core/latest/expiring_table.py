@@ -10,23 +10,23 @@ from typing import Self
 from lvq_kafka.core.latest.columns import IMPLIED, Columns, ColumnTable
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.expiry_queue import BUCKET, UNSCHEDULED, ExpiryQueue
-from lvq_kafka.core.timing.terms import NEVER, Terms
+from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
 
 __all__ = ["ExpiringTable"]
 
 
 class ExpiringTable(ColumnTable):
-    """A `ColumnTable` whose records expire by the terms of their queue (R10).
+    """A `ColumnTable` whose records expire (R10).
 
     A look-up of one key goes by the time `now`, so it is right however much has expired at once. Everything else
     includes a record until `pop_expired` has returned its key and the owner has removed it.
     """
 
-    def __init__(self, *, partitions: int, key_header: str | None, terms: Terms) -> None:
+    def __init__(self, *, partitions: int, key_header: str | None, expiry_times: ExpiryTimes) -> None:
         super().__init__(partitions=partitions, key_header=key_header)
         self.now = 0
         """The time, in ms since the epoch."""
-        self.terms = terms
+        self.expiry_times = expiry_times
         """The judge of when messages expire."""
         self._expiries = array("q")
         self._buckets = array("q")  # by slot, the bucket of the queue where the key counts
@@ -125,7 +125,7 @@ class ExpiringTable(ColumnTable):
     def _judge(self, columns: Columns) -> list[int]:
         headers = columns[4]
         plain = bool(headers) and headers[0] is IMPLIED
-        return self.terms.expiries(columns[1], headers, plain=plain)
+        return self.expiry_times.expiries(columns[1], headers, plain=plain)
 
     def _compact(self) -> None:
         slots = sorted(self.index.values())

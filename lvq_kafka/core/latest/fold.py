@@ -16,7 +16,7 @@ from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Record, RecordBatch, 
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.ranking import Order
 from lvq_kafka.core.queue.rules import PLAIN, QueueRules
-from lvq_kafka.core.timing.terms import NEVER, Terms
+from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
 
 __all__ = ["Changes", "LatestValues", "Order", "ReaderStats"]
 
@@ -102,15 +102,19 @@ class LatestValues:
         foreign: ForeignHeaders | None = None,
     ) -> None:
         key_header = rules.keys.naming_header
-        self.terms = terms = rules.times.terms()
+        self.expiry_times = expiry_times = rules.times.expiry_times()
         """The judge of lifetimes; None if nothing expires."""
         self.table: ColumnTable
         self._expiring: ExpiringTable | None = None
-        if terms is None:
+        if expiry_times is None:
             self.table = ColumnTable(partitions=partitions, key_header=key_header)
         else:
-            self.table = self._expiring = ExpiringTable(partitions=partitions, key_header=key_header, terms=terms)
-        self._place_terms = rules.times.terms() if rules.order.in_place else None  # its own, as it counts, too
+            self.table = self._expiring = ExpiringTable(
+                partitions=partitions, key_header=key_header, expiry_times=expiry_times
+            )
+        self._place_expiry_times = (
+            rules.times.expiry_times() if rules.order.in_place else None
+        )  # its own, as it counts, too
         self.progress = Progress({})
         self.stats = ReaderStats()
         self._rules = rules
@@ -168,7 +172,7 @@ class LatestValues:
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
         if self._expiring is not None:
-            self._count_malformed(self._expiring.terms.malformed)
+            self._count_malformed(self._expiring.expiry_times.malformed)
         return changed
 
     def grow(self, partitions: int) -> list[bytes]:
@@ -179,19 +183,19 @@ class LatestValues:
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition in offset order; return the keys they touched."""
         columns = self._drop_unkeyed(columns)
-        if self._place_terms is None:
+        if self._place_expiry_times is None:
             return self._fold_keyed(partition, columns)
         changed, since = [], 0
-        for row in self._after_expiry(self._place_terms, columns):
+        for row in self._after_expiry(self._place_expiry_times, columns):
             changed += self._fold_keyed(partition, pick(slice(since, row), columns))
             self._remove_expired([columns[2][row]])
             since = row
         return changed + self._fold_keyed(partition, pick(slice(since, None), columns))
 
-    def _after_expiry(self, terms: Terms, columns: Columns) -> list[int]:
+    def _after_expiry(self, expiry_times: ExpiryTimes, columns: Columns) -> list[int]:
         """Return the rows of records before which their key's value had expired (R8)."""
         _, timestamps, keys, values, headers = columns
-        expiries = terms.expiries(timestamps, headers, plain=bool(headers) and headers[0] is IMPLIED)
+        expiries = expiry_times.expiries(timestamps, headers, plain=bool(headers) and headers[0] is IMPLIED)
         known: dict[bytes, int] = {}
         found: list[int] = []
         for row, (timestamp, key, value, expiry) in enumerate(zip(timestamps, keys, values, expiries)):

@@ -11,9 +11,9 @@ from lvq_kafka.core.latest.selected_values import SelectedValues
 from lvq_kafka.core.log.offset_line import OffsetLine
 from lvq_kafka.core.log.records import Record, RecordBatch, new_record, rows_by_partition
 from lvq_kafka.core.queue.rules import QueueRules
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.expiry_queue import ExpiryQueue
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import NEVER
+from lvq_kafka.core.timing.ttl import NEVER
 
 __all__ = ["Scheduled", "ScheduledValues", "SetAside"]
 
@@ -33,7 +33,7 @@ class ScheduledValues:
         judge: the judge of when records are due.
     """
 
-    def __init__(self, values: LatestValues | SelectedValues, rules: QueueRules, judge: NotBefore) -> None:
+    def __init__(self, values: LatestValues | SelectedValues, rules: QueueRules, judge: DueTimes) -> None:
         self.table = values.table
         self.progress = values.progress
         self.stats = values.stats

@@ -9,7 +9,7 @@ from operator import itemgetter
 from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, own_ttl
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, own_ttl
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent
 from lvq_kafka.core.waiting.pending import Item, PendingList
 
@@ -31,12 +31,12 @@ class Expiring:
     time of the first that expires; only what is still there by then is looked at one by one.
 
     Args:
-        terms: when a message expires.
+        expiry_times: when a message expires.
         time: the time by which messages expire.
     """
 
-    def __init__(self, terms: Terms, time: LogTime) -> None:
-        self.terms = terms
+    def __init__(self, expiry_times: ExpiryTimes, time: LogTime) -> None:
+        self.expiry_times = expiry_times
         self.malformed: tuple[int, int] | None = None
         """Partition and offset of the first message whose TTL is 0 or could not be read."""
         self._time = time
@@ -91,10 +91,10 @@ class Expiring:
         self._queue.add(item, item.expires)
 
     def _judge(self, items: Sequence[Item]) -> list[int]:
-        terms, before = self.terms, self.terms.malformed
+        expiry_times, before = self.expiry_times, self.expiry_times.malformed
         headers = [item.headers for item in items]
-        expiries = terms.expiries([item.timestamp for item in items], headers, plain=_have_no_ttl(headers))
-        if terms.malformed > before and self.malformed is None:
+        expiries = expiry_times.expiries([item.timestamp for item in items], headers, plain=_have_no_ttl(headers))
+        if expiry_times.malformed > before and self.malformed is None:
             self.malformed = next((item.partition, item.offset) for item in reversed(items) if _is_malformed(item))
         return expiries
 

@@ -136,7 +136,7 @@ class Ledger:
     def _item_factory(self) -> Callable[..., Item]:
         kind = Item if self.paging is None else PagedItem
         new_item = kind if self.ranking is None else ranked_items(self.ranking, kind)
-        judge = None if self.times is None or self.times.scheduling is None else self.times.scheduling.not_before
+        judge = None if self.times is None or self.times.scheduling is None else self.times.scheduling.due_times
         return new_item if judge is None else placed_items(new_item, judge)
 
     @property

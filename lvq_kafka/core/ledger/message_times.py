@@ -7,9 +7,9 @@ import math
 from lvq_kafka.core.ledger.expiring_items import Expiring
 from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
 from lvq_kafka.core.queue.rules import TimeRule
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
 from lvq_kafka.core.waiting.pending import Item
 
@@ -19,12 +19,12 @@ __all__ = ["MessageTimes"]
 class MessageTimes:
     """The messages of a ledger for which time matters."""
 
-    def __init__(self, terms: Terms | None, not_before: NotBefore | None, *, keeps_expired: bool) -> None:
+    def __init__(self, expiry_times: ExpiryTimes | None, due_times: DueTimes | None, *, keeps_expired: bool) -> None:
         self.time = LogTime()
         """The time by which messages are due and expire."""
-        self.expiring = None if terms is None else Expiring(terms, self.time)
+        self.expiring = None if expiry_times is None else Expiring(expiry_times, self.time)
         """The messages that will expire; None if none does."""
-        self.scheduling = None if not_before is None else ScheduledItems(not_before, self.time)
+        self.scheduling = None if due_times is None else ScheduledItems(due_times, self.time)
         """The messages that are not due; None if all count at once."""
         self.keeps_expired = keeps_expired
         self.kept: PrecedenceHeap[Item] = PrecedenceHeap()
@@ -37,10 +37,10 @@ class MessageTimes:
     @classmethod
     def of(cls, rule: TimeRule) -> MessageTimes | None:
         """Return the times of a queue; None if it has no option of time."""
-        terms, not_before = rule.terms(), rule.not_before()
-        if terms is None and not_before is None:
+        expiry_times, due_times = rule.expiry_times(), rule.due_times()
+        if expiry_times is None and due_times is None:
             return None
-        return cls(terms, not_before, keeps_expired=rule.keeps_expired)
+        return cls(expiry_times, due_times, keeps_expired=rule.keeps_expired)
 
     @property
     def scheduled(self) -> int:
@@ -50,8 +50,8 @@ class MessageTimes:
     @property
     def malformed(self) -> int:
         """The number of messages whose TTL is 0, or whose TTL or due time could not be read."""
-        expiring = 0 if self.expiring is None else self.expiring.terms.malformed
-        return expiring + (0 if self.scheduling is None else self.scheduling.not_before.malformed)
+        expiring = 0 if self.expiring is None else self.expiring.expiry_times.malformed
+        return expiring + (0 if self.scheduling is None else self.scheduling.due_times.malformed)
 
     def saw(self, timestamps: list[int]) -> None:
         """Note the append times of what was read."""

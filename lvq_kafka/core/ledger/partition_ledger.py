@@ -80,6 +80,7 @@ class PartitionLedger:
         "_count_deliveries",
         "_counts",
         "_delivered",
+        "_expiry_times",
         "_generation",
         "_line",
         "_number",
@@ -92,7 +93,6 @@ class PartitionLedger:
         "_slots",
         "_sorter",
         "_stats",
-        "_terms",
         "_withheld",
         "attempted",
         "changed",
@@ -127,7 +127,9 @@ class PartitionLedger:
         self._stats = ledger.stats
         self.is_in_place = rules.order.in_place
         """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
-        self._terms = rules.times.terms() if self.is_in_place else None  # its own, as it counts what cannot be read
+        self._expiry_times = (
+            rules.times.expiry_times() if self.is_in_place else None
+        )  # its own, as it counts what cannot be read
         self._rules = rules
         self._selects = rules.selects is not None and rules.keys.conflates  # else the ledger has judged, by the keys
         self._count_deliveries = ledger.count_deliveries
@@ -286,7 +288,9 @@ class PartitionLedger:
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
         on_wait = self._on_wait
-        renewable = 1 if new_item is Item and self._terms is None else 0  # deliveries; others have to be looked at
+        renewable = (
+            1 if new_item is Item and self._expiry_times is None else 0
+        )  # deliveries; others have to be looked at
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
         read = replaced = deleted = 0
@@ -362,8 +366,8 @@ class PartitionLedger:
             timestamp: that of the replaced value, which is done.
             headers: its headers.
         """
-        if self._terms is not None:
-            if timestamp > self._terms.expiry(item.timestamp, item.headers):
+        if self._expiry_times is not None:
+            if timestamp > self._expiry_times.expiry(item.timestamp, item.headers):
                 self.discard(item)
                 self._stats.replaced += 1
                 return
@@ -428,7 +432,9 @@ class PartitionLedger:
         """
         if item.slot < old.slot:
             return
-        if self._terms is not None and counts_since(item) > self._terms.expiry(old.timestamp, old.headers):
+        if self._expiry_times is not None and counts_since(item) > self._expiry_times.expiry(
+            old.timestamp, old.headers
+        ):
             return
         assert isinstance(self.pending, PlacedPendingList)
         item.slot = old.slot

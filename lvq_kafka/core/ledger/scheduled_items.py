@@ -8,9 +8,9 @@ from copy import copy
 from typing import Any
 
 from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.expiry_queue import ExpiryQueue
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.not_before import NotBefore
 from lvq_kafka.core.waiting.pending import Deletion, Item
 
 __all__ = ["ScheduledItems", "counts_since", "placed_items"]
@@ -19,13 +19,13 @@ _ALL = 1 << 62
 _PARTITION, _OFFSET = 31, 63  # bits
 
 
-def placed_items(kind: Callable[..., Item], not_before: NotBefore) -> Callable[..., Item]:
+def placed_items(kind: Callable[..., Item], due_times: DueTimes) -> Callable[..., Item]:
     """Return a function that makes an item, with its place, of the arguments of `Item`.
 
     The place is by the time from which the message counts, then by its position. So it does not depend on when a
     consumer reads the message, or finds that it is due.
     """
-    due = copy(not_before).due  # which counts the times that cannot be read, and the other one has counted them
+    due = copy(due_times).due  # which counts the times that cannot be read, and the other one has counted them
 
     def placed(partition: int, offset: int, timestamp: int, *rest: Any, **named: Any) -> Item:
         item = kind(partition, offset, timestamp, *rest, **named)
@@ -45,12 +45,12 @@ class ScheduledItems:
     """The messages of a ledger that are not due.
 
     Args:
-        not_before: the judge of due times.
+        due_times: the judge of due times.
         time: the time by which messages are due.
     """
 
-    def __init__(self, not_before: NotBefore, time: LogTime) -> None:
-        self.not_before = not_before
+    def __init__(self, due_times: DueTimes, time: LogTime) -> None:
+        self.due_times = due_times
         self._time = time
         self._due: dict[Item, int] = {}
         self._messages = 0  # of these; the others are deletes
@@ -69,7 +69,7 @@ class ScheduledItems:
     def rows(self, batch: RecordBatch) -> list[tuple[int, int]]:
         """Return the rows of a batch that are not due, each with the time when it is."""
         now = self._time.now
-        return [(row, due) for row, due in self.not_before.scheduled(batch.timestamps, batch.headers) if due > now]
+        return [(row, due) for row, due in self.due_times.scheduled(batch.timestamps, batch.headers) if due > now]
 
     def add(self, item: Item, due: int) -> None:
         """Schedule a message or a delete."""

@@ -13,9 +13,9 @@ from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRI
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import moment
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, check_ahead
 from lvq_kafka.core.timing.log_time import header_ms
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, check_ahead
-from lvq_kafka.core.timing.terms import TTL_HEADER, check_ttl_header, ttl_text
+from lvq_kafka.core.timing.ttl import TTL_HEADER, check_ttl_header, ttl_text
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["MessageTerms", "OwnTerms"]

@@ -25,8 +25,8 @@ from lvq_kafka.core.queue.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.text.validation import instance
-from lvq_kafka.core.timing.not_before import check_max_delay, delay_from_wire, delay_to_wire
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import check_max_delay, delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 
 __all__ = [

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 
 __all__ = ["DELAY_HEADERS", "GROUP_HEADERS", "TIME_HEADERS", "ForeignHeaders"]
 

@@ -10,8 +10,8 @@ from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import text
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 
 __all__ = [

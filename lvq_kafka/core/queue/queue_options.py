@@ -15,8 +15,8 @@ from lvq_kafka.core.queue.option_values import boolean, disagreement, number, po
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.text.quoting import brief, quoted
 from lvq_kafka.core.text.validation import mapping
-from lvq_kafka.core.timing.not_before import check_max_delay
-from lvq_kafka.core.timing.terms import Ttl, check_ttl
+from lvq_kafka.core.timing.due_times import check_max_delay
+from lvq_kafka.core.timing.ttl import Ttl, check_ttl
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["CHOICES", "SYSTEM_OPTIONS", "KeylessPolicy", "fields_of", "fields_with_options", "given_options"]

@@ -19,8 +19,8 @@ from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import Order, QueueOrder, Ranking, place_order
 from lvq_kafka.core.queue.standard import judged_keys
-from lvq_kafka.core.timing.not_before import NotBefore
-from lvq_kafka.core.timing.terms import Terms, Ttl
+from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
 
 __all__ = ["PLAIN", "KeyRule", "OrderRule", "QueueRules", "TimeRule"]
 
@@ -84,16 +84,16 @@ class TimeRule:
     @property
     def headers(self) -> frozenset[str]:
         """The headers that say the times of a message."""
-        judges = (self.terms(), self.not_before())
+        judges = (self.expiry_times(), self.due_times())
         return frozenset(judge.header for judge in judges if judge is not None)
 
-    def terms(self) -> Terms | None:
+    def expiry_times(self) -> ExpiryTimes | None:
         """Return a new judge of lifetimes; None if nothing expires."""
-        return Terms.of(self.ttl)
+        return ExpiryTimes.of(self.ttl)
 
-    def not_before(self) -> NotBefore | None:
+    def due_times(self) -> DueTimes | None:
         """Return a new judge of due times; None if everything counts at once."""
-        return NotBefore.of(self.max_delay)
+        return DueTimes.of(self.max_delay)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import choice, delays, instance, mapping, text
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue

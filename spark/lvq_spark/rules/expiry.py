@@ -1,13 +1,13 @@
 """The expiry of a row (R10), as an expression that Spark computes by itself.
 
-It agrees with `lvq_kafka.core.timing.terms.Terms`, by which everything in Python goes.
+It agrees with `lvq_kafka.core.timing.ttl.ExpiryTimes`, by which everything in Python goes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Ttl
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, Ttl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

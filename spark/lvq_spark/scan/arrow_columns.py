@@ -12,7 +12,7 @@ import pyarrow as pa
 from lvq_kafka.core.log.records import RawHeaders, RecordBatch, header_value
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings, texts_or_nulls
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SNAPSHOT_COLUMNS, SORT_KEY
@@ -48,13 +48,13 @@ COLUMNS = {
 class Origin:
     """The topic of records, its timestamp type, and what their headers mean, if anything.
 
-    ``terms`` are those by which they expire, ``priorities`` has their priorities as ranks, ``sort_header`` their sort
-    keys, and ``groups`` says how they are grouped.
+    ``expiry_times`` judges when they expire, ``priorities`` has their priorities as ranks, ``sort_header`` names the
+    header of their sort keys, and ``groups`` has their grouping.
     """
 
     topic: str
     timestamp_type: int = -1
-    terms: Terms | None = None
+    expiry_times: ExpiryTimes | None = None
     priorities: Ranking | None = None
     sort_header: str | None = None
     groups: Groups | None = None
@@ -73,7 +73,7 @@ _BUILDERS: dict[str, _BuildColumn] = {
     "timestampType": lambda batch, origin: integers(pa.int32(), [origin.timestamp_type] * len(batch)),
     "headers": lambda batch, _: _headers(batch.headers),
     "deleted": lambda batch, _: booleans(value is None for value in batch.values),
-    EXPIRES: lambda batch, origin: _expires(batch, origin.terms),
+    EXPIRES: lambda batch, origin: _expires(batch, origin.expiry_times),
     PRIORITY: lambda batch, origin: _priorities(batch, origin.priorities),
     SORT_KEY: lambda batch, origin: _sort_keys(batch, origin.sort_header),
     GROUP: lambda batch, origin: _groups(batch, origin.groups),
@@ -131,10 +131,10 @@ def moments(times: Sequence[int]) -> pa.Array:
     return integers(_MILLISECONDS, times).cast(_TIMESTAMP)
 
 
-def _expires(batch: RecordBatch, terms: Terms | None) -> pa.Array:
-    if terms is None:
+def _expires(batch: RecordBatch, expiry_times: ExpiryTimes | None) -> pa.Array:
+    if expiry_times is None:
         return pa.nulls(len(batch), _TIMESTAMP)
-    times = np.array(terms.expiries(batch.timestamps, batch.headers, plain=False), np.int64)
+    times = np.array(expiry_times.expiries(batch.timestamps, batch.headers, plain=False), np.int64)
     valid = times <= LAST
     return integers(_MILLISECONDS, np.where(valid, times, 0), valid).cast(_TIMESTAMP)
 

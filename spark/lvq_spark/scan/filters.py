@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.timing.not_before import NotBefore, delay_to_wire
+from lvq_kafka.core.timing.due_times import DueTimes, delay_to_wire
 from lvq_kafka.selectors.selector import Selector
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue
@@ -32,7 +32,7 @@ class DueFilter:
         """The number of records set aside."""
         self.scheduled: NotDue | None = None
         """Where these begin, and when the first of them is due."""
-        self._judge = NotBefore(max_delay)
+        self._judge = DueTimes(max_delay)
         self._as_of = round(as_of * 1000)
         self._old = self._as_of - delay_to_wire(max_delay)["ms"]
 
@@ -88,7 +88,7 @@ class KnownCut:
         if not len(batch) or batch.offsets[0] >= self.end[batch.partitions[0]]:
             return batch
         end, as_of = self.end[batch.partitions[0]], round(self.as_of * 1000)
-        found = NotBefore(self.max_delay).scheduled(batch.timestamps, batch.headers)
+        found = DueTimes(self.max_delay).scheduled(batch.timestamps, batch.headers)
         due_since = {row for row, due in found if due > as_of}
         return batch.pick([row for row, offset in enumerate(batch.offsets) if offset >= end or row in due_since])
 

@@ -19,7 +19,7 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import only_selected
 from lvq_kafka.core.queue.ranking import Ranking
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.selectors.selector import Selector
@@ -140,7 +140,7 @@ class Scan:
         self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics
     ) -> Iterator[pa.RecordBatch]:
         read = self._newest if self.conflate else self._all
-        spec, terms, columns = self.spec, Terms.of(self.spec.ttl), self.columns
+        spec, expiry_times, columns = self.spec, ExpiryTimes.of(self.spec.ttl), self.columns
         expired_by = spec.expired_by
         if expired_by is not None:
             more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
@@ -148,14 +148,14 @@ class Scan:
         priorities = None
         if spec.order == "priority" and PRIORITY in self.columns:
             priorities = Ranking.of(spec.order, priorities=None, sort_header=None)
-        origin = Origin(spec.topic, spec.timestamp_type, terms, priorities, spec.sort_header, spec.groups)
+        origin = Origin(spec.topic, spec.timestamp_type, expiry_times, priorities, spec.sort_header, spec.groups)
         for batch in read(cluster, partition, patience, metrics):
             for rows in to_arrow(batch, origin, columns=columns, most=self.bytes):
                 shown = rows if expired_by is None else self._current(rows, expired_by, metrics)
                 metrics.rows += len(shown)
                 yield shown
-        if terms is not None and self._expiring:
-            metrics.malformed_ttls = terms.malformed
+        if expiry_times is not None and self._expiring:
+            metrics.malformed_ttls = expiry_times.malformed
         if priorities is not None:
             metrics.malformed_priorities = priorities.malformed
         metrics.log(spec, partition, self.slice)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.selectors.like_patterns import LONGEST_TEXT
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue

@@ -11,8 +11,8 @@ from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import check_selector
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.validation import text
-from lvq_kafka.core.timing.not_before import check_max_delay
-from lvq_kafka.core.timing.terms import Ttl, check_ttl
+from lvq_kafka.core.timing.due_times import check_max_delay
+from lvq_kafka.core.timing.ttl import Ttl, check_ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig

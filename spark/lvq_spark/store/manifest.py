@@ -13,8 +13,8 @@ from typing import Any, Literal
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.message_groups import Placement
 from lvq_kafka.core.text.json_text import read_json
-from lvq_kafka.core.timing.not_before import delay_from_wire, delay_to_wire
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue

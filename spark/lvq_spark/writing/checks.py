@@ -16,8 +16,8 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text import quoting
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER, check_ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import LONGEST_TTL, TTL_HEADER, check_ttl
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.rules.expiry import DIGITS
 from lvq_spark.scan.serialization import map_in_arrow

@@ -15,8 +15,8 @@ from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text import quoting
 from lvq_kafka.core.text.validation import choice, delays
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.pinning import pin

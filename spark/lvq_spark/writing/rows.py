@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import LONGEST_TTL, TTL_HEADER
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import LONGEST_TTL, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.rules.expiry import LAST
 from lvq_spark.schema import GROUP, quoted

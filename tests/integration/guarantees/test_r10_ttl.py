@@ -9,7 +9,7 @@ import time
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.timing.terms import Terms
+from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
@@ -27,7 +27,7 @@ def declare(cluster: KafkaCluster, name: str, ttl: Ttl = LIMITS, **config: str) 
 
 def alive(records: list[Record], as_of: float) -> dict[str, str]:
     """Return the current values by the rule, from all records of the log."""
-    judge = Terms.of(LIMITS)
+    judge = ExpiryTimes.of(LIMITS)
     assert judge is not None
     logs = [[record for record in records if record.partition == partition] for partition in range(2)]
     return {

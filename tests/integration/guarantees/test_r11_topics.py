@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
-from lvq_kafka.core.timing.not_before import LONGEST_DELAY, NotBefore
+from lvq_kafka.core.timing.due_times import LONGEST_DELAY, DueTimes
 from lvq_kafka.errors import TopicMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction
@@ -87,7 +87,7 @@ def test_the_value_that_counts_stays_in_the_log_until_the_scheduled_one_is_due(
     write(0, "d", "d1")  # closes the segment before it
     eventually(lambda: "b1" not in values(kafka_cluster, topic_name), 60)
     assert values(kafka_cluster, topic_name) == ["a1", "b2", "a2", "c1", "c2", "d1"]
-    judge = NotBefore(HOUR)
+    judge = DueTimes(HOUR)
     records = [record for record in read_all(kafka_cluster, topic_name) if record.value != b"d1"]
     assert [record.value for record in records if judge.due(record.timestamp, record.headers) > now * 1000] == [
         b"a2",

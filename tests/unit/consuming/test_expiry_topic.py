@@ -10,7 +10,7 @@ import pytest
 from lvq_kafka import LastValueQueue, queues
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.errors import DeliveryFailed, MessageTooLarge, TopicNotFound
 from tests.unit.consuming.world import (
     NOON,

@@ -18,7 +18,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError, LockLost, PageUnreadable
 from tests.unit.consuming.world import (
     TOPIC,

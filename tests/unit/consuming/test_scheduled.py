@@ -11,8 +11,8 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.unit.consuming.world import (
     NOON,

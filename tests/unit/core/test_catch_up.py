@@ -22,7 +22,7 @@ from lvq_kafka.core.latest.scheduled_values import ScheduledValues
 from lvq_kafka.core.log.absence import STALLED, Absence
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.queue.rules import PLAIN
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER, NotBefore
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
 from lvq_kafka.errors import BrokerUnavailable, Closed, DataLoss, ReaderFailed, StateError
 from tests.pages import page, transitions
 
@@ -263,7 +263,7 @@ MANY = 3000
 
 
 def scheduled_read(since: Mapping[int, int]) -> Replay:
-    values = ScheduledValues(LatestValues(), PLAIN, NotBefore(10.0))
+    values = ScheduledValues(LatestValues(), PLAIN, DueTimes(10.0))
     return replace(read_of(MANY, since=since), values=values)
 
 

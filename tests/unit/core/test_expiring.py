@@ -14,7 +14,7 @@ from lvq_kafka.core.ledger.expiring_items import Expiring
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled
 from tests.rules import new_ledger, rules
@@ -202,7 +202,7 @@ def test_r10_an_own_ttl_decides_whatever_the_order_in_the_log() -> None:
     assert queue.waiting == ["0", "2", "3"]
     queue.ledger.pass_time(3.0)
     assert queue.waiting == ["2"]
-    assert (queue.expiring.terms.malformed, queue.expiring.malformed) == (1, (0, 3))
+    assert (queue.expiring.expiry_times.malformed, queue.expiring.malformed) == (1, (0, 3))
 
 
 def test_r10_a_newer_value_has_its_own_time() -> None:

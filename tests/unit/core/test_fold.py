@@ -10,7 +10,7 @@ import pytest
 from lvq_kafka.core.latest.fold import LatestValues, Order, ReaderStats
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Headers, Record, RecordBatch
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.errors import KeyMismatch
 from tests.rules import rules
 

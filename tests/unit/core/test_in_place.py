@@ -11,7 +11,7 @@ from lvq_kafka.core.consumer.partition_commits import PartitionCommits
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger, rules
 from tests.unit.core.queues import Queue

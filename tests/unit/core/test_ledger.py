@@ -10,8 +10,8 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import TTL_HEADER, Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent, MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 from tests.rules import new_ledger

@@ -10,8 +10,8 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem
 from lvq_kafka.core.queue.limits import Limits
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import PageUnreadable
 from tests.page_store import Pages
 from tests.rules import new_ledger

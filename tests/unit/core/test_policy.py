@@ -8,7 +8,7 @@ import pytest
 
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_spec, judge, judge_ttl, topic_settings
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.testing.memory_state import DEFAULTS
 

@@ -9,8 +9,8 @@ from lvq_kafka.core.ledger.ledger import Item, Ledger
 from lvq_kafka.core.ledger.ring import Oversized
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger
 from tests.unit.core.queues import Queue

@@ -12,8 +12,8 @@ from lvq_kafka.core.consumer.consumer_core import ConsumerCore
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
-from lvq_kafka.core.timing.not_before import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.rules import new_ledger, rules
 

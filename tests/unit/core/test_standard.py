@@ -13,7 +13,7 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.standard import OwnKey, StandardScreen
 from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 from tests.rules import new_ledger
 

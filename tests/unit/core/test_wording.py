@@ -10,7 +10,7 @@ import pytest
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import Finding
 from lvq_kafka.core.text.wording import BARE, Mention, in_python, renamed, worded
-from lvq_kafka.core.timing.terms import Ttl
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError, LVQError
 
 

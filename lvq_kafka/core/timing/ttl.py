@@ -1,4 +1,4 @@
-"""Terms of a message: until when its value counts (R10).
+"""TTL: until when a message counts (R10).
 
 A queue may let messages expire. Nobody writes a delete for one that has: it could kill a newer value on its way. Each
 reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER` and the queue's `Ttl`.
@@ -20,7 +20,7 @@ __all__ = [
     "LONGEST_TTL",
     "NEVER",
     "TTL_HEADER",
-    "Terms",
+    "ExpiryTimes",
     "Ttl",
     "check_ttl",
     "check_ttl_header",
@@ -171,7 +171,7 @@ def own_ttl(value: bytes | None) -> int | None:
     return header_ms(value) or None
 
 
-class Terms:
+class ExpiryTimes:
     """Judges when messages of one queue expire, for one reader.
 
     Anyone can write any header. A TTL that is 0 or cannot be read counts as none, and is counted.
@@ -192,8 +192,8 @@ class Terms:
         self._known: dict[bytes | None, int] = {}  # TTLs in ms, by the value of the header: there are few of them
 
     @classmethod
-    def of(cls, ttl: Ttl | None) -> Terms | None:
-        """Return the terms of a queue with this option; None if its messages never expire."""
+    def of(cls, ttl: Ttl | None) -> ExpiryTimes | None:
+        """Return the judge of a queue with this option; None if its messages never expire."""
         return None if ttl is None or ttl.never else cls(ttl)
 
     def expiry(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:

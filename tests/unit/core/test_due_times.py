@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.timing.log_time import header_ms
-from lvq_kafka.core.timing.not_before import (
+from lvq_kafka.core.timing.due_times import (
     LONGEST_DELAY,
     NOT_BEFORE_HEADER,
-    NotBefore,
+    DueTimes,
     check_ahead,
     delay_from_wire,
     delay_to_wire,
 )
+from lvq_kafka.core.timing.log_time import header_ms
 from lvq_kafka.errors import ConfigError
 
 Header = tuple[str, bytes | None]
@@ -41,33 +41,33 @@ def own(time: bytes | None) -> list[Header]:
 def test_r11_a_message_is_due_at_its_time_but_not_before_its_append_nor_later_than_the_longest_delay(
     time: bytes, due: int
 ) -> None:
-    assert NotBefore(10.0).due(50_000, own(time)) == due
+    assert DueTimes(10.0).due(50_000, own(time)) == due
 
 
 @pytest.mark.parametrize("headers", [None, [], [("ticker", b"IBM")], [("lvq-ttl", b"60000")]])
 def test_r11_without_a_time_of_its_own_a_message_is_due_at_once(headers: list[Header] | None) -> None:
-    judge = NotBefore(10.0)
+    judge = DueTimes(10.0)
     assert judge.due(50_000, headers) == 50_000
     assert judge.malformed == 0
 
 
 @pytest.mark.parametrize("value", [None, b"", b"-1", b"+5", b"5.0", b" 5", b"5s", b"9" * 16, "٥".encode()])
 def test_r11_a_time_that_cannot_be_read_counts_as_none_and_is_counted(value: bytes | None) -> None:
-    judge = NotBefore(10.0)
+    judge = DueTimes(10.0)
     assert header_ms(value) is None
     assert judge.due(50_000, own(value)) == 50_000
     assert (judge.malformed, judge.example) == (1, value)
 
 
 def test_r11_the_last_of_repeated_headers_counts() -> None:
-    judge = NotBefore(10.0)
+    judge = DueTimes(10.0)
     assert judge.due(0, [(NOT_BEFORE_HEADER, b"5"), (NOT_BEFORE_HEADER, b"7")]) == 7
     assert judge.due(0, [(NOT_BEFORE_HEADER, b"7"), (NOT_BEFORE_HEADER, b"5")]) == 5
 
 
 def test_r11_a_queue_without_a_longest_delay_has_no_judge() -> None:
-    assert NotBefore.of(None) is None
-    judge = NotBefore.of(10.0)
+    assert DueTimes.of(None) is None
+    judge = DueTimes.of(10.0)
     assert judge is not None
     assert judge.due(0, own(b"99999")) == 10_000
 
@@ -80,7 +80,7 @@ _cells = st.one_of(st.none(), st.just([]), st.just([("ticker", b"IBM")]), _times
 def test_r11_the_rows_of_a_batch_that_do_not_count_at_once_are_those_due_later(
     batch: list[tuple[int, list[Header] | None]],
 ) -> None:
-    one_by_one, together = NotBefore(3.0), NotBefore(3.0)
+    one_by_one, together = DueTimes(3.0), DueTimes(3.0)
     expected = [
         (row, due)
         for row, (timestamp, headers) in enumerate(batch)

@@ -1,4 +1,4 @@
-"""Terms: until when a message counts (R10)."""
+"""TTL: until when a message counts (R10)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.core.timing.log_time import MOST_AHEAD, LogTime
-from lvq_kafka.core.timing.terms import NEVER, TTL_HEADER, Terms, Ttl, ttl_text
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, Ttl, ttl_text
 from lvq_kafka.errors import ConfigError
 
 Header = tuple[str, bytes | None]
 
 
-def terms(**limits: Any) -> Terms:
-    found = Terms.of(Ttl(**limits))
+def expiry_times(**limits: Any) -> ExpiryTimes:
+    found = ExpiryTimes.of(Ttl(**limits))
     assert found is not None
     return found
 
@@ -36,29 +36,29 @@ def own(ttl: bytes | None) -> list[Header]:
 def test_s100_s101_minimum_and_maximum(
     limits: dict[str, float], expiry_without: int, expiry_of_15000: int, expiry_of_5000: int
 ) -> None:
-    judge = terms(**limits)
+    judge = expiry_times(**limits)
     assert judge.expiry(50_000, [("ticker", b"IBM")]) == expiry_without
     assert judge.expiry(50_000, own(b"15000")) == expiry_of_15000
     assert judge.expiry(50_000, own(b"5000")) == expiry_of_5000
 
 
 def test_s102_the_first_policy_that_applies_decides_alone() -> None:
-    assert Terms.of(None) is None
-    assert Terms.of(Ttl(never=True)) is None
-    usual = terms(default=5, minimum=2, maximum=7)
+    assert ExpiryTimes.of(None) is None
+    assert ExpiryTimes.of(Ttl(never=True)) is None
+    usual = expiry_times(default=5, minimum=2, maximum=7)
     assert usual.expiry(0, ()) == 5_000
     assert usual.expiry(0, own(b"1")) == 2_000
     assert usual.expiry(0, own(b"9999")) == 7_000
 
 
 def test_r10_a_ttl_of_its_own_needs_no_limits() -> None:
-    assert terms().expiry(10, own(b"7")) == 17
-    assert terms().expiry(10, None) == NEVER
+    assert expiry_times().expiry(10, own(b"7")) == 17
+    assert expiry_times().expiry(10, None) == NEVER
 
 
 @pytest.mark.parametrize("value", [None, b"", b"-1", b"+5", b"5.0", b" 5", b"5s", b"9" * 16, "٥".encode()])
 def test_r10_a_ttl_that_cannot_be_read_counts_as_none_and_is_counted(value: bytes | None) -> None:
-    judge = terms(default=3)
+    judge = expiry_times(default=3)
     assert judge.expiry(0, own(value)) == 3_000
     assert (judge.malformed, judge.example) == (1, value)
 
@@ -77,7 +77,7 @@ def test_r10_a_ttl_of_zero_is_none_of_its_own_and_is_counted(
     limits: dict[str, float], lives: int, value: bytes
 ) -> None:
     """JMS writes 0 for never."""
-    judge = terms(**limits)
+    judge = expiry_times(**limits)
     assert judge.expiry(0, own(value)) == lives
     assert judge.expiries([0, 0], [own(value), own(b"2000")], plain=False)[0] == lives
     assert (judge.malformed, judge.example) == (2, value)
@@ -85,15 +85,15 @@ def test_r10_a_ttl_of_zero_is_none_of_its_own_and_is_counted(
 
 @pytest.mark.parametrize("headers", [None, own(b"5000")])
 def test_r10_a_message_dated_to_the_end_of_time_never_expires(headers: list[Header] | None) -> None:
-    judge = terms(default=10)
+    judge = expiry_times(default=10)
     latest = 2**63 - 1
     assert judge.expiry(latest, headers) == NEVER
     assert judge.expiries([latest, 50_000], [headers, None], plain=headers is None) == [NEVER, 60_000]
 
 
 def test_the_last_of_repeated_headers_counts() -> None:
-    assert terms().expiry(0, [(TTL_HEADER, b"5"), (TTL_HEADER, b"7")]) == 7
-    judge = terms(default=1)
+    assert expiry_times().expiry(0, [(TTL_HEADER, b"5"), (TTL_HEADER, b"7")]) == 7
+    judge = expiry_times(default=1)
     assert judge.expiry(0, [(TTL_HEADER, b"5"), (TTL_HEADER, b"x")]) == 1_000
 
 
@@ -106,10 +106,10 @@ def test_a_batch_is_judged_as_each_of_its_messages(
 ) -> None:
     times = [time for time, _ in rows]
     headers = [own(ttl) if ttl else None for _, ttl in rows]
-    each = [terms(**limits).expiry(time, header) for time, header in zip(times, headers)]
-    assert terms(**limits).expiries(times, headers, plain=False) == each
+    each = [expiry_times(**limits).expiry(time, header) for time, header in zip(times, headers)]
+    assert expiry_times(**limits).expiries(times, headers, plain=False) == each
     if not any(headers):
-        assert terms(**limits).expiries(times, headers, plain=True) == each
+        assert expiry_times(**limits).expiries(times, headers, plain=True) == each
 
 
 @pytest.mark.parametrize(

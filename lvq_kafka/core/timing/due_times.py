@@ -19,7 +19,7 @@ from lvq_kafka.errors import ConfigError
 __all__ = [
     "LONGEST_DELAY",
     "NOT_BEFORE_HEADER",
-    "NotBefore",
+    "DueTimes",
     "check_ahead",
     "check_max_delay",
     "delay_from_wire",
@@ -84,7 +84,7 @@ def check_ahead(option: str, not_before: float, *, now: float, max_delay: float)
         )
 
 
-class NotBefore:
+class DueTimes:
     """Judges from when on the messages of one queue count, for one reader.
 
     Anyone can write any header. A time that cannot be read counts as none, and is counted. One that is further ahead of
@@ -105,7 +105,7 @@ class NotBefore:
         self._longest = round(max_delay * 1000)
 
     @classmethod
-    def of(cls, max_delay: float | None) -> NotBefore | None:
+    def of(cls, max_delay: float | None) -> DueTimes | None:
         """Return the judge of a queue with this option; None if its messages count at once."""
         return None if max_delay is None else cls(max_delay)
 
