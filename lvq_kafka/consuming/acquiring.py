@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Settler
-from lvq_kafka.consuming.sessions import OpenSession, OwnSessions
+from lvq_kafka.consuming.sessions import ImplicitSessions, OpenSession
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.ledger.ledger import Item, Ledger
@@ -55,7 +55,7 @@ class Acquiring(Generic[V]):
         self._skips = undecodable == "skip"
         self._prefetch = prefetch
         self._share = Share()
-        self._sessions = OwnSessions(shared) if shared.is_grouped else None
+        self._sessions = ImplicitSessions(shared) if shared.is_grouped else None
 
     def acquire(
         self, most: int, timeout: float | None, settler: Settler, session: OpenSession | None = None

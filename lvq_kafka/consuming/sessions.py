@@ -10,7 +10,7 @@ from weakref import finalize
 
 from lvq_kafka.consuming.shared_state import SharedState
 
-__all__ = ["OpenSession", "OwnSessions"]
+__all__ = ["ImplicitSessions", "OpenSession"]
 
 
 class OpenSession:
@@ -34,8 +34,8 @@ class _OfThread(threading.local):
     session: OpenSession | None = None
 
 
-class OwnSessions:
-    """The sessions of callers that use none.
+class ImplicitSessions:
+    """The sessions of callers that do not open one.
 
     There is one of each thread, until it ends, and one of all asyncio tasks.
     """

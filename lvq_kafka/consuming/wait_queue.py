@@ -193,7 +193,7 @@ class SessionWaitQueue(WaitQueue):
 class _SessionLine:
     """The waiters that were not woken, in order of arrival.
 
-    Most changes concern either all sessions or one, and the ledger notes which one that is (`SessionPins.offered`). So
+    Most changes concern either all sessions or one, and the ledger notes which one that is (`SessionPins.noted_in`). So
     two are asked whether there may be something: a session that has nothing of its own, for all of them, and the first
     of those that were noted. Nobody looks at the others, however many wait.
     """
@@ -216,12 +216,12 @@ class _SessionLine:
             line = self._lines[session] = PrecedenceHeap()
             self.wanted[session] = 0
             if session is not None:
-                session.offered = self._noted
+                session.noted_in = self._noted
         line.add(waiter.slot, waiter)
         self.wanted[session] += waiter.most
         if session not in self._left_out:
             self._all.add(waiter.slot, waiter)
-        if session is not None and session.fronts:
+        if session is not None and session.offers:
             session.note()
 
     def remove(self, waiter: Waiter) -> None:
@@ -236,7 +236,7 @@ class _SessionLine:
         else:
             del self._lines[session], self.wanted[session]
             if session is not None:
-                session.offered = None
+                session.noted_in = None
 
     def of(self, session: SessionPins | None) -> list[Waiter]:
         """Return the waiters of a session."""
@@ -285,6 +285,6 @@ class _SessionLine:
                 return waiter
             for other in self.of(waiter.session):
                 self._of_noted.remove(other.slot)
-            if waiter.session is not None and waiter.session.fronts:
+            if waiter.session is not None and waiter.session.offers:
                 waiter.session.note()  # nobody gets anything at the moment
         return None

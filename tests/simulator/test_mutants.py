@@ -46,7 +46,7 @@ from lvq_kafka.core.waiting.partition_room import PartitionRoom
 from lvq_kafka.core.waiting.pending import PendingList, PlacedPendingList
 from lvq_kafka.core.waiting.ranked_queue import ByLevel, ranked_items
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN, InTurns
-from lvq_kafka.core.waiting.session_pins import Fronts, SessionPins, WaitingGroup
+from lvq_kafka.core.waiting.session_pins import Offers, SessionPins, WaitingGroup
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from tests.effort import examples
@@ -1066,11 +1066,11 @@ def test_i21_a_sticky_group_that_is_free_once_it_is_settled_is_caught(monkeypatc
 def test_i21_a_pinned_group_that_is_on_offer_to_all_is_caught(monkeypatch: Patch) -> None:
     lowest = GroupedQueue._lowest
 
-    def mutant(self: GroupedQueue, fronts: Fronts[Item], session: SessionPins) -> Any:
+    def mutant(self: GroupedQueue, offers: Offers[Item], session: SessionPins) -> Any:
         pinned = {group: group.session for group in self._groups.values() if group.session is not None}
         for group in pinned:
             group.session = session
-        found = lowest(self, fronts, session)
+        found = lowest(self, offers, session)
         for group, owner in pinned.items():
             group.session = owner
         return found

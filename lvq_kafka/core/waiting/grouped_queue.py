@@ -22,7 +22,7 @@ from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.core.waiting.ready_queue import TRIED_OFTEN, no_rank
-from lvq_kafka.core.waiting.session_pins import Fronts, SessionPins, WaitingGroup
+from lvq_kafka.core.waiting.session_pins import Offers, SessionPins, WaitingGroup
 
 __all__ = ["GroupedQueue", "by_slot"]
 
@@ -56,7 +56,7 @@ class GroupedQueue:
         self._sticky = groups.mode == "sticky"
         self._precedence = precedence
         self._rank = rank
-        self._free: Fronts[Item] = Fronts()
+        self._free: Offers[Item] = Offers()
         self._groups: dict[bytes, WaitingGroup] = {}
         self._items: dict[Any, Item] = {}
         self._unready: set[Any] = set()  # messages that only keep their places
@@ -102,7 +102,7 @@ class GroupedQueue:
     def serves(self, session: SessionPins | None) -> bool:
         """Return whether something is there that the session may get."""
         session, free = session or self._sole, self._free
-        if session.fronts or free.turns or free.is_gated:
+        if session.offers or free.turns or free.is_gated:
             return True
         return self._lowest(free, session) is not None
 
@@ -113,7 +113,7 @@ class GroupedQueue:
 
     def kept_from(self, sessions: Collection[SessionPins | None]) -> tuple[int, int]:
         """Return the number of groups that only other sessions can go on with, and of these."""
-        others = [len(session.fronts) for session in self._owners if session.fronts and session not in sessions]
+        others = [len(session.offers) for session in self._owners if session.offers and session not in sessions]
         return sum(others), len(others)
 
     # ---------------------------------------------------------------- what waits
@@ -127,8 +127,8 @@ class GroupedQueue:
 
         Of each group, only the first one does.
         """
-        lines = [self._free, *(session.fronts for session in self._owners)]
-        return sum(len(fronts.gated[partition]) for fronts in lines if partition in fronts.gated)
+        lines = [self._free, *(session.offers for session in self._owners)]
+        return sum(len(offers.gated[partition]) for offers in lines if partition in offers.gated)
 
     def add(self, item: Item) -> None:
         """See `ReadyQueue.add`."""
@@ -230,55 +230,55 @@ class GroupedQueue:
         first = group.first
         if first is not None and not (self._unready and first in self._unready):
             group.listed = True
-            fronts = group.fronts
+            offers = group.offers
             item = self._items[first]
             if item.deliveries >= TRIED_OFTEN and group.session is not None:
-                fronts = group.fronts = group.session.fronts
-            self._offer(first, item, fronts)
+                offers = group.offers = group.session.offers
+            self._offer(first, item, offers)
 
     def _unlist(self, group: WaitingGroup) -> None:
         """Stop offering the first message of a group."""
         if group.listed:
             group.listed = False
-            self._withdraw(group.first, self._items[group.first], group.fronts)
+            self._withdraw(group.first, self._items[group.first], group.offers)
 
-    def _offer(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
-        if fronts is not self._free:
+    def _offer(self, precedence: Any, item: Item, offers: Offers[Item]) -> None:
+        if offers is not self._free:
             item.group.session.note()
         if item.deliveries >= TRIED_OFTEN:
-            turn = fronts.turns[precedence] = (self._rank(item), next(self._turns))
-            fronts.often.add(turn, precedence)
+            turn = offers.turns[precedence] = (self._rank(item), next(self._turns))
+            offers.often.add(turn, precedence)
         else:
-            fronts.number += 1
-            if fronts is self._free and (not fronts.line or precedence > fronts.line[-1]):
-                fronts.line.append(precedence)
+            offers.number += 1
+            if offers is self._free and (not offers.line or precedence > offers.line[-1]):
+                offers.line.append(precedence)
             else:
-                heappush(fronts.heap, precedence)
+                heappush(offers.heap, precedence)
 
-    def _withdraw(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> None:
-        gated = fronts.gated.get(item.partition) if fronts.gated else None
+    def _withdraw(self, precedence: Any, item: Item, offers: Offers[Item]) -> None:
+        gated = offers.gated.get(item.partition) if offers.gated else None
         if gated is not None and gated.remove(precedence) is not None:
             return
-        if fronts.turns and (turn := fronts.turns.pop(precedence, None)) is not None:
-            fronts.often.remove(turn)
+        if offers.turns and (turn := offers.turns.pop(precedence, None)) is not None:
+            offers.often.remove(turn)
             return
-        fronts.number -= 1  # its entry stays until it comes up, or until most are such
-        line, heap = fronts.line, fronts.heap
-        if not fronts.number:
+        offers.number -= 1  # its entry stays until it comes up, or until most are such
+        line, heap = offers.line, offers.heap
+        if not offers.number:
             line.clear()
             heap.clear()
-        elif len(line) + len(heap) > 2 * fronts.number + _SPARE:
+        elif len(line) + len(heap) > 2 * offers.number + _SPARE:
             entries = {*line, *heap} - {precedence}
-            fronts.replace(one for one in entries if self._is_front(one, fronts))
+            offers.replace(one for one in entries if self._is_on_offer(one, offers))
 
-    def _is_front(self, precedence: Any, fronts: Fronts[Item]) -> bool:
+    def _is_on_offer(self, precedence: Any, offers: Offers[Item]) -> bool:
         item = self._items.get(precedence)
-        if item is None or not self._is_in_heap(precedence, item, fronts):
+        if item is None or not self._is_in_heap(precedence, item, offers):
             return False
         group = item.group
         if group is None:
-            return fronts is self._free
-        return group.listed and group.first == precedence and group.fronts is fronts
+            return offers is self._free
+        return group.listed and group.first == precedence and group.offers is offers
 
     # ---------------------------------------------------------------- handing out
 
@@ -290,15 +290,15 @@ class GroupedQueue:
         """
         if session is None:
             session = self._sole
-        free, mine = self._free, session.fronts
+        free, mine = self._free, session.offers
         if self._often:
-            item = self._pop_front(session)
+            item = self._pop_offer(session)
             if item is not None:
                 self._hand_out(item, session)
             return item
         session.often_was_last = False
-        # As `_pop_front` and `_hand_out`, in half the time, since the next message of the group takes its place.
-        items, fronts, lowest = self._items, free, None
+        # As `_pop_offer` and `_hand_out`, in half the time, since the next message of the group takes its place.
+        items, offers, lowest = self._items, free, None
         if free.number:
             line, heap = free.line, free.heap
             lowest = line[0] if line and not (heap and heap[0] < line[0]) else heap[0]
@@ -311,7 +311,7 @@ class GroupedQueue:
         if mine.number:
             own = mine.heap[0] if len(mine.heap) == mine.number else self._lowest(mine, session)
             if lowest is None or own < lowest:
-                lowest, fronts = own, mine
+                lowest, offers = own, mine
         if lowest is None:
             return None
         item = items.pop(lowest)
@@ -330,34 +330,34 @@ class GroupedQueue:
                 self._advance(group)
             else:
                 first = group.first = heappop(rest)
-                line = fronts.line
+                line = offers.line
                 if line and line[0] == lowest:
                     line.popleft()
-                    heappush(fronts.heap, first)
+                    heappush(offers.heap, first)
                 else:
-                    heapreplace(fronts.heap, first)
+                    heapreplace(offers.heap, first)
                 return item
-        fronts.drop(lowest)
-        fronts.number -= 1
+        offers.drop(lowest)
+        offers.number -= 1
         return item
 
-    def _pop_front(self, session: SessionPins) -> Item | None:
+    def _pop_offer(self, session: SessionPins) -> Item | None:
         """Return the next of the messages that a session may get.
 
         It is no longer on offer, but still in its group.
         """
-        free, mine = self._free, session.fronts
+        free, mine = self._free, session.offers
         own = self._lowest(mine, session)
         anyones = self._lowest(free, session)
         is_own = anyones is None or (own is not None and own < anyones)
-        fronts, lowest = (mine, own) if is_own else (free, anyones)
+        offers, lowest = (mine, own) if is_own else (free, anyones)
         if (free.turns or mine.turns) and (item := self._pop_often(session, lowest)) is not None:
             return item
         session.often_was_last = False
         if lowest is None:
             return None
-        fronts.drop(lowest)
-        fronts.number -= 1
+        offers.drop(lowest)
+        offers.number -= 1
         item = self._items[lowest]
         if item.group is not None:
             item.group.listed = False
@@ -369,45 +369,45 @@ class GroupedQueue:
         Messages that came back often do not count.
         """
         session = session or self._sole
-        found = [self._lowest(fronts, session) for fronts in (self._free, session.fronts)]
+        found = [self._lowest(offers, session) for offers in (self._free, session.offers)]
         return min((one for one in found if one is not None), default=None)
 
-    def _lowest(self, fronts: Fronts[Item], session: SessionPins) -> Any:
+    def _lowest(self, offers: Offers[Item], session: SessionPins) -> Any:
         """Return the lowest precedence here that is on offer to a session; see `lowest`.
 
         Groups of other sessions that are in its way move to what only those may have, each once while it is pinned.
         """
-        items, line, heap = self._items, fronts.line, fronts.heap
+        items, line, heap = self._items, offers.line, offers.heap
         while line or heap:
             lowest = line[0] if line and not (heap and heap[0] < line[0]) else heap[0]
-            if len(line) + len(heap) == fronts.number or self._is_front(lowest, fronts):
+            if len(line) + len(heap) == offers.number or self._is_on_offer(lowest, offers):
                 group = items[lowest].group
                 if group is None or group.session is None or group.session is session:
                     return lowest
-                fronts.number -= 1
-                owned = group.fronts = group.session.fronts
+                offers.number -= 1
+                owned = group.offers = group.session.offers
                 owned.number += 1
                 heappush(owned.heap, lowest)
                 group.session.note()
-            fronts.drop(lowest)
+            offers.drop(lowest)
         return None
 
-    def _is_in_heap(self, precedence: Any, item: Item, fronts: Fronts[Item]) -> bool:
-        gated = fronts.gated.get(item.partition)
-        return precedence not in fronts.turns and (gated is None or precedence not in gated)
+    def _is_in_heap(self, precedence: Any, item: Item, offers: Offers[Item]) -> bool:
+        gated = offers.gated.get(item.partition)
+        return precedence not in offers.turns and (gated is None or precedence not in gated)
 
     def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
         """Pop a message that often came back, if it is its turn.
 
         See `lvq_kafka.core.waiting.ready_queue.InTurns`.
         """
-        lines = [fronts for fronts in (self._free, session.fronts) if fronts.turns]
-        fronts = min(lines, key=lambda fronts: fronts.often.lowest)
-        precedence = fronts.often.first
+        lines = [offers for offers in (self._free, session.offers) if offers.turns]
+        offers = min(lines, key=lambda offers: offers.often.lowest)
+        precedence = offers.often.first
         if lowest is not None and (precedence > lowest or session.often_was_last):
             return None
         session.often_was_last = True
-        del fronts.turns[fronts.often.pop()]
+        del offers.turns[offers.often.pop()]
         item = self._items[precedence]
         if item.group is not None:
             item.group.listed = False
@@ -439,7 +439,7 @@ class GroupedQueue:
         session.pinned += 1
         if group.listed:
             self._unlist(group)
-            group.fronts = session.fronts
+            group.offers = session.offers
             self._list(group)
 
     # ---------------------------------------------------------------- handing out what there is room for
@@ -459,7 +459,7 @@ class GroupedQueue:
         session = session or self._sole
         often_was_last = session.often_was_last
         self._ungate(session, admits)
-        while (item := self._pop_front(session)) is not None and not admits(item):
+        while (item := self._pop_offer(session)) is not None and not admits(item):
             self._gate(item)
         precedence, stand_in = self._stand_in(session, lowest)
         if stand_in is not None and (item is None or precedence < self._precedence(item)):
@@ -486,7 +486,7 @@ class GroupedQueue:
             in_work: whether anything of a partition is in work.
         """
         session = session or self._sole
-        if not (session.fronts.is_gated or self._free.is_gated):
+        if not (session.offers.is_gated or self._free.is_gated):
             return None
         for item in lowest:
             if self._may_have(session, item) and (first := self._gated_first(item)) and not in_work(first.partition):
@@ -502,8 +502,8 @@ class GroupedQueue:
         precedence = self._precedence(item)
         return [
             partition
-            for fronts in ((session or self._sole).fronts, self._free)
-            for partition, gated in fronts.gated.items()
+            for offers in ((session or self._sole).offers, self._free)
+            for partition, gated in offers.gated.items()
             if gated and gated.lowest < precedence
         ]
 
@@ -511,30 +511,30 @@ class GroupedQueue:
         """Return the partitions where messages wait for room that the session may get."""
         return [
             partition
-            for fronts in ((session or self._sole).fronts, self._free)
-            for partition, gated in fronts.gated.items()
+            for offers in ((session or self._sole).offers, self._free)
+            for partition, gated in offers.gated.items()
             if gated
         ]
 
     def _gate(self, item: Item) -> None:
         """Have a message wait for room that is no longer on offer."""
-        fronts, precedence = self._free, self._precedence(item)
+        offers, precedence = self._free, self._precedence(item)
         if (group := item.group) is not None:
             if group.session is not None:
-                group.fronts = group.session.fronts
+                group.offers = group.session.offers
                 group.session.note()
-            fronts, group.listed = group.fronts, True
-        fronts.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
+            offers, group.listed = group.offers, True
+        offers.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
 
     def _ungate(self, session: SessionPins, admits: Callable[[Item], bool]) -> None:
         """Have messages compete again that have found room."""
-        for fronts in (session.fronts, self._free):
-            for partition, gated in list(fronts.gated.items()):
+        for offers in (session.offers, self._free):
+            for partition, gated in list(offers.gated.items()):
                 while gated and admits(gated.first):
                     item = gated.pop()
-                    self._offer(self._precedence(item), item, fronts)
+                    self._offer(self._precedence(item), item, offers)
                 if not gated:
-                    del fronts.gated[partition]
+                    del offers.gated[partition]
 
     def _stand_in(self, session: SessionPins, lowest: Callable[[int], Item | None]) -> tuple[Any, Item | None]:
         """Return a partition's lowest message that can stand in for one that finds no room.
@@ -542,8 +542,8 @@ class GroupedQueue:
         Returns the precedence of that one, too.
         """
         found: list[tuple[Any, Item]] = []
-        for fronts in (session.fronts, self._free):
-            for partition, gated in fronts.gated.items():
+        for offers in (session.offers, self._free):
+            for partition, gated in offers.gated.items():
                 item = lowest(partition)
                 if gated and item is not None and self._may_have(session, item):
                     found.append((gated.lowest, item))
@@ -561,7 +561,7 @@ class GroupedQueue:
         if group is None:
             return None
         first = self._items[group.first]
-        gated = group.fronts.gated.get(first.partition)
+        gated = group.offers.gated.get(first.partition)
         return first if gated is not None and group.first in gated else None
 
     def _offer_again(self, item: Item) -> None:
@@ -590,7 +590,7 @@ class GroupedQueue:
             group.stays = True
             session.groups.add(group)
         elif not (group.unsettled or group.stays):
-            if session.ended or group.first is None or group.fronts is not self._free:
+            if session.ended or group.first is None or group.offers is not self._free:
                 self._unpin(group, session)
             else:  # as `_unpin`, without a call
                 group.session = None
@@ -603,7 +603,7 @@ class GroupedQueue:
         group.session = None
         if group.first is None:
             del self._groups[group.name]
-        elif group.fronts is not self._free:
+        elif group.offers is not self._free:
             self._unlist(group)
-            group.fronts = self._free
+            group.offers = self._free
             self._list(group)

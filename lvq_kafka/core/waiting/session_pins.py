@@ -1,4 +1,4 @@
-"""Message groups: what waits in each, whose it is, and what a session may have next (R36)."""
+"""Message groups: waiting messages, pins to sessions, and the messages on offer (R36)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.core.waiting.ready_queue import R
 
-__all__ = ["Fronts", "SessionPins", "WaitingGroup"]
+__all__ = ["Offers", "SessionPins", "WaitingGroup"]
 
 
-class Fronts(Generic[R]):
-    """Messages that one session may get next, or that any may.
+class Offers(Generic[R]):
+    """The messages on offer: to one session, or to any.
 
-    These are the first messages of groups, and messages without a group.
+    They are the first messages of groups, and messages without a group.
     """
 
     __slots__ = ("gated", "heap", "line", "number", "often", "turns")
 
     def __init__(self) -> None:
         self.number = 0
-        """The number of those that are neither gated nor came back often."""
+        """The number of messages that are neither gated nor were returned often."""
         self.line: deque[Any] = deque()
-        """The precedences of some of these, lowest first. Only used for what any session may get."""
+        """The precedences of some of these, in ascending order. Unused in offers to one session."""
         self.heap: list[Any] = []
-        """The precedences of the others. Both also have entries of some that are no longer among these."""
+        """A heap with the precedences of the others. Both also have entries of messages no longer on offer."""
         self.often: PrecedenceHeap[Any] = PrecedenceHeap()
-        """By rank and turn, the precedences of those that often came back."""
+        """By rank and turn, the precedences of messages that were returned often."""
         self.turns: dict[Any, Any] = {}
         """By precedence, their ranks and turns."""
         self.gated: dict[int, PrecedenceHeap[R]] = {}
-        """By partition, what waits for room in the commit map."""
+        """By partition, the messages that wait for room in the commit map."""
 
     def __bool__(self) -> bool:
         return self.number > 0 or bool(self.turns) or self.is_gated
@@ -57,32 +57,32 @@ class Fronts(Generic[R]):
 
     @property
     def is_gated(self) -> bool:
-        """True if some of them wait for room in the commit map."""
+        """True if a message waits for room in the commit map."""
         return any(self.gated.values())
 
 
 class SessionPins:
     """A session, and the groups that are pinned to it. It counts as one consumer."""
 
-    __slots__ = ("ended", "fronts", "groups", "offered", "often_was_last", "pinned")
+    __slots__ = ("ended", "groups", "noted_in", "offers", "often_was_last", "pinned")
 
     def __init__(self) -> None:
-        self.fronts: Fronts[Any] = Fronts()
+        self.offers: Offers[Any] = Offers()
         self.pinned = 0
-        """The number of groups that are pinned to it."""
+        """The number of groups pinned to it."""
         self.groups: set[Any] = set()
-        """Those of them that stay pinned, as `lvq_kafka.core.waiting.grouped_queue` has them."""
+        """Those of them that stay pinned; see `WaitingGroup.stays`."""
         self.often_was_last = False
-        """Whether the last message it got had often come back."""
-        self.offered: set[SessionPins] | None = None
-        """Where the session is noted when it alone may get something; None while none of its callers waits."""
+        """Whether the last message it received had been returned often."""
+        self.noted_in: set[SessionPins] | None = None
+        """The set to add the session to when it alone may get a message; None while none of its callers waits."""
         self.ended = False
-        """True once it gets nothing more. Its pins last until what it holds is settled."""
+        """True once it gets no more messages. Its pins last until it has settled those that it holds."""
 
     def note(self) -> None:
-        """Note that something may be there for this session, and for no other."""
-        if self.offered is not None:
-            self.offered.add(self)
+        """Note that a message may be on offer to this session, and to no other."""
+        if self.noted_in is not None:
+            self.noted_in.add(self)
 
 
 _NONE: Any = ()  # shared, since most groups have no other messages than the first
@@ -94,31 +94,31 @@ class WaitingGroup:
     Messages are known by their precedence.
     """
 
-    __slots__ = ("first", "fronts", "listed", "name", "obsolete", "rest", "session", "stays", "unsettled")
+    __slots__ = ("first", "listed", "name", "obsolete", "offers", "rest", "session", "stays", "unsettled")
 
-    def __init__(self, name: bytes, fronts: Fronts[Item]) -> None:
+    def __init__(self, name: bytes, offers: Offers[Item]) -> None:
         self.name = name
         self.first: Any = None
         """The next of its waiting messages, ready or not."""
         self.rest: list[Any] = _NONE
-        """A heap of all others, and of some that are no longer here."""
+        """A heap of all others, and of some that have left."""
         self.obsolete = 0
-        """As many of the rest are no longer here."""
-        self.fronts = fronts
-        """Where its first message is on offer: among what anyone may have, or among what only its session may have.
+        """The number of entries of `rest` whose messages have left."""
+        self.offers = offers
+        """The offers that its first message belongs to: those to any session, or those to its own.
 
-        A pinned group may still be in the former, until another session comes across it.
+        The message of a pinned group may stay on offer to any session, until another session finds it there.
         """
         self.listed = False
         """True if its first message is on offer."""
         self.session: SessionPins | None = None
-        """Whose it is; None if it is free."""
+        """The session that it is pinned to; None if it is free."""
         self.unsettled = 0
         """The number of messages in work."""
         self.stays = False
-        """True if it is pinned also while nothing is in work.
+        """True if it stays pinned while none of its messages is in work.
 
-        That is once the session has received a message of a sticky group: before, they may only have been set aside.
+        This begins when the session receives a message of a sticky group; setting one aside for it is not enough.
         """
 
     def add_to_rest(self, precedence: Any) -> None:
