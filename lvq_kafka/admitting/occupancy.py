@@ -17,11 +17,11 @@ from lvq_kafka.core.producer.admission import Admission, Send
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.queue.standard import StandardScreen
+from lvq_kafka.core.queue.standard import StandardFilter
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower
-from lvq_kafka.reading.screens import SizeScreen, ValueScreen, in_turn
+from lvq_kafka.reading.record_filters import ValueFilter, ValuesToSizes, in_turn
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.selectors.of_queues import queue_selector
 
@@ -68,10 +68,10 @@ class Occupancy:
             cluster,
             rules,
             since=None if group is None else lambda cluster, topic: group.bases,
-            screen=in_turn(
-                None if definition.conflate else StandardScreen(),
-                None if selection is None else ValueScreen(rules.keys, selection),
-                SizeScreen(rules.times.headers, definition.key_header),
+            record_filter=in_turn(
+                None if definition.conflate else StandardFilter(),
+                None if selection is None else ValueFilter(rules.keys, selection),
+                ValuesToSizes(rules.times.headers, definition.key_header),
             ),
             by_value=selection is not None,
         )
@@ -187,7 +187,7 @@ class Occupancy:
         if self._group is not None and (done := self._group.rows_done(there)):
             self._remove(_keys_of(there)[row] for row in done)
             there = there.without(done)
-        sizes: list[bytes] = there.values  # type: ignore[assignment]  # as the screen has put them
+        sizes: list[bytes] = there.values  # type: ignore[assignment]  # as the filter has put them
         self._admission.show(_keys_of(there), list(map(self._sizes.__getitem__, sizes)))
 
     def _remove(self, consumed: Iterable[bytes]) -> None:

@@ -32,7 +32,7 @@ from lvq_kafka.errors import (
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Event
-from lvq_kafka.reading.given_values import Membership
+from lvq_kafka.reading.given_values import GivenKeys
 from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.replay_period import ReplayPeriod
 from lvq_kafka.reading.selection import SelectionOptions
@@ -135,7 +135,7 @@ class Browser(QueueReader[V], Generic[V]):
                 hint="Leave `previous` out.",
             )
         self._conflates = definition.conflate
-        self._membership = Membership.of(self._selection)
+        self._given_keys = GivenKeys.of(self._selection)
         self._consumed: ConsumedFilter | None = None
         if group is not None:
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
@@ -269,11 +269,11 @@ class Browser(QueueReader[V], Generic[V]):
         self, key: bytes, record: Record | None, matches: bool, cause: Cause | None
     ) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):
-            self._membership.forget(key)
+            self._given_keys.forget(key)
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
         if record is not None and self._replay.excludes(record, self._shared.catch_up.topic_id):
             return None
-        event = self._membership.to_event(key, record, matches, cause)
+        event = self._given_keys.to_event(key, record, matches, cause)
         if self._consumed is None or event is None:
             return event
         if isinstance(event, Deleted):

@@ -14,7 +14,7 @@ from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
-from lvq_kafka.reading.reader_thread import ReaderThread, Screen, Since
+from lvq_kafka.reading.reader_thread import ReaderThread, RecordFilter, Since
 from lvq_kafka.runtime.forking import notify_of_forks
 from lvq_kafka.runtime.unclosed import opened_at
 
@@ -35,9 +35,9 @@ class Follower:
         rules: those of the queue.
         since: the positions to start from, asked for once; None for the start of the log. A recreated topic is read
             from its start.
-        screen: called with each batch before it is folded; returns the part of it that matters.
+        record_filter: called with each batch before it is folded; returns the part of it that matters.
         partitions: read only these; None for all.
-        by_value: whether the screen marks values as `UNSELECTED`.
+        by_value: whether the filter marks values as `UNSELECTED`.
         metadata_interval: seconds between two looks at the topic.
     """
 
@@ -47,7 +47,7 @@ class Follower:
         rules: QueueRules,
         *,
         since: Since | None = None,
-        screen: Screen | None = None,
+        record_filter: RecordFilter | None = None,
         partitions: Collection[int] | None = None,
         by_value: bool = False,
         metadata_interval: float = 5.0,
@@ -57,7 +57,7 @@ class Follower:
         self.shared = FollowerState(self.topic, partitions=partitions, time=cluster.now, timed=timed)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(
-            cluster, rules, self.shared, self._metadata, since=since, screen=screen, by_value=by_value
+            cluster, rules, self.shared, self._metadata, since=since, record_filter=record_filter, by_value=by_value
         )
         self.waiter = CatchUpWaiter(self.shared, self._metadata)
         self._threads: list[Thread] = []

@@ -76,7 +76,7 @@ class FollowerState:
             if self.timed:
                 self.pass_time()  # what was due long ago need not be set aside
 
-    def apply(self, fetch: Fetch, screened: Fetch) -> Lapse | None:
+    def apply(self, fetch: Fetch, filtered: Fetch) -> Lapse | None:
         """Apply what a fetch has for this reader, and return None.
 
         A fetch that comes too late, when deletes may be gone (R18), is discarded, and its `Lapse` returned.
@@ -87,10 +87,10 @@ class FollowerState:
             if lapse is None:
                 shown = not catch_up.starting_over
                 if catch_up.time is not None:
-                    catch_up.time.saw(max(fetch.batch.timestamps, default=0))  # of what was screened out, too
-                self.notifier.notify(catch_up.apply(screened))
-                if shown and catch_up.values.left:
-                    self.notifier.notify(catch_up.values.left, cause="left")
+                    catch_up.time.saw(max(fetch.batch.timestamps, default=0))  # of records filtered out, too
+                self.notifier.notify(catch_up.apply(filtered))
+                if shown and catch_up.values.deselected:
+                    self.notifier.notify(catch_up.values.deselected, cause="deselected")
             return lapse
 
     def pass_time_in_steps(self) -> None:
@@ -198,7 +198,7 @@ class FollowerState:
         passed = self.catch_up.pass_time(self._time(), first)
         if passed is None:
             return False
-        causes: tuple[Cause | None, ...] = (None, "left", "expired")
+        causes: tuple[Cause | None, ...] = (None, "deselected", "expired")
         for keys, cause in zip(passed, causes):
             if keys:
                 self.notifier.notify(keys, cause=cause)

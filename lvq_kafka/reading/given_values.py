@@ -12,22 +12,22 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.entries import Deleted
 from lvq_kafka.reading.selection import Selection
 
-__all__ = ["KnownValues", "Membership"]
+__all__ = ["GivenKeys", "KnownValues"]
 
 
-class Membership:
-    """Turns changes into a listener's events.
+class GivenKeys:
+    """The keys that a listener was given. Turns changes into its events.
 
-    If only keys select, every change of a selected key is an event. If values do, the listener hears of a key that has
-    no selected value any longer only if it was given one (R24).
+    If only keys select, every change of a selected key is an event. If values do, a key without a selected value is an
+    event only if the listener was given one (R24).
     """
 
     def __init__(self, *, by_value: bool) -> None:
         self._given: set[bytes] | None = set() if by_value else None
 
     @classmethod
-    def of(cls, selection: Selection[Any]) -> Membership:
-        """Return the membership of a new listener."""
+    def of(cls, selection: Selection[Any]) -> GivenKeys:
+        """Return the keys of a new listener: none."""
         return cls(by_value=bool(selection.conditions))
 
     def to_event(
@@ -41,7 +41,7 @@ class Membership:
             return record
         if given is not None and not self.forget(key):
             return None
-        left = record is not None or cause == "left"
+        left = record is not None or cause == "deselected"
         return Deleted(key_text(key), left=left, expired=not left and cause == "expired")
 
     def remember(self, keys: Iterable[bytes]) -> None:

@@ -15,13 +15,13 @@ from lvq_kafka.core.latest.fold import ReaderStats
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.queue.standard import StandardScreen
+from lvq_kafka.core.queue.standard import StandardFilter
 from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.listing import Listing
-from lvq_kafka.reading.screens import KeyScreen, UndecodableScreen, ValueScreen, in_turn
+from lvq_kafka.reading.record_filters import KeyFilter, UndecodableFilter, ValueFilter, in_turn
 from lvq_kafka.reading.selection import Selection, SelectionOptions
 from lvq_kafka.runtime.aio import in_background, in_thread
 from lvq_kafka.runtime.forking import Bound
@@ -72,21 +72,21 @@ class QueueReader(Bound, Generic[V]):
         self._rules = rules
         self._listing = Listing(rules)
         self._selection = Selection(self._topic, codec, *judged, raw_on_error=self._raw_on_error, **selection)
-        self._hiding = UndecodableScreen(definition.topic, codec)
-        self._alone = None if definition.conflate else StandardScreen()
+        self._hiding = UndecodableFilter(definition.topic, codec)
+        self._alone = None if definition.conflate else StandardFilter()
         selected = self._selection.keys
         if self._alone is not None:
-            self._selection.keys = KeySelection()  # the screen alone knows keys as they are in the log
+            self._selection.keys = KeySelection()  # only the filter knows keys as they are in the log
         by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(
             cluster,
             rules,
             since=since,
-            screen=in_turn(
-                KeyScreen(rules.keys, selected) if selected else None,
+            record_filter=in_turn(
+                KeyFilter(rules.keys, selected) if selected else None,
                 self._alone,
                 self._hiding if undecodable == "skip" else None,
-                ValueScreen(rules.keys, self._selection) if by_value else None,
+                ValueFilter(rules.keys, self._selection) if by_value else None,
             ),
             partitions=self._selection.partitions,
             by_value=by_value,

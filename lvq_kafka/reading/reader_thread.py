@@ -23,12 +23,12 @@ from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
 from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
 
-__all__ = ["ReaderThread", "Screen", "Since"]
+__all__ = ["ReaderThread", "RecordFilter", "Since"]
 
 Since = Callable[[Cluster, str], Mapping[int, int]]
 """Returns the positions to start from in a topic of a cluster."""
 
-Screen = Callable[[RecordBatch], RecordBatch]
+RecordFilter = Callable[[RecordBatch], RecordBatch]
 """Returns the part of a batch to fold. It may change values."""
 
 logger = logging.getLogger("lvq_kafka.follower")
@@ -52,7 +52,7 @@ class ReaderThread:
         metadata: MetadataThread,
         *,
         since: Since | None = None,
-        screen: Screen | None = None,
+        record_filter: RecordFilter | None = None,
         by_value: bool = False,
     ) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class ReaderThread:
         self._shared = shared
         self._metadata = metadata
         self._since = since
-        self._screen = screen
+        self._filter = record_filter
         self._strays = StrayKeys() if by_value else None
         self._fruitless = 0
         self._expiry_times: ExpiryTimes | None = None
@@ -154,8 +154,8 @@ class ReaderThread:
     def apply(self, fetch: Fetch) -> None:
         """Pass on a fetch."""
         self._ask_after_absence()
-        screened = fetch if self._screen is None else replace(fetch, batch=self._screen(fetch.batch))
-        lapse = self._shared.apply(fetch, screened)
+        filtered = fetch if self._filter is None else replace(fetch, batch=self._filter(fetch.batch))
+        lapse = self._shared.apply(fetch, filtered)
         for warning in self._foreign.pop_warnings():
             logger.warning("%s", warning)
         if lapse is not None:

@@ -18,7 +18,7 @@ from lvq_kafka.core.text.validation import durations, waiting
 from lvq_kafka.errors import Closed, DecodeError, LVQError
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry, Event, Replacement, to_entry
 from lvq_kafka.reading.follower import Follower
-from lvq_kafka.reading.given_values import KnownValues, Membership
+from lvq_kafka.reading.given_values import GivenKeys, KnownValues
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.runtime.aio import Share, in_thread
 from lvq_kafka.runtime.forking import Bound
@@ -80,8 +80,8 @@ class Watch(Bound, Generic[V]):
         self._selection = selection
         self._selects = selection.keys.__contains__ if selection.keys else None
         self._matches = selection.matches if selection.conditions else None
-        self._membership = Membership.of(selection)
-        self._to_event = to_event or self._membership.to_event
+        self._given_keys = GivenKeys.of(selection)
+        self._to_event = to_event or self._given_keys.to_event
         self._closed = False
         self._dump = dump
         self._in_dump = dump is not None
@@ -140,16 +140,16 @@ class Watch(Bound, Generic[V]):
         changed = changed_since(end)
         if self._selects is not None:
             changed = {key: deleted for key, deleted in changed.items() if self._selects(key)}
-        self._membership.remember(changed)
+        self._given_keys.remember(changed)
         if self._matches is not None:  # all that an earlier watch may have returned can leave
             matches = self._matches
-            self._membership.remember(r.key for r in table.records("in-place") if r.key is not None and matches(r))
+            self._given_keys.remember(r.key for r in table.records("in-place") if r.key is not None and matches(r))
         if self._known is not None:
             self._known.forget(changed)
         with shared.lock:
             there = shared.catch_up.values.table
-            left = [key for key, deleted in changed.items() if not deleted and key not in there]
-            pending.precede(tuple(changed), left)
+            deselected = [key for key, deleted in changed.items() if not deleted and key not in there]
+            pending.precede(tuple(changed), deselected)
             self._in_dump = self._resumed = True
             self._end_of_dump = end
             if self._pace is not None:

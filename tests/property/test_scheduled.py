@@ -116,7 +116,7 @@ def pass_all(store: ScheduledValues, now: int) -> set[bytes]:
     """Have time pass; return the keys that were reported."""
     told: set[bytes] = set()
     while (passed := store.pass_time(now)) is not None:
-        told.update(passed.touched, passed.left, passed.expired)
+        told.update(passed.touched, passed.deselected, passed.expired)
     return told
 
 
@@ -142,7 +142,7 @@ def test_s114_s115_s116_r11_at_any_moment_there_are_the_values_that_the_rule_say
         expected = rule.current(written[:at], now)
         for key in data.draw(st.lists(st.sampled_from(KEYS), max_size=2)):  # right, however much is still to be done
             if (passed := store.pass_time(now, key)) is not None:
-                told.update(passed.touched, passed.left, passed.expired)
+                told.update(passed.touched, passed.deselected, passed.expired)
             assert store.table.record(key) == expected.get(key)
             assert (key in store.table) == (key in expected)
         told |= pass_all(store, now)
@@ -174,13 +174,13 @@ def test_with_a_selection_the_rule_comes_first(
             batch = RecordBatch.of(written[at : at + size])
             batch.values = [UNSELECTED if value == OUT else value for value in batch.values]
             now = max([now, *batch.timestamps])
-            changed, left = set(store.apply(batch)), set(store.left)
+            changed, left = set(store.apply(batch)), set(store.deselected)
             now, at = now + later, at + size
             while (passed := store.pass_time(now)) is not None:
-                assert not set(passed.touched) & set(passed.left)
+                assert not set(passed.touched) & set(passed.deselected)
                 changed |= set(passed.touched)
-                left |= set(passed.left)
-            if store.doubtful:
+                left |= set(passed.deselected)
+            if store.needs_reread:
                 break
             winners = rule.winners(written[:at], now)
             expected = {key: one for key, one in winners.items() if one.value not in (None, OUT)}
@@ -188,7 +188,7 @@ def test_with_a_selection_the_rule_comes_first(
             assert shown ^ expected.keys() <= changed | left
             assert left - expected.keys() <= shown | changed | left
             shown = set(expected)
-        if not store.doubtful:
+        if not store.needs_reread:
             return
     raise AssertionError("the doubts do not end")
 
@@ -209,7 +209,7 @@ def test_s115_a_value_that_is_not_selected_takes_effect_when_it_is_due() -> None
     assert store.table.value(b"a") == b"1"
     passed = store.pass_time(100)
     assert passed is not None
-    assert list(passed.left) == [b"a"]
+    assert list(passed.deselected) == [b"a"]
     assert b"a" not in store.table
     store.apply(marked(RecordBatch.of([Record(0, 2, 0, b"a", OUT, ((NOT_BEFORE_HEADER, b"500"),))]), lambda _: False))
     store.apply(RecordBatch.of([Record(0, 3, 100, b"a", b"2")]))

@@ -71,14 +71,14 @@ class Selecting:
             shown: set[bytes] = set()
             for records in history:
                 changed = selected.apply(marked(records))
-                assert not set(changed) & set(selected.left)
-                for key in selected.left:
+                assert not set(changed) & set(selected.deselected)
+                for key in selected.deselected:
                     assert key not in selected.table
-                shown = (shown | {key for key in changed if key in selected.table}) - set(selected.left)
+                shown = (shown | {key for key in changed if key in selected.table}) - set(selected.deselected)
                 shown -= {key for key in changed if key not in selected.table}
                 assert shown == set(content(selected))  # the changes alone say what is selected
                 self._holds_no_more_than_it_must(values)
-            if not selected.doubtful:
+            if not selected.needs_reread:
                 return selected
 
     def _holds_no_more_than_it_must(self, values: LatestValues) -> None:
@@ -136,6 +136,6 @@ def test_a_topic_whose_keys_keep_turning_up_elsewhere_is_not_read_again_for_each
     for end in range(len(foreign)):
         selected = SelectedValues(LatestValues(2), PLAIN, strays, several=True)
         selected.apply(RecordBatch.of(foreign[: end + 1]))
-        doubts += selected.doubtful
+        doubts += selected.needs_reread
     assert doubts < 10
     assert len(selected.table) == len(names)

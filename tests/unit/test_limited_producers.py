@@ -130,12 +130,12 @@ def test_nothing_is_admitted_while_what_a_reset_brings_back_is_read(
     reads = threading.Event()
     reads.set()
 
-    class Slowly(occupancy.SizeScreen):
+    class Slowly(occupancy.ValuesToSizes):
         def __call__(self, batch: RecordBatch) -> RecordBatch:
             assert reads.wait(10)
             return super().__call__(batch)
 
-    monkeypatch.setattr(occupancy, "SizeScreen", Slowly)
+    monkeypatch.setattr(occupancy, "ValuesToSizes", Slowly)
     queue = rejecting(memory_cluster)
     with queue.producer() as producer:
         fill(producer, "a", "b")

@@ -263,7 +263,7 @@ class CatchUp:
 
         Only from the first target on: by then, it has seen all the keys that raise doubts.
         """
-        if not self.replay.values.doubtful or self.replay.stage is ReadStage.FIRST_TARGET:
+        if not self.replay.values.needs_reread or self.replay.stage is ReadStage.FIRST_TARGET:
             return False
         self.rewind(dict(self.since))
         return True

@@ -13,7 +13,7 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.message_groups import Placement
 
-__all__ = ["choose", "is_home"]
+__all__ = ["is_home", "winner"]
 
 
 def is_home(key: bytes, partition: int, partitions: int, placement: Placement) -> bool:
@@ -21,7 +21,7 @@ def is_home(key: bytes, partition: int, partitions: int, placement: Placement) -
     return placement == "key" and home_partition(key, partitions) == partition
 
 
-def choose(key: bytes, rivals: Mapping[int, Record], partitions: int, placement: Placement) -> Record:
+def winner(key: bytes, rivals: Mapping[int, Record], partitions: int, placement: Placement) -> Record:
     """Return the current record of a key, of its newest ones in each partition."""
     if placement == "key" and len(rivals) > 1:
         home = rivals.get(home_partition(key, partitions))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lvq_kafka.core.latest.columns import IMPLIED, Columns, ColumnTable, pick
-from lvq_kafka.core.latest.contest import choose
+from lvq_kafka.core.latest.contest import winner
 from lvq_kafka.core.latest.expiring_table import ExpiringTable
 from lvq_kafka.core.log.mismatch import only_key_headers
 from lvq_kafka.core.log.progress import Progress
@@ -60,7 +60,7 @@ class Changes(NamedTuple):
 
     touched: Collection[bytes] = ()
     """Their records have become due (R11)."""
-    left: Collection[bytes] = ()
+    deselected: Collection[bytes] = ()
     """Their values, which have become due, are not selected, and those before were."""
     expired: Collection[bytes] = ()
     """Their values have expired (R10)."""
@@ -90,8 +90,8 @@ class LatestValues:
     Not thread-safe.
     """
 
-    left: Collection[bytes] = ()
-    doubtful = False
+    deselected: Collection[bytes] = ()
+    needs_reread = False
 
     def __init__(
         self,
@@ -418,7 +418,7 @@ class LatestValues:
     def _pick_winner(self, key: bytes) -> bool:
         """Make the winner of a contest the key's current value; return whether anything changed."""
         table = self.table
-        best = choose(key, self._contested[key], table.partitions, self._placement)
+        best = winner(key, self._contested[key], table.partitions, self._placement)
         partition = best.partition
         slot = table.index.get(key)
         if slot is None:

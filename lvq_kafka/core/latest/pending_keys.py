@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Cause", "ConflatedKeys", "Pace"]
 
-Cause = Literal["left", "expired"]
+Cause = Literal["deselected", "expired"]
 """Why a key has no value any longer, if it was not deleted: its value is not selected, or has expired."""
 
 
@@ -63,12 +63,12 @@ class ConflatedKeys:
             elif causes:
                 causes.pop(key, None)
 
-    def precede(self, dump: Sequence[bytes], left: Iterable[bytes] = ()) -> None:
-        """Put these keys first, as a dump; some have left. No key was returned yet."""
+    def precede(self, dump: Sequence[bytes], deselected: Iterable[bytes] = ()) -> None:
+        """Put these keys first, as a dump; some are deselected. No key was returned yet."""
         self._line, self._turn, self.in_dump = dump, 0, bool(dump)
-        for key in left:
+        for key in deselected:
             if key not in self._changed:
-                self._causes[key] = "left"
+                self._causes[key] = "deselected"
 
     @property
     def at_pause(self) -> bool:

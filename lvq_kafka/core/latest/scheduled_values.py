@@ -44,14 +44,14 @@ class ScheduledValues:
         self._now = 0
 
     @property
-    def left(self) -> Collection[bytes]:
-        """See `ValueStore.left`."""
-        return self._values.left
+    def deselected(self) -> Collection[bytes]:
+        """See `ValueStore.deselected`."""
+        return self._values.deselected
 
     @property
-    def doubtful(self) -> bool:
-        """See `ValueStore.doubtful`."""
-        return self._values.doubtful
+    def needs_reread(self) -> bool:
+        """See `ValueStore.needs_reread`."""
+        return self._values.needs_reread
 
     @property
     def split_keys(self) -> list[bytes]:
@@ -96,9 +96,9 @@ class ScheduledValues:
         self._now = now
         if self._scheduled.next_due > now or not (due := self._pop_due(now, first)):
             return self._values.pass_time(now, first)
-        touched, left = self._values.apply(RecordBatch.of(due), late=True), self._values.left
+        touched, deselected = self._values.apply(RecordBatch.of(due), late=True), self._values.deselected
         passed = self._values.pass_time(now, first)  # later, as a value may be due after it has expired
-        return Changes(touched, left, () if passed is None else passed.expired)
+        return Changes(touched, deselected, () if passed is None else passed.expired)
 
     def _pop_due(self, now: int, first: bytes | None) -> list[Record]:
         """Return some of the records that are due, by partition and offset.

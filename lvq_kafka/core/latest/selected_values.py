@@ -42,8 +42,8 @@ class SelectedValues:
     - The newest record in a key's home partition wins against any in other partitions (R14). If it is selected, nothing
       else matters; if it is not, the key is absent, whatever other partitions hold.
     - So only a selected record outside its home partition, a *stray*, raises a question: has its home partition a
-      record of this key? If that was not selected, it is forgotten. The stray is left out, its key noted, and the
-      fold ``doubtful``: the topic has to be read again, and this time all records of that key count.
+      record of this key? An unselected one is forgotten. So the stray is skipped, its key is noted, and the fold
+      ``needs_reread``: the topic must be read again, and this time all records of that key count.
     - Where messages are placed by group, no partition is a key's home: all keys are remembered from the start.
 
     Args:
@@ -64,8 +64,8 @@ class SelectedValues:
         self.table = values.table
         self.progress = values.progress
         self.stats = values.stats
-        self.left: list[bytes] = []
-        self.doubtful = False
+        self.deselected: list[bytes] = []
+        self.needs_reread = False
         self._values = values
         self._rules = rules
         self._strays = strays
@@ -80,15 +80,15 @@ class SelectedValues:
         return self._values.split_keys
 
     def apply(self, batch: RecordBatch, *, late: bool = False) -> list[bytes]:
-        """Fold in a batch. Return the keys it touched, but not those in ``left``.
+        """Fold in a batch. Return the keys it touched, but not those in ``deselected``.
 
-        ``left`` has the keys that were selected before, and have an unselected value now.
+        ``deselected`` has the keys that were selected before, and have an unselected value now.
 
         Args:
             batch: the records.
             late: see `LatestValues.apply`.
         """
-        self.left = []
+        self.deselected = []
         values = batch.values
         if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
             return self._values.apply(batch, late=late)
@@ -103,9 +103,11 @@ class SelectedValues:
         index = self.table.index
         if self._several:
             self._forget([keys[row] for row in rows if values[row] is None])
-        self.left = [key for key in dict.fromkeys(changed) if key in unselected and key in shown and key not in index]
-        left = set(self.left)
-        return [key for key in changed if key in index or (key in shown and key not in left)]
+        self.deselected = [
+            key for key in dict.fromkeys(changed) if key in unselected and key in shown and key not in index
+        ]
+        deselected = set(self.deselected)
+        return [key for key in changed if key in index or (key in shown and key not in deselected)]
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
         """Remove some of what has expired by now; see `ValueStore.pass_time`."""
@@ -120,7 +122,7 @@ class SelectedValues:
 
         Return the keys whose value has changed already: that reading will not find them different.
         """
-        self._several = self.doubtful = True
+        self._several = self.needs_reread = True
         return self._values.grow(partitions)
 
     def forget_returned(self, keys: Iterable[bytes]) -> None:
@@ -177,8 +179,8 @@ class SelectedValues:
         if is_home(key, partition, self.table.partitions, self._rules.placement):
             return False
         strays.add(key)
-        if not self.doubtful:
-            self.doubtful = True
+        if not self.needs_reread:
+            self.needs_reread = True
             self._strays.doubt()
         return True
 
@@ -194,5 +196,5 @@ class SelectedValues:
         return {key for key, unselected in last.items() if unselected}
 
     def _forget(self, gone: Iterable[bytes | None]) -> None:
-        """Forget deletes: a rival of theirs would make the fold doubtful."""
+        """Forget deletes. A selected rival of one then counts as a stray."""
         self._values.forget_deletes(key for key in gone if key is not None and not self._is_noted(key))

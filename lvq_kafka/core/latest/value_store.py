@@ -67,12 +67,12 @@ class ValueStore(Protocol):
     stats: ReaderStats
 
     @property
-    def left(self) -> Collection[bytes]:
-        """The keys whose value is no longer selected since the last batch."""
+    def deselected(self) -> Collection[bytes]:
+        """The keys whose values ceased to be selected in the last batch."""
 
     @property
-    def doubtful(self) -> bool:
-        """True if the topic has to be read again, since what was forgotten may matter."""
+    def needs_reread(self) -> bool:
+        """True if the topic must be read again, because a forgotten record may matter."""
 
     @property
     def table(self) -> NewestRecords:
@@ -87,7 +87,7 @@ class ValueStore(Protocol):
         """Keys that currently have records in more than one partition (R14)."""
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold in a batch, and return the keys it touched, but not those in ``left``."""
+        """Fold in a batch, and return the keys it touched, but not those in ``deselected``."""
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
         """Have some values count that are due by now, in ms, and remove some that have expired.

@@ -15,7 +15,7 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = [
     "OwnKey",
-    "StandardScreen",
+    "StandardFilter",
     "check_mapping",
     "check_standard",
     "conflate_from_wire",
@@ -104,7 +104,7 @@ class OwnKey(bytes):
     __hash__ = object.__hash__
 
 
-class StandardScreen:
+class StandardFilter:
     """Gives each message an `OwnKey`: that of its record, or an empty one.
 
     Deletes are dropped: there is nothing that they could delete.

@@ -66,16 +66,20 @@ def test_nothing_waits_in_the_end() -> None:
 
 def test_a_key_without_a_value_waits_with_the_cause_of_its_last_change() -> None:
     keys = ConflatedKeys([b"1"])
-    keys.changed([b"1", b"2", b"3"], "left")
+    keys.changed([b"1", b"2", b"3"], "deselected")
     keys.changed([b"3"], "expired")
     keys.changed([b"2"])
-    assert [(key, keys.pop_cause(key)) for key in take_all(keys)] == [(b"1", "left"), (b"3", "expired"), (b"2", None)]
+    assert [(key, keys.pop_cause(key)) for key in take_all(keys)] == [
+        (b"1", "deselected"),
+        (b"3", "expired"),
+        (b"2", None),
+    ]
     assert not keys._causes
 
 
 def test_only_keys_that_concern_the_reader_wait() -> None:
     keys = ConflatedKeys([b"a1"], lambda key: key.startswith(b"a"))
-    keys.changed([b"b1", b"a2", b"a1"], "left")
+    keys.changed([b"b1", b"a2", b"a1"], "deselected")
     assert take_all(keys) == [b"a1", b"a2"]
     assert b"b1" not in keys._causes
 

@@ -11,7 +11,7 @@ import pytest
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.standard import OwnKey, StandardScreen
+from lvq_kafka.core.queue.standard import OwnKey, StandardFilter
 from lvq_kafka.core.queue.topic_settings import TopicNeeds, TopicSpec, check_policy, judge, judge_ttl, topic_settings
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
@@ -164,15 +164,15 @@ def test_an_own_key_equals_only_itself() -> None:
 
 
 def test_a_screen_gives_each_message_a_key_of_its_own_and_drops_deletes() -> None:
-    screen = StandardScreen()
+    standard = StandardFilter()
     records = [
         Record(0, 0, 0, b"a", b"1"),
         Record(0, 1, 0, b"a", None),
         Record(1, 0, 0, b"a", b""),
         Record(1, 1, 0, None, b"4"),
     ]
-    batch = screen(RecordBatch.of(records))
-    assert (batch.offsets, batch.values, screen.ignored) == ([0, 0, 1], [b"1", b"", b"4"], 1)
+    batch = standard(RecordBatch.of(records))
+    assert (batch.offsets, batch.values, standard.ignored) == ([0, 0, 1], [b"1", b"", b"4"], 1)
     assert list(map(bytes, filter(lambda key: key is not None, batch.keys))) == [b"a", b"a", b""]  # type: ignore[arg-type]
     assert len(set(batch.keys)) == 3
 

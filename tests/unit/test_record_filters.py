@@ -1,4 +1,4 @@
-"""The screen by which a producer of a queue with limits keeps sizes in place of values."""
+"""The filter by which a producer of a queue with limits keeps sizes in place of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.limits import size_of
-from lvq_kafka.reading.screens import SizeScreen
+from lvq_kafka.reading.record_filters import ValuesToSizes
 
 KEYS = st.sampled_from([b"", b"a", b"key"])
 VALUES = st.sampled_from([b"", b"1", b"value"])
@@ -36,8 +36,8 @@ def batches(draw: st.DrawFn) -> RecordBatch:
 @given(batch=batches())
 def test_values_become_sizes_and_headers_that_decide_something_stay(batch: RecordBatch) -> None:
     before = list(zip(batch.keys, batch.values, batch.headers))
-    screened = SizeScreen({"k", "lvq-ttl"}, "k")(batch)
-    for (key, value, headers), size, left in zip(before, screened.values, screened.headers, strict=True):
+    filtered = ValuesToSizes({"k", "lvq-ttl"}, "k")(batch)
+    for (key, value, headers), size, left in zip(before, filtered.values, filtered.headers, strict=True):
         if value is None or value is UNSELECTED:
             assert size is value
             continue

@@ -1,4 +1,4 @@
-"""Screens of a reader: each drops or changes records before they are folded.
+"""Filters of a reader: each drops or changes records before they are folded.
 
 The reading thread calls them without any lock. It refers to these objects, and thus not to the reader.
 """
@@ -18,27 +18,27 @@ from lvq_kafka.core.queue.limits import size_of
 from lvq_kafka.core.queue.rules import KeyRule
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.reading.entries import to_entry
-from lvq_kafka.reading.reader_thread import Screen
+from lvq_kafka.reading.reader_thread import RecordFilter
 from lvq_kafka.reading.selection import Selection
 
-__all__ = ["KeyScreen", "SizeScreen", "UndecodableScreen", "ValueScreen", "in_turn"]
+__all__ = ["KeyFilter", "UndecodableFilter", "ValueFilter", "ValuesToSizes", "in_turn"]
 
 _SIZES = 4096  # different ones that are kept as text
 
 
-def in_turn(*screens: Screen | None) -> Screen | None:
-    """Return a screen that applies these in turn; None if there are none."""
-    wanted = [screen for screen in screens if screen is not None]
+def in_turn(*filters: RecordFilter | None) -> RecordFilter | None:
+    """Return a filter that applies these in turn; None if there are none."""
+    wanted = [one for one in filters if one is not None]
 
-    def screened(batch: RecordBatch) -> RecordBatch:
-        for screen in wanted:
-            batch = screen(batch)
+    def filtered(batch: RecordBatch) -> RecordBatch:
+        for one in wanted:
+            batch = one(batch)
         return batch
 
-    return screened if wanted else None
+    return filtered if wanted else None
 
 
-class KeyScreen:
+class KeyFilter:
     """Drops the records of keys that are not selected."""
 
     def __init__(self, rule: KeyRule, keys: KeySelection) -> None:
@@ -51,7 +51,7 @@ class KeyScreen:
         return batch if len(rows) == len(batch) else batch.pick(rows)
 
 
-class UndecodableScreen:
+class UndecodableFilter:
     """Hides values that their codec cannot decode."""
 
     def __init__(self, topic: str, codec: Codec[Any]) -> None:
@@ -71,7 +71,7 @@ class UndecodableScreen:
         return batch
 
 
-class ValueScreen:
+class ValueFilter:
     """Marks the values that do not meet a selection's conditions."""
 
     def __init__(self, rule: KeyRule, selection: Selection[Any]) -> None:
@@ -97,7 +97,7 @@ class ValueScreen:
         return batch
 
 
-class SizeScreen:
+class ValuesToSizes:
     """Replaces each value by the size of its message, in decimal digits.
 
     So a follower keeps sizes, and no values.
