@@ -97,7 +97,7 @@ class ConsumerStats:
     """Characters of the longest commit text."""
     text_limit: int = 0
     """The number of characters that fit: a broker's default of 4095, or less after a refusal."""
-    unsaid: int = 0
+    omitted: int = 0
     """Runs of messages that are done, by an ack or an eviction, and do not fit into the commit text.
 
     They are stored once lower messages are settled; after a crash these messages come again.
@@ -152,6 +152,6 @@ class ConsumerStats:
             commits=commits.sent,
             commit_text=commits.longest,
             text_limit=ledger.capacity.limit,
-            unsaid=sum(missing.runs for missing in commits.unsaid.values()),
+            omitted=sum(missing.runs for missing in commits.omitted.values()),
             trouble=core.obstacle,
         )

@@ -29,7 +29,7 @@ _BLOCKED = 5.0  # seconds; healthy transactions end sooner
 _STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
 _NAMED = 3  # consumers listed by name
-_CROWDED = 2.0  # seconds; messages in work may all be settled in a moment
+_FULL_TEXT = 2.0  # seconds; messages in work may all be settled in a moment
 
 
 class _IdleCause:
@@ -86,7 +86,7 @@ class IdleWarnings:
         self._next = now
         self._observation: Observation | None = None
         self._places: dict[int, _Place] = {}
-        self._crowded = _IdleCause(_CROWDED, lambda _: self._crowding())
+        self._full_text = _IdleCause(_FULL_TEXT, lambda _: self._full_text_report())
         self._delivered = -1
         self._causes = (
             _IdleCause(_PARTITIONLESS, self._partitionless),
@@ -125,9 +125,9 @@ class IdleWarnings:
         self._delivered = self._core.ledger.stats.delivered
         self._core.obstacles.idle = found
         self._core.stands_by = self._stands_by
-        crowded = self._crowded.check(now)
-        if crowded and self._crowded.notice.begins():
-            logger.warning("the consumer of %s: %s", self._name, crowded)
+        report = self._full_text.check(now)
+        if report and self._full_text.notice.begins():
+            logger.warning("the consumer of %s: %s", self._name, report)
 
     @property
     def _positions(self) -> dict[int, int]:
@@ -136,11 +136,11 @@ class IdleWarnings:
 
     # ---------------------------------------------------------------- causes
 
-    def _crowding(self) -> str:
-        if not self._core.is_crowded:
+    def _full_text_report(self) -> str:
+        if not self._core.text_is_full:
             return ""
         with self._shared as core:
-            return core.crowding
+            return core.full_text_report
 
     def _partitionless(self, lasted: float) -> str:
         if self._core.partitions:

@@ -198,7 +198,7 @@ class SharedState:
                 self._give_back()
             waiters = self._waiters
             taken, exhausted = self.core.hand_out.acquire(
-                most, self.clock(), session, wanted=self._wanted, comes_now=waiter is None, ahead=ahead
+                most, self.clock(), session, wanted=self._wanted, first_try=waiter is None, ahead=ahead
             )
             if taken or exhausted:
                 if waiters.present:

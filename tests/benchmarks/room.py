@@ -130,7 +130,7 @@ def room(waiting: int, *, sparse: bool, counted: bool, bounded: bool) -> int:
             else:
                 ledger.ack(item)
         flight = commits.prepare()
-        if commits.is_crowded:
+        if commits.text_is_full:
             break
         done += len(items)
         if flight is not None:

@@ -86,7 +86,7 @@ def exactness(waiting: int, *, sparse: bool, counted: bool, store: Store) -> Exa
                 raise RuntimeError("the broker has stored another map")
             longest = max(longest, len(said.encode()))
             commits.landed(flight, Answer.STORED)
-        if commits.is_crowded:
+        if commits.text_is_full:
             raise RuntimeError("an ack found no room")
     if ledger.assignment.outstanding:
         raise RuntimeError(f"{ledger.assignment.outstanding} messages never came")

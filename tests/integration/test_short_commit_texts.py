@@ -71,7 +71,7 @@ def test_a_text_that_is_refused_is_halved_and_what_did_not_fit_comes_again_at_mo
         assert consumer.stats.commit_text <= _LIMIT
         queue.send(("one more", "one more"))
         assert take(consumer).value == "one more", "it does not wait for room, its ack would"
-        eventually(lambda: consumer.stats.unsaid > 0, 30)
+        eventually(lambda: consumer.stats.omitted > 0, 30)
         assert "max_deliveries" in consumer.stats.trouble
     durable = {value for value, future in settled.items() if future.exception(0) is None}
     assert 0 < len(durable) < len(settled), "some acks have found room"
@@ -141,7 +141,7 @@ def test_beside_messages_that_fail_always_all_others_are_acked(queue: World) -> 
                 delivery.ack()
             elif int(delivery.value) not in _SCATTERED:
                 delivery.release()
-        eventually(lambda: consumer.stats.unsaid > 0, 30)
+        eventually(lambda: consumer.stats.omitted > 0, 30)
         eventually(lambda: "the lowest is offset 0" in consumer.stats.trouble, 30)
         assert consumer.stats.gated == 0
     with queue.consuming() as consumer:

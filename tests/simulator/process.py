@@ -267,7 +267,7 @@ class Process:
         """Unblock the engine. If the text was too large, a shorter commit follows."""
         if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
             if answer is Answer.STORED and self.ledger.capacity.limit == self._options.text_limit:
-                for partition in set(self.going) - self.commits.unsaid.keys():
+                for partition in set(self.going) - self.commits.omitted.keys():
                     self._proof.accepted(self.lives[partition], self.commits.last(partition))
             self._end_going()
 

@@ -116,7 +116,7 @@ class Working(Process):
             others = any(item not in free and item.state is MessageState.AVAILABLE for item in part.waiting.values())
             if not (ledger.bounded or (self._options.ranked and (part.held or others))):
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
-            if not self.core.crowding:
+            if not self.core.full_text_report:
                 raise Violation("I17", f"partition {number} hands out nothing though {free} wait, and nothing says so")
 
     def _is_grouped(self, item: Item) -> bool:
@@ -131,7 +131,11 @@ class Working(Process):
                 for part in parts
                 for lane, one in part.waiting.items()
                 if one is not item
-                and (lane in part.held or one.state is not MessageState.AVAILABLE or (part.held and self.core.crowding))
+                and (
+                    lane in part.held
+                    or one.state is not MessageState.AVAILABLE
+                    or (part.held and self.core.full_text_report)
+                )
             ]
         else:
             others = [one for part in parts if part.open for one in part.waiting.values() if one.slot < item.slot]

@@ -103,7 +103,7 @@ class World(ConsumerSteps):
         self.counts["steps after something has expired"] += ledger.stats.expired > 0
         self.counts["steps after something was evicted"] += ledger.stats.evicted > 0
         self.counts["steps while something is scheduled"] += ledger.times is not None and ledger.times.scheduled > 0
-        self.counts["steps with acks that wait for room"] += member.commits.is_crowded
+        self.counts["steps with acks that wait for room"] += member.commits.text_is_full
         if ledger.capacity.limit < self._setting.options.text_limit:
             self.counts["steps with messages gated by a limit that sank"] += gated
             self.counts["steps with more committed than fits"] += member.commits.longest > ledger.capacity.limit

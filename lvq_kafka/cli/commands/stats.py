@@ -18,7 +18,7 @@ from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
 from lvq_kafka.cluster import TopicDescription
-from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, STANDBY_REMEDY, standby_report
+from lvq_kafka.core.consumer.obstacles import FULL_TEXT_REMEDY, STANDBY_REMEDY, standby_report
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
@@ -366,7 +366,7 @@ def _crowded(one: PartitionStats, limit: int) -> str:
     return (
         f"the commit text of partition {one.partition} is full ({one.text:,} of {limit:,} characters): until lower "
         f"messages are settled, acks are not stored, and their messages come again after a crash. {one.attempted:,} "
-        f"that may have been handed out before are not settled. {CROWDED_REMEDY}"
+        f"that may have been handed out before are not settled. {FULL_TEXT_REMEDY}"
     )
 
 

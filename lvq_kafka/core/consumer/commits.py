@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.commit_map.map_capacity import text_size
-from lvq_kafka.core.consumer.partition_commits import Answer, Count, PartitionCommits, Unsaid
+from lvq_kafka.core.consumer.partition_commits import Answer, Count, Omitted, PartitionCommits
 from lvq_kafka.core.ledger.ledger import Item, Ledger
 
-__all__ = ["Answer", "Commits", "Count", "Flight", "Unsaid"]
+__all__ = ["Answer", "Commits", "Count", "Flight", "Omitted"]
 
 W = TypeVar("W")
 
@@ -175,7 +175,7 @@ class Commits(Generic[W]):
         Parts of claims that had no room go into the next commit.
         """
         if self._ledger.capacity.allow(limit):
-            for partition in self.unsaid:
+            for partition in self.omitted:
                 self._partitions[partition].repeat()
 
     # ---------------------------------------------------------------- durability
@@ -207,9 +207,9 @@ class Commits(Generic[W]):
         return any(part.urgent for part in self._partitions.values())
 
     @property
-    def is_crowded(self) -> bool:
-        """True if anything is `unsaid`. Cheap, and safe to ask while others change it."""
-        return any(any(part.unsaid) for part in tuple(self._partitions.values()))
+    def text_is_full(self) -> bool:
+        """True if anything is `omitted`. Cheap, and safe to ask while others change it."""
+        return any(any(part.omitted) for part in tuple(self._partitions.values()))
 
     @property
     def fills_up(self) -> bool:
@@ -221,6 +221,6 @@ class Commits(Generic[W]):
         return any(part.text > half for part in tuple(self._partitions.values()))
 
     @property
-    def unsaid(self) -> dict[int, Unsaid]:
+    def omitted(self) -> dict[int, Omitted]:
         """Parts of claims that wait for room in the commit text, by partition."""
-        return {partition: part.unsaid for partition, part in self._partitions.items() if any(part.unsaid)}
+        return {partition: part.omitted for partition, part in self._partitions.items() if any(part.omitted)}

@@ -26,7 +26,7 @@ from lvq_kafka.core.consumer.consumer_transaction import (
 )
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits, HandOut
 from lvq_kafka.core.consumer.lease import LEASE, Lease
-from lvq_kafka.core.consumer.obstacles import CROWDED_REMEDY, Obstacles, crowding
+from lvq_kafka.core.consumer.obstacles import FULL_TEXT_REMEDY, Obstacles, full_text_report
 from lvq_kafka.core.consumer.past_assignments import Generations, Promises
 from lvq_kafka.core.consumer.yielding import Yielding
 from lvq_kafka.core.ledger.ledger import Item, Ledger
@@ -140,27 +140,27 @@ class ConsumerCore(Generic[W]):
         return not (self._unanswered or self.commits.in_flight)
 
     @property
-    def is_crowded(self) -> bool:
+    def text_is_full(self) -> bool:
         """True if something does not fit into the commit text."""
         looks_for_room = self.ledger.bounded or self.ledger.ranking is not None
-        return self.commits.is_crowded or (looks_for_room and self.ledger.assignment.gated > 0)
+        return self.commits.text_is_full or (looks_for_room and self.ledger.assignment.gated > 0)
 
     @property
     def needs_room(self) -> bool:
         """True if something does not fit into the commit text, or soon may not."""
-        return self.is_crowded or self.commits.fills_up
+        return self.text_is_full or self.commits.fills_up
 
     @property
-    def crowding(self) -> str:
+    def full_text_report(self) -> str:
         """A description of what does not fit into the commit text; empty if all is well."""
         ledger = self.ledger
-        unsaid, evicts = self.commits.unsaid, ledger.ring is not None
-        return crowding(ledger.assignment, unsaid, ledger.window, strict=ledger.bounded, evicts=evicts)
+        omitted, evicts = self.commits.omitted, ledger.ring is not None
+        return full_text_report(ledger.assignment, omitted, ledger.window, strict=ledger.bounded, evicts=evicts)
 
     @property
     def obstacle(self) -> str:
         """The obstacle to the consumer's progress, and its remedy; empty if all is well."""
-        return self.yielding.reason or str(self.obstacles) or self.crowding
+        return self.yielding.reason or str(self.obstacles) or self.full_text_report
 
     def is_urgent(self, now: float) -> bool:
         """Return whether the next commit should not wait for its interval."""
@@ -430,7 +430,7 @@ class ConsumerCore(Generic[W]):
                 "The commit has no room for all the messages settled out of order.",
                 code="OFFSET_METADATA_TOO_LARGE",
                 retriable=True,
-                hint=f"Settle the lowest messages. {CROWDED_REMEDY}",
+                hint=f"Settle the lowest messages. {FULL_TEXT_REMEDY}",
             )
         if flight is not None:
             self.lease.sent(flight, now)

@@ -109,7 +109,7 @@ class CountedReservations:
                 one.session.note()
         return number
 
-    def overtaken(self, now: float, *, comes_now: bool) -> list[Item]:
+    def overtaken(self, now: float, *, first_try: bool) -> list[Item]:
         """Return counted messages that were superseded before anyone came for them.
 
         A waiting caller came before the messages were counted. But if the commit was slow, as in a rebalance, they were
@@ -123,7 +123,7 @@ class CountedReservations:
             for one in self._line
             if one.item.state is MessageState.STALE
             and one.count.done
-            and (comes_now or now - one.since > _PROMPT)
+            and (first_try or now - one.since > _PROMPT)
             and (one.item.partition, one.item.lane) not in self._passed_over
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))

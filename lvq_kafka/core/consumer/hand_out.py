@@ -101,7 +101,7 @@ class HandOut:
         session: SessionPins | None = None,
         *,
         wanted: Callable[[], Wanted] = _nothing,
-        comes_now: bool = True,
+        first_try: bool = True,
         ahead: bool = False,
     ) -> Acquisition:
         """Take up to ``most`` available messages.
@@ -109,7 +109,7 @@ class HandOut:
         Args:
             session: who takes them; see `Ledger.reserve`.
             wanted: returns what others wait for.
-            comes_now: whether the caller has only just come, and has not waited.
+            first_try: whether this is the first try of the caller, before any wait.
             ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
         """
         taken: list[Item] = []
@@ -120,7 +120,7 @@ class HandOut:
                 taken = self._reserve(most, exhausted, session)
             else:
                 taken = self._count(
-                    self._reservations, most, exhausted, now, session, wanted=wanted(), comes_now=comes_now
+                    self._reservations, most, exhausted, now, session, wanted=wanted(), first_try=first_try
                 )
             # They have arrived: time spent on the way does not count against the time to settle them.
             locked_until = None if timeout is None else now + timeout
@@ -143,12 +143,12 @@ class HandOut:
         session: SessionPins | None,
         *,
         wanted: Wanted,
-        comes_now: bool,
+        first_try: bool,
     ) -> list[Item]:
         """Take counted messages, and have others counted for those who wait."""
         if self._ledger.groups is None:
             session = None  # as in what is wanted: anybody may have what is reserved
-        for item in reservations.overtaken(now, comes_now=comes_now):
+        for item in reservations.overtaken(now, first_try=first_try):
             self._ledger.release(item)
         taken = reservations.pop_counted(most, session)
         if not taken and (left := reservations.left_by(wanted, session, now)):

@@ -8,10 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from lvq_kafka.core.consumer.commits import Unsaid
+from lvq_kafka.core.consumer.commits import Omitted
 from lvq_kafka.core.ledger.assignment import Assignment
 
-__all__ = ["CROWDED_REMEDY", "STANDBY_REMEDY", "Doing", "Obstacles", "crowding", "standby_report", "standing_by"]
+__all__ = [
+    "FULL_TEXT_REMEDY",
+    "STANDBY_REMEDY",
+    "Doing",
+    "Obstacles",
+    "full_text_report",
+    "standby_report",
+    "standing_by",
+]
 
 Doing = Literal["reading", "committing", "transacting", "expiring", "reclaiming", "paging"]
 """An activity that has trouble: of the consumer's thread, of a transaction, of letters of what has expired, of
@@ -59,7 +67,7 @@ class Obstacles:
         return next(iter(told), "") or self.idle
 
 
-CROWDED_REMEDY = (
+FULL_TEXT_REMEDY = (
     "Remove messages that always fail with max_deliveries and dead_letters, add partitions, or raise the brokers' "
     "offset.metadata.max.bytes."
 )
@@ -69,18 +77,18 @@ _RANK_REMEDY = "Until then, consume faster, so that fewer messages wait."
 _SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: schedule fewer of them, or less far ahead."
 
 
-def crowding(
-    assignment: Assignment, unsaid: Mapping[int, Unsaid], window: int | None, *, strict: bool, evicts: bool
+def full_text_report(
+    assignment: Assignment, omitted: Mapping[int, Omitted], window: int | None, *, strict: bool, evicts: bool
 ) -> str:
     """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
-        unsaid: by partition, what did not fit into any commit.
+        omitted: by partition, the parts that did not fit into any commit.
         window: the number of offsets within which the order of ranks is exact; None in the order of arrival.
         strict: whether messages wait for room in any case, as in transactions.
         evicts: whether messages are done that nobody acked, since the queue is a ring.
     """
-    full = {partition: _consequences(missing, evicts) for partition, missing in unsaid.items()}
+    full = {partition: _consequences(missing, evicts) for partition, missing in omitted.items()}
     still = assignment.standing_still
     for partition, gated in assignment.gated_in.items():
         if strict and (window is None or partition in still):
@@ -94,10 +102,10 @@ def crowding(
         f"settled{_in_the_way(assignment, partition)}"
         for partition, consequences in full.items()
     ]
-    remedy = CROWDED_REMEDY
+    remedy = FULL_TEXT_REMEDY
     overtaken = [] if window is None else [partition for partition in assignment.overtaken if partition not in still]
     if overtaken:
-        remedy = f"{CROWDED_REMEDY} {_RANK_REMEDY}"
+        remedy = f"{FULL_TEXT_REMEDY} {_RANK_REMEDY}"
         told += [
             f"messages of better rank wait for room in the commit text of partition {partition}: order is exact only "
             f"among the first {window:,} offsets, and {assignment.gated_in[partition]:,} messages are beyond"
@@ -106,11 +114,11 @@ def crowding(
         ]
     if not told:
         return ""
-    waits = any(assignment.scheduled(partition) for partition in {*unsaid, *assignment.gated_in})
+    waits = any(assignment.scheduled(partition) for partition in {*omitted, *assignment.gated_in})
     return f"{'; '.join(told)}. {_SCHEDULED_REMEDY + ' ' if waits else ''}{remedy}"
 
 
-def _consequences(missing: Unsaid, evicts: bool) -> list[str]:
+def _consequences(missing: Omitted, evicts: bool) -> list[str]:
     told, done = [], "acked or evicted" if evicts else "acked"
     if missing.runs:
         told.append(f"{missing.runs:,} runs of {done} messages are not stored and come again after a crash")

@@ -12,7 +12,7 @@ from lvq_kafka.core.commit_map.map_capacity import MapCapacity, text_size
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.waiting.pending import Item
 
-__all__ = ["Answer", "Count", "PartitionCommits", "Unsaid"]
+__all__ = ["Answer", "Count", "Omitted", "PartitionCommits"]
 
 W = TypeVar("W")
 
@@ -31,7 +31,7 @@ class Answer(Enum):
     """
 
 
-class Unsaid(NamedTuple):
+class Omitted(NamedTuple):
     """Parts of a claim that the commit text has no room for."""
 
     runs: int
@@ -79,8 +79,8 @@ class PartitionCommits(Generic[W]):
         "attempts",
         "doubted",
         "durable",
+        "omitted",
         "text",
-        "unsaid",
     )
 
     def __init__(
@@ -95,7 +95,7 @@ class PartitionCommits(Generic[W]):
         """
         self.doubted = False
         """True while a commit may arrive late and no check has shown since that none has."""
-        self.unsaid = Unsaid(0, 0)
+        self.omitted = Omitted(0, 0)
         """Parts of the last claim that had no room."""
         self.text = 0
         """The length of the last claim sent, in characters."""
@@ -157,8 +157,8 @@ class PartitionCommits(Generic[W]):
         whole, claim = self._claims(leaving, capacity)
         if len(claim.runs) < len(whole.runs) and self._part.forget_places():
             whole, claim = self._claims(leaving, capacity)
-        self.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
-        if leaving and self.unsaid.runs:
+        self.omitted = Omitted((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
+        if leaving and self.omitted.runs:
             self._part.room.overflowed()
         # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
         if claim == self.durable and self._stored >= max(self.attempts, self._wanted):

@@ -374,7 +374,7 @@ def test_a_full_commit_text_says_that_scheduled_messages_fill_it() -> None:
     while (item := core.ledger.acquire()) is not None:
         core.ledger.ack(item)
     core.next_commit(0.0)
-    assert core.is_crowded
+    assert core.text_is_full
     assert "20 are scheduled and not due, the lowest is offset 0, scheduled" in core.obstacle
     assert "Scheduled messages stay in the text until they are due: schedule fewer of them" in core.obstacle
     core.pass_time(50.0)

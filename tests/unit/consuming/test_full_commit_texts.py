@@ -58,7 +58,7 @@ def test_where_every_second_of_6000_messages_fails_always_the_others_are_acked_d
     with consuming(world, durable_counts=durable_counts) as consumer:
         work(consumer, {str(number) for number in range(1, 6000, 2)}, delay=delay)
         eventually(lambda: done_in(world) == 3000)
-        assert (consumer.stats.gated, consumer.stats.unsaid, consumer.stats.trouble) == (0, 0, "")
+        assert (consumer.stats.gated, consumer.stats.omitted, consumer.stats.trouble) == (0, 0, "")
 
 
 def test_handlers_that_fail_always_leave_every_other_message_its_turn() -> None:
@@ -89,7 +89,7 @@ def test_beyond_the_room_messages_go_on_and_it_is_said_what_is_in_the_way(caplog
         has_read_all(world, consumer)
         consumer._shared.core.ledger.capacity.limit = 1000
         work(consumer, healthy, delay=3600.0)
-        eventually(lambda: consumer.stats.unsaid > 1000)
+        eventually(lambda: consumer.stats.omitted > 1000)
         stats = consumer.stats
         assert stats.gated == 0
         assert stats.commit_text <= stats.text_limit == 1000
@@ -114,7 +114,7 @@ def test_a_caller_that_waits_for_an_ack_without_room_learns_when_there_is_some()
         healthy = scattered(400) - {"0"}
         acked = [held.pop(value).ack() for value in healthy]
         settled = [settlement.future() for settlement in acked]
-        eventually(lambda: consumer.stats.unsaid > 0)
+        eventually(lambda: consumer.stats.omitted > 0)
         commits = eventually(lambda: any(future.done() for future in settled) and consumer.stats.commits)
         eventually(lambda: not consumer._shared.core.is_urgent(consumer._shared.clock()), 10)
         assert not all(future.done() for future in settled)
@@ -188,7 +188,7 @@ def test_evictions_scattered_over_the_log_may_fill_the_text_and_nothing_is_lost_
         send(range(1, 500), b"1", b"8")
         has_read_all(world, consumer)
         send(range(500, 700), b"8")
-        eventually(lambda: consumer.stats.unsaid > 0)
+        eventually(lambda: consumer.stats.omitted > 0)
         has_read_all(world, consumer)
         assert (consumer.stats.evicted, consumer.stats.commit_text <= 200) == (200, True)
         assert "runs of acked or evicted messages are not stored and come again" in consumer.stats.trouble
