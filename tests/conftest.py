@@ -118,7 +118,7 @@ LONG_TIMEOUT = 1500
 """Seconds, enough for any test on a loaded machine.
 
 A signal that interrupts a call to the JVM puts the connection out of step for all later tests of its worker. A proof
-only computes; what it has found is said once it is the shortest, which takes minutes more.
+only computes; it reports a finding once it is the shortest, which takes minutes more.
 """
 
 

@@ -52,6 +52,13 @@ HABITS = (
     _rule(r"\b(?:is|are)\s+to\s+be\b", "must be, should be, or an active verb"),
     _rule(r"\btime-out", "timeout"),
     _rule(r"\bis\s+no\s+(?:list|path|name|codec|policy|mapping|number|session|table|position)\b", "is not a"),
+    _rule(r"\b(?:is|are)\s+said(?=\s+on\b|[.,;:]|$)", "reported, contained or committed"),
+    _rule(
+        r"\bso\s+many\s+(?:seconds|rows|bytes|brokers|offsets|steps|arguments)\b(?!\s+(?:that|as|are|have)\b)",
+        "this many, a number of, or the parameter's name",
+    ),
+    _rule(r"\b(?:is|are|be)\s+of\s+(?:no\s+)?use\b", "useful or useless"),
+    _rule(r"\bgo(?:es)?\s+by\s+rank\b", "ranked"),
 )
 """Habits to avoid anywhere."""
 
@@ -72,6 +79,9 @@ THIRD_PERSON = _rule(
     "use the imperative",
     re.NOFLAG,
 )
+
+CAUSATIVE = _rule(r"^Have\b", "begin with what it does, or with make or let", re.NOFLAG)
+"""A first line that has somebody do something."""
 
 NO_SUBJECT = _rule(
     r"^test (?:[gri]\d+ )*(?:what|who|whom|whose|whoever|whatever|whether|which|whichever|those|that|how)\b",
@@ -157,6 +167,7 @@ def _rules(kind: str, *, is_test: bool) -> Iterator[Rule]:
         yield NOT_A_SUMMARY
     if kind == "function":
         yield THIRD_PERSON
+        yield CAUSATIVE
 
 
 def _python(source: str) -> Iterator[Text]:

@@ -227,7 +227,7 @@ class Occupancy:
             self._follower.waiter.barrier(_ANSWER, stable=True)
 
     def ask(self, patience: float) -> None:
-        """Ask what was consumed, unless someone has asked in the last so many seconds.
+        """Ask what was consumed, unless that was asked in the last ``patience`` seconds.
 
         In a long queue, that takes time, and with patience it waits in proportion. Raises what `read_to_end` raises.
         """
@@ -278,7 +278,7 @@ class Occupancy:
             self._shared.notifier.changed.notify_all()
 
     def wait(self, timeout: float) -> None:
-        """Wait for a change, with the lock held, for so many seconds at most."""
+        """Wait for a change, with the lock held, for ``timeout`` seconds at most."""
         self._shared.notifier.changed.wait(timeout)
 
 

@@ -42,7 +42,7 @@ class ConsumerOptions(TypedDict, total=False):
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
         on_foreign_commits: what to do when another client has committed with the queue's group: ``"refuse"`` raises;
             ``"ignore"`` uses the offsets alone, so messages may be redelivered.
-        auto_reclaim: every so many seconds, delete from the topic what all its queues have consumed, for good. This is
+        auto_reclaim: seconds between deletions from the topic of what all its queues have consumed, for good. This is
             `LastValueQueue.reclaim`, in a thread of its own, and needs the right Delete on the topic. If it fails,
             ``stats.trouble`` says why, and the log once. None keeps everything.
         page_directory: the directory for values beyond the limits of a queue whose policy is disk. They are in

@@ -89,8 +89,8 @@ class ConsumerStats:
     clock_behind: float = 0.0
     """Seconds by which the newest message read is ahead of this machine's clock.
 
-    At least so much is the clock slow, or a producer's fast. Messages are due and expire by the later time of the two,
-    unless the message is ahead by more than an hour.
+    The clock is slow by at least this much, or a producer's fast. Messages are due and expire by the later time of
+    the two, unless the message is ahead by more than an hour.
     """
     commits: int = 0
     commit_text: int = 0

@@ -131,7 +131,7 @@ class ConsumerThread:
         return []
 
     def abandon(self, close: Callable[[], object]) -> None:
-        """Have a consumer closed that nobody can use any longer and nobody has closed.
+        """Close a consumer that was abandoned without being closed.
 
         Python calls this wherever it collects garbage, on any thread and under any lock. So it takes no lock.
         """

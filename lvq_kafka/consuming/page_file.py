@@ -206,7 +206,7 @@ class PageFile:
         return segments[-1]
 
     def _collect(self) -> None:
-        """Have the room of dropped pages used again, and close files that have none left."""
+        """Free the room of dropped pages for reuse, and close files that have none left."""
         dropped = self.dropped
         while dropped:
             segment, at, length = dropped.popleft()

@@ -59,7 +59,7 @@ class Repository:
         ((self._name, self.root),) = self._context.remote_repos.items()
         self._session = Session()
         self._session.mount("https://", _SystemTrust())
-        self._session.headers["Accept-Encoding"] = "identity"  # a range of a compressed answer is of no use
+        self._session.headers["Accept-Encoding"] = "identity"  # a range of a compressed answer is useless
         if mirror is not None and mirror.user is not None:
             self._session.auth = mirror.user
 

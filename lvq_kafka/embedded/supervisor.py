@@ -164,7 +164,7 @@ class Supervisor:
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill the child if this process is itself killed (Linux only)."""
+    """Tell the kernel to kill the child if this process is killed (Linux only)."""
     import ctypes
 
     pr_set_pdeathsig = 1

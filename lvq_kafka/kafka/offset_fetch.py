@@ -105,7 +105,7 @@ class OffsetFetcher(LeftBehind):
         return bool(self._kept)
 
     def let_go(self, idle: float) -> bool:
-        """Close the consumers idle for so many seconds; return whether any are left."""
+        """Close the consumers idle for this many seconds; return whether any are left."""
         with self._lock:
             over = [group for group, one in self._kept.items() if one.is_idle(idle)]
             gone = [self._kept.pop(group) for group in over]

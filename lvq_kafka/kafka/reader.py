@@ -80,7 +80,7 @@ class Portion:
         return self._usual * self._turns if gc.isenabled() else _PORTION * _MOST_TURNS
 
     def consumed(self, messages: int, waited: float) -> None:
-        """Adapt to a call that returned ``messages`` and waited so many seconds for the CPU."""
+        """Adapt to a call that returned ``messages`` and waited ``waited`` seconds for the CPU."""
         if waited < _WAITED:
             self._turns = max(1, self._turns // 2)
         elif messages >= self.size:

@@ -20,7 +20,7 @@ class ReadinessProbe:
         self._client = AdminClient(settings)
 
     def serves(self, brokers: int, *, timeout: float = 1.0) -> bool:
-        """Return whether the cluster lists so many brokers, and a leader for each partition.
+        """Return whether the cluster lists this many brokers, and a leader for each partition.
 
         A restarted node leads its partitions only some time after it answers.
         """

@@ -123,7 +123,7 @@ class Producer(Bound, Generic[V]):
     close the producer, or use a ``with`` block. A send blocks while the local buffer is full.
 
     A producer that is still open when its process exits has five seconds, with all others of the process, to get its
-    messages acknowledged; what is left is said on stderr with its number. A signal without a handler, such as SIGTERM,
+    messages acknowledged; the rest is reported on stderr with its number. A signal without a handler, such as SIGTERM,
     gives it none. One that was dropped is closed in the background, with a `ResourceWarning` and a log line; its
     receipts resolve all the same.
 

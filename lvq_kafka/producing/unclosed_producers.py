@@ -57,7 +57,7 @@ class UnclosedProducer:
     # ------------------------------------------------------------ dropped
 
     def _abandon(self) -> None:
-        """Have the writer closed in the background.
+        """Close the writer in the background.
 
         Python calls this wherever it collects garbage, on any thread and under any lock. So it takes no lock, not even
         that of the list of threads.

@@ -83,7 +83,7 @@ class Browser(QueueReader[V], Generic[V]):
             (R17).
         previous: have each event carry the value that it replaces, as ``previous``: the last one that the browser
             returned for its key.
-        every: return events in batches, at most one in so many seconds; see `Watch`.
+        every: return events in batches, at most one in this many seconds; see `Watch`.
         follow: False ends the iteration at the end of the dump.
         undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for no limit.

@@ -64,7 +64,7 @@ class ChangeNotifier:
 
     @contextmanager
     def waiting_for(self, goal: Callable[[], bool]) -> Iterator[None]:
-        """Have ``changed`` notified of a change that reaches the goal.
+        """Notify ``changed`` of a change that reaches the goal.
 
         The goal is evaluated under the lock.
         """

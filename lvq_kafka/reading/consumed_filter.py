@@ -21,7 +21,7 @@ Learned = Literal["learned", "taken back", "overtaken"]
 
 
 class Consumption(NamedTuple):
-    """The commits of a group, as they were asked for after so many refreshes."""
+    """The commits of a group, as of a refresh, and the number of that."""
 
     maps: dict[int, CommitMap]
     refreshes: int

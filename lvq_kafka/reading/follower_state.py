@@ -94,7 +94,7 @@ class FollowerState:
             return lapse
 
     def pass_time_in_steps(self) -> None:
-        """Have time pass in steps, so that nobody waits for the lock for long."""
+        """Apply due changes in steps, so that no thread waits for the lock for long."""
         while True:
             with self.lock:
                 if not self.pass_time():
@@ -190,10 +190,10 @@ class FollowerState:
         return self._time() if log_time is None else log_time.now / 1000
 
     def pass_time(self, first: bytes | None = None) -> bool:
-        """Have time pass, in part; return whether more may be left. The lock is held.
+        """Apply some due changes; return whether more may be left. The lock is held.
 
         Args:
-            first: a key for which all of it passes.
+            first: a key to which all due changes are applied.
         """
         passed = self.catch_up.pass_time(self._time(), first)
         if passed is None:
@@ -205,7 +205,7 @@ class FollowerState:
         return True
 
     def pass_all_time(self) -> None:
-        """Have all time pass, so that the values are those of `as_of`. The lock is held."""
+        """Apply all due changes, so that the values are those of `as_of`. The lock is held."""
         while self.timed and self.pass_time():
             pass
 

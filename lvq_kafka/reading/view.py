@@ -220,7 +220,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 counted already; what has become due since is read from ``max_delay`` further back.
             previous: have each event carry the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
-            every: return events in batches, at most one in so many seconds.
+            every: return events in batches, at most one in this many seconds.
             selection: what to report, among what the view holds; see `SelectionOptions`.
 
         Raises:

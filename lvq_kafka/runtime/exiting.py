@@ -59,7 +59,7 @@ _open = _Open()
 
 
 def finish_at_exit(thing: Unfinished) -> None:
-    """Have an object finish when the process exits, unless it has ended by then."""
+    """Finish an object when the process exits, unless it has ended by then."""
     _open.things[thing] = None
     _finish_in_child()
 
@@ -104,7 +104,7 @@ def _finish() -> None:
 
 
 def _finish_in_child() -> None:
-    """Have `multiprocessing` call us, if this is a child process of its making."""
+    """Register with `multiprocessing`, if this is one of its child processes."""
     module = sys.modules.get("multiprocessing.process")
     if os.getpid() in _open.children or module is None or module.parent_process() is None:
         return

@@ -46,7 +46,10 @@ def parser() -> argparse.ArgumentParser:
     add_store_options(options)
     add_reading_options(options)
     options.add_argument(
-        "--every", metavar="SECONDS", type=float, help="do it again and again, with a pause of so many seconds between"
+        "--every",
+        metavar="SECONDS",
+        type=float,
+        help="do it again and again, with a pause of this many seconds between",
     )
     return options
 

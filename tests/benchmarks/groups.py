@@ -57,7 +57,7 @@ def consume(queue: LastValueQueue[bytes], sessions: int, at_once: int, count: in
 
 
 def _take_turns(sessions: Sequence[Any], at_once: int, count: int) -> None:
-    """Have each session ack what it holds and take more, in turn.
+    """Let each session ack the messages that it holds and take more, in turn.
 
     One that finds nothing is left out while others find something.
     """

@@ -67,7 +67,7 @@ def load(
     key_header: str | None = None,
     compacted: bool = False,
 ) -> Topic:
-    """Create a topic of so many records over so many keys.
+    """Create a topic of a number of records over a number of keys.
 
     Nothing is compacted, since all segments are still open; with ``compacted``, all but the last `TAIL` records are.
     """

@@ -171,7 +171,7 @@ for _module in ON_A_BROKER:
 
 
 class ClusterLater(KafkaCluster):
-    """A cluster whose clients read a clock that is ahead by so many seconds."""
+    """A cluster whose clients read a clock that is ahead by some seconds."""
 
     def __init__(self, servers: str, ahead: float) -> None:
         super().__init__(servers)

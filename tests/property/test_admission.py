@@ -64,7 +64,7 @@ class Producer:
         return True
 
     def store(self, *, answered: bool = True) -> None:
-        """Have the oldest message under way stored. Its answer comes later, or never."""
+        """Store the oldest message under way. Its answer arrives later, or never."""
         if self.under_way:
             send = self.under_way.popleft()
             partition = partition_of(send.key)
@@ -88,7 +88,7 @@ class Producer:
                 self.lost.append(send)
 
     def find(self) -> None:
-        """Have a message of unknown outcome be stored after all."""
+        """Store a message of unknown outcome after all."""
         if self.lost:
             send = self.lost.pop(0)
             self.world.logs[partition_of(send.key)].append((send.key, send.size))

@@ -74,6 +74,6 @@ def test_i9_acks_of_keys_in_place_split_the_runs_twice(limit: int) -> None:
 
 
 def settle(ledger: Ledger, item: Item) -> None:
-    """Have a transaction commit this message alone."""
+    """Commit this message alone in a transaction."""
     ledger.leave(item)
     ledger.commit(item)

@@ -113,7 +113,7 @@ def fold(partitions: int, ttl: Ttl | None) -> ScheduledValues:
 
 
 def pass_all(store: ScheduledValues, now: int) -> set[bytes]:
-    """Have time pass; return the keys that were reported."""
+    """Let time pass; return the keys that were reported."""
     told: set[bytes] = set()
     while (passed := store.pass_time(now)) is not None:
         told.update(passed.touched, passed.deselected, passed.expired)

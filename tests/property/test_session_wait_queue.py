@@ -72,7 +72,7 @@ class Run:
                 self.ledger.release(item, 1.0 if step == "delay" else None)
 
     def come(self, which: int) -> None:
-        """Have a caller look, and wait if there is nothing."""
+        """Let a caller look, and wait if no message is ready."""
         session = self.sessions[which % len(self.sessions)]
         waiter = Waiter(1, lambda: self.woken.append(waiter), session)
         item = self.acquire(session)
@@ -92,7 +92,7 @@ class Run:
         self.line.wake_next()
 
     def look(self) -> None:
-        """Have those look who were woken."""
+        """Let all woken callers look."""
         looks = 0
         while self.woken:
             waiter = self.woken.pop(0)

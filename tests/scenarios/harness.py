@@ -138,12 +138,12 @@ class Queue:
         self.venue.write(self.queue.topic, 0, key, value, round(time * 1000))
 
     def send_for(self, ttl: float, message: str) -> None:
-        """Send a message that lives for so many seconds, and wait until it is stored."""
+        """Send a message that lives for this many seconds, and wait until it is stored."""
         key, _, value = message.partition("=")
         self._producer.put(key, value, ttl=ttl).result(PATIENCE)
 
     def send_in(self, delay: float, message: str) -> None:
-        """Send a message that counts from so many seconds on, and wait until it is stored."""
+        """Send a message that counts from this many seconds on, and wait until it is stored."""
         key, _, value = message.partition("=")
         self._producer.put(key, value, not_before=self.venue.cluster.now() + delay).result(PATIENCE)
 
@@ -242,7 +242,7 @@ class Taking:
                 raise _Abort
 
     def take_and_ack(self, count: int) -> list[str]:
-        """Acquire so many messages, and ack each before the next."""
+        """Acquire this many messages, and ack each before the next."""
         values = []
         for _ in range(count):
             with self.take() as delivery:

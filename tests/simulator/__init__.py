@@ -31,7 +31,7 @@ that ships, driven in the engine's order (`member`). Every check names its invar
 - **I17 no starvation**: a caller gets a message if there is one to hand out, no matter what is held, delayed, scheduled
   or always failing, and no matter how full the commit text is. Messages wait for room only where transactions are used,
   because those commit all or nothing, and in a queue by rank while some of their partition are in work, or have room
-  and are other sessions'; and then that is said. So all that is due is consumed while something stays scheduled or
+  and are other sessions'; and then that is reported. So all that is due is consumed while something stays scheduled or
   delayed.
 - **I18 expiry**: nothing comes to a holder after its time, by its consumer's clock and the newest append time read.
   A value that has expired is done, and so is everything that it replaced: I1, I4 and I10 hold with that.
@@ -49,7 +49,7 @@ that ships, driven in the engine's order (`member`). Every check names its invar
   its share after a new key came or a message came back; an update of a key evicts nothing. From then on an evicted
   message is as an acked one: done in every claim (I11), in the last commit (I16), and durable once that is reported
   (I3); its assignment never hands it out.
-- **I24 ranks**: in a queue that goes by rank, a message is handed out only if none of better rank could be, unless the
+- **I24 ranks**: in a ranked queue, a message is handed out only if none of better rank could be, unless the
   stats count it.
 - **I25 order**: no message is handed out while one without a group waits that counts since an earlier time, or as long
   and lies below it in its partition. Not what came back, which may be delayed, or take turns. In a queue in place, all

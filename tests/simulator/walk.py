@@ -88,17 +88,17 @@ def any_setting(choose: Choose) -> Setting:
 
 
 def by_rank(setting: Setting) -> Setting:
-    """Have messages go by rank."""
+    """Rank messages."""
     return replace(setting, options=replace(setting.options, order="tail", ranked=True))
 
 
 def far_ahead(setting: Setting) -> Setting:
-    """Have messages be scheduled, and delayed, for longer than a history lasts."""
+    """Schedule and delay messages for longer than a history lasts."""
     return replace(setting, options=replace(setting.options, max_delay=FAR_AHEAD))
 
 
 def walk(world: World, random: Random, steps: int) -> None:
-    """Do so many random steps, then finish the world."""
+    """Do a number of random steps, then finish the world."""
     for _ in range(steps):
         world.act(random.choices(_NAMES, cum_weights=_BOUNDS)[0], random.randrange(8), random.randrange(64))
     world.finish(random.randrange(8), random.randrange(8))

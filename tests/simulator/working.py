@@ -103,7 +103,7 @@ class Working(Process):
         """Check I17: if nothing was handed out, nothing was available.
 
         In transactions, messages may wait for room, and in a queue by rank while some of their partition are in work,
-        or have room. But it is said that they do.
+        or have room. But the consumer reports that they do.
         """
         hand_out, ledger = self.core.hand_out, self.ledger
         if self.core.lease.lapsed(self._clock()) or hand_out.is_full or hand_out.counting:

@@ -44,7 +44,7 @@ HEADERS: list[list[tuple[str, bytes | None]] | None] = [
 
 
 def at(seconds: float) -> list[tuple[str, bytes | None]]:
-    """Return the header of a message that counts so many seconds after the beginning."""
+    """Return the header of a message that counts this many seconds after the beginning."""
     return [(NOT_BEFORE_HEADER, b"%d" % round((BEGUN + seconds) * 1000))]
 
 

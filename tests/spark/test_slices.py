@@ -277,7 +277,7 @@ def test_a_key_that_was_compacted_out_of_the_cut_is_missed_by_its_own_slice(memo
     assert rows(memory_cluster, spec, 2, consistency="atleast") == rows(memory_cluster, spec, 1, consistency="atleast")
 
 
-# -- where it is said --------------------------------------------------------------------------------------------------
+# -- where it is reported ----------------------------------------------------------------------------------------------
 
 
 def test_each_slice_counts_for_itself(memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:

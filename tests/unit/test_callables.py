@@ -166,7 +166,7 @@ class Awaited:
 
 
 class Takes:
-    """A callable object of so many arguments."""
+    """A callable object of a number of arguments."""
 
     def __init__(self, arguments: int) -> None:
         self.__signature__ = inspect.Signature(
@@ -178,7 +178,7 @@ class Takes:
 
 
 OF = (lambda: 1, lambda a: 1, lambda a, b: 1, lambda a, b, c: 1, lambda a, b, c, d: 1, lambda a, b, c, d, e: 1)
-"""Functions of so many arguments."""
+"""Functions of a number of arguments."""
 
 
 def wrong_for(taker: Taker) -> Mapping[str, object]:

@@ -337,7 +337,7 @@ def test_g14_messages_that_a_producer_has_accepted_are_stored_when_its_process_e
     assert stored(slow) == case.stored
 
 
-# -------------------------------------------------------------------- what is left is said
+# -------------------------------------------------------------------- the rest is reported
 
 
 SHORTLY = """

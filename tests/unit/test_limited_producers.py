@@ -622,7 +622,7 @@ def test_an_async_twin_takes_what_its_method_takes(twin: str, method: str) -> No
     assert taken[0] == taken[1]
 
 
-# -------------------------------------------------------------------- what is unknown is said
+# -------------------------------------------------------------------- what is unknown is reported
 
 
 def test_a_producer_needs_to_know_what_was_consumed(memory_cluster: MemoryCluster) -> None:

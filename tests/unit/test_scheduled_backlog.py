@@ -24,7 +24,7 @@ class Day:
         self.queue = declare(self.cluster, max_delay=3600.0, **options)
 
     def schedule(self, key: str, value: str | None, after: float) -> None:
-        """Send a message that counts so many seconds after noon."""
+        """Send a message that counts this many seconds after noon."""
         self.cluster.write(
             self.queue.topic,
             key.encode(),

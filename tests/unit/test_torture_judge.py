@@ -225,7 +225,7 @@ class TestHandOver:
         outages: Sequence[tuple[float, float]] = (),
         refused: bool = False,
     ) -> Verdict:
-        """Have one ack, and give the partition up at 33; two gets it at 40."""
+        """Let one ack, and give the partition up at 33; two gets it at 40."""
         one, two = Witness("one", *stops), Witness("two")
         number = one.take(31, 1)
         if said:
@@ -362,7 +362,7 @@ class TestDeadLetters:
 
     @staticmethod
     def released(times: int) -> Witness:
-        """Have one take message 1 at 1, 2, … and release it."""
+        """Let one take message 1 at 1, 2, … and release it."""
         one = Witness("one")
         one.get(0)
         for at in range(1, times + 1):

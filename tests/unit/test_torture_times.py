@@ -193,7 +193,7 @@ class TestScheduled:
 
     @staticmethod
     def one(*clocks: tuple[int, int], ahead: bool = False, late: float = 0.05) -> Witness:
-        """Have one take messages, each when the clock says so, and ack them."""
+        """Let one take messages, each at its time by the clock, and ack them."""
         one = Witness("one")
         one.get(0)
         for offset, clock in clocks:

@@ -43,7 +43,7 @@ _LOOK = 5.0  # seconds in which delete may learn which keys have a value
 class DueTime:
     """The time from which on messages are to count, if the options say one.
 
-    It is in seconds since the epoch, or so many seconds after the message is sent.
+    It is in seconds since the epoch, or in seconds after the message is sent.
     """
 
     not_before: float | None

@@ -1,4 +1,4 @@
-"""The commit map: what is done in one partition, in the form of an offset commit.
+"""The commit map: the offsets of one partition that are done, as an offset commit.
 
 A commit is an offset, the base, and a text. Everything below the base is done. The text adds, as runs, the offsets
 above the base that are done, so messages can be settled in any order and none that is settled comes again after a
@@ -142,7 +142,7 @@ class CommitMap:
 
     @property
     def end(self) -> int:
-        """The end of the map, which says nothing about offsets from here on."""
+        """The end of the map, which claims nothing about later offsets."""
         return self._bounds[-1]
 
     def done(self, offset: int) -> bool:

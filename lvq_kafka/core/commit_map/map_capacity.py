@@ -1,7 +1,7 @@
-"""The room in a commit map, for consumers that hand out only what has room there.
+"""The room in a commit map, for consumers that hand out only messages with room in it.
 
-A transaction cannot commit what its map has no room for, and a queue that goes by rank keeps its acks durable. Other
-acks can wait for room, so they need none beforehand.
+A transaction cannot commit acks that its map has no room for, and a ranked queue keeps its acks durable. Other acks can
+wait for room, so they need none beforehand.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Allowance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankRoom:
-    """The room in a commit map for a queue that goes by rank."""
+    """The room in a commit map for a ranked queue."""
 
     ahead: int
     """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
@@ -98,7 +98,7 @@ class RankRoom:
     @classmethod
     @lru_cache(maxsize=16)
     def of(cls, limit: int) -> RankRoom:
-        """Share so many characters out: a quarter is for messages ahead, the rest for the window."""
+        """Divide a limit of characters: a quarter for messages ahead, the rest for the window."""
         ahead = pairs_that_fit(limit, FAR) // _PARTS
         bits = [Allowance(part * ahead, FAR, span_after(limit, (part + 1) * ahead, FAR)) for part in range(_PARTS)]
         span = max(1, bits[0].after)
@@ -111,10 +111,10 @@ class RankRoom:
 
 
 class MapCapacity:
-    """The capacity of a commit map: how long its text may be, and what is sure to fit.
+    """The capacity of a commit map: how long its text may be, and how much is sure to fit.
 
     Args:
-        limit: the most characters of a text, until the broker says otherwise.
+        limit: the most characters of a text, until the broker reports another limit.
     """
 
     def __init__(self, limit: int) -> None:

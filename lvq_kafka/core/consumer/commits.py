@@ -153,19 +153,19 @@ class Commits(Generic[W]):
         if flight in self._flights:
             self._flights.remove(flight)
         each = dict.fromkeys(flight.maps, answers) if isinstance(answers, Answer) else answers
-        for partition, said in flight.maps.items():
+        for partition, sent in flight.maps.items():
             part = self._partitions.get(partition)
             if part is flight.senders[partition]:
                 part.landed(
                     flight.numbers[partition],
-                    said,
+                    sent,
                     each.get(partition, Answer.UNKNOWN),
                     alone=partition in flight.alone,
                     overtaken=self._is_in_flight(partition),
                 )
             elif part is not None:
                 part.distrust()  # of an earlier assignment: unknown which of the two the group ends up with
-        too_large = [text_size(said) for p, said in flight.maps.items() if each.get(p) is Answer.TOO_LARGE]
+        too_large = [text_size(sent) for p, sent in flight.maps.items() if each.get(p) is Answer.TOO_LARGE]
         if too_large:
             self._ledger.capacity.refuse(max(too_large), stored=self.longest)
 
@@ -192,7 +192,7 @@ class Commits(Generic[W]):
         return self._partitions[partition].wait_done(offset, waiter)
 
     def wait_stored(self, partition: int) -> Count:
-        """Have the delivery counts of a partition stored; see `PartitionCommits.wait_stored`."""
+        """Store the delivery counts of a partition; see `PartitionCommits.wait_stored`."""
         return self._partitions[partition].wait_stored()
 
     def pop_ready(self) -> list[W]:

@@ -4,9 +4,10 @@ One object without locks, threads or clocks. Its owner feeds it what the cluster
 where that matters, and calls `ConsumerCore.pop_outcome` afterwards for what has become of those who wait. In the
 library, the owner is `lvq_kafka.consuming.shared_state.SharedState`; `tests/simulator` is another one.
 
-Each part decides one thing, and knows none of the others: the ledger (who may have which message), the commits (what is
-durable), the lease (whether the messages are still ours), the hand-out (how many, and when they are counted), the
-transaction (which commit may be sent), yielding and absence. This module holds what takes several of them.
+Each part decides one thing: the ledger (who may have which message), the commits (which settlements are durable), the
+lease (whether the messages are still ours), the hand-out (how many, and when they are counted), the transaction (which
+commit may be sent), yielding and absence. Commits read the ledger; the hand-out uses the ledger, commits, lease and
+yielding. This module holds the rules that involve several parts.
 """
 
 from __future__ import annotations
@@ -399,9 +400,9 @@ class ConsumerCore(Generic[W]):
         self.ledger.bounded = True  # a transaction cannot commit what does not fit into the text
 
     def queue_transaction(self) -> None:
-        """Have the commit of the transaction next. `prepare_commit` builds it once all `is_quiet`.
+        """Make the transaction's commit the next one. `prepare_commit` builds it once `is_quiet`.
 
-        One in flight could arrive after the transaction's, and undo it.
+        A commit in flight could arrive after the transaction's, and undo it.
         """
         self.transaction.advance(TransactionEvent.QUEUE)
 

@@ -47,7 +47,7 @@ class TransactionEvent(StrEnum):
 
     OPEN = "open"
     QUEUE = "queue"
-    """Its commit is due. From now on, plain commits only settle what is in flight."""
+    """Its commit is due. From now on, plain commits only complete those in flight."""
     COMMIT = "commit"
     """Its commit is built, to be sent to the group as part of it."""
     LOSE = "lose"
@@ -86,7 +86,7 @@ class Undecided:
         return self.flight.maps.keys()
 
     def outcome(self, committed: bool) -> list[tuple[LedgerStep, Item]]:
-        """Return what becomes of its messages."""
+        """Return its messages, each with the step that settles it."""
         return [(step if committed else Ledger.give_back, item) for item, step in self.left.items()]
 
 

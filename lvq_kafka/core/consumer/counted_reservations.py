@@ -69,13 +69,13 @@ class CountedReservations:
         self._line += [_Reservation(item, count, now, session) for item in taken]
 
     def add(self, taken: Collection[Item], now: float, session: SessionPins | None) -> None:
-        """Have these messages counted, all in one commit, for a session."""
+        """Reserve these messages for a session, and count them all in one commit."""
         counts = {partition: self._commits.wait_stored(partition) for partition in {item.partition for item in taken}}
         self._awaited += counts.values()
         self._line += [_Reservation(item, counts[item.partition], now, session) for item in taken]
 
     def left_by(self, waiting: Container[SessionPins | None], session: SessionPins | None, now: float) -> list[Item]:
-        """Return counted messages that callers of other sessions have not come for.
+        """Return counted messages that callers of other sessions have not collected.
 
         Release these, so that this session can have them. Messages of groups stay if their session has others of the
         group, or received some before.
@@ -110,10 +110,10 @@ class CountedReservations:
         return number
 
     def overtaken(self, now: float, *, first_try: bool) -> list[Item]:
-        """Return counted messages that were superseded before anyone came for them.
+        """Return counted messages that were superseded before a caller collected them.
 
-        A waiting caller came before the messages were counted. But if the commit was slow, as in a rebalance, they were
-        reserved for a caller that may have left, and are old.
+        A caller that waits has asked before the messages were counted. But if the commit was slow, as in a rebalance,
+        they were reserved for a caller that may have left, and are old.
 
         Release these so the next caller gets the newer value (or nothing, if the key was deleted). A key is skipped at
         most once; otherwise a hot key would starve callers that poll without waiting.

@@ -81,7 +81,7 @@ class HandOut:
         return 0 if self._reservations is None else self._reservations.pop_done()
 
     def serves(self, session: SessionPins | None) -> bool:
-        """Return whether a caller may get something, as far as that can be said without trying."""
+        """Return whether a caller may get a message, as far as can be known without trying."""
         if self.paused:
             return False
         if self._reservations is not None and self._reservations.has_counted(session):
@@ -108,7 +108,7 @@ class HandOut:
 
         Args:
             session: who takes them; see `Ledger.reserve`.
-            wanted: returns what others wait for.
+            wanted: returns the number of messages that others wait for, by session.
             first_try: whether this is the first try of the caller, before any wait.
             ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
         """
@@ -145,7 +145,7 @@ class HandOut:
         wanted: Wanted,
         first_try: bool,
     ) -> list[Item]:
-        """Take counted messages, and have others counted for those who wait."""
+        """Take counted messages, and count others for callers that wait."""
         if self._ledger.groups is None:
             session = None  # as in what is wanted: anybody may have what is reserved
         for item in reservations.overtaken(now, first_try=first_try):
@@ -168,9 +168,9 @@ class HandOut:
         now: float,
         session: SessionPins | None,
     ) -> list[Item]:
-        """Reserve for a session what callers of others have not come for.
+        """Reserve for a session messages that callers of others have not collected.
 
-        Returns what it may have now.
+        Returns those that it may have now.
         """
         counted = {(item.partition, item.offset) for item in left}
         for item in left:

@@ -27,7 +27,7 @@ reclaiming, or of paging.
 """
 
 _ASIDE: frozenset[Doing] = frozenset(("expiring", "reclaiming", "paging"))
-"""Activities that do not say whether messages come and go."""
+"""Activities whose failures do not stop the flow of messages."""
 
 
 class Obstacles:

@@ -35,7 +35,7 @@ class Omitted(NamedTuple):
     """Parts of a claim that the commit text has no room for."""
 
     runs: int
-    """The number of runs of messages that are done. They come again after a crash."""
+    """The number of runs of messages that are done. They are delivered again after a crash."""
     counts: int
     """The number of messages with delivery counts. The counts are forgotten after a crash."""
 
@@ -47,7 +47,7 @@ class Count:
 
     def __init__(self, after: int) -> None:
         self.after = after
-        """The number of the claim that says them."""
+        """The number of the claim that contains them."""
         self.done = False
         """True once they are stored, or will not be."""
 
@@ -60,7 +60,7 @@ class PartitionCommits(Generic[W]):
         loaded: the group's last commit.
         tag: the tag of the current topic.
         partitions: the topic's partition count that the queue was declared with.
-        ready: where waiters go when their wait is over.
+        ready: the list to append waiters to when their wait is over.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class PartitionCommits(Generic[W]):
         # The first claim that may be the last one stored. Until it is, commits are sent even if nothing has changed.
         self._wanted = 0
         self._asked = 0  # the last claim requested just to learn whether the group accepts commits
-        self._again = False  # whether to say the claim again though it has not changed
+        self._again = False  # whether to send the claim again though it has not changed
         self._waiters: list[tuple[int, W]] = []  # each with the offset that has to be done
         self._counts: list[Count] = []
         self._ready = ready
@@ -131,11 +131,11 @@ class PartitionCommits(Generic[W]):
         return bool(self._waiters or self._counts) and (self.due or self._stored < self.attempts)
 
     def repeat(self) -> None:
-        """Have the next commit include this partition even if its claim has not changed."""
+        """Include this partition in the next commit even if its claim has not changed."""
         self._again = True
 
     def want(self) -> None:
-        """Have commits sent until one is stored that is yet to come."""
+        """Commit until a commit later than those sent so far is stored."""
         self._wanted = self.attempts + 1
         self._again = True
 
@@ -167,21 +167,21 @@ class PartitionCommits(Generic[W]):
         return claim if claim.covers(self.durable) else self._repeated(capacity)
 
     def _claims(self, leaving: Collection[Item], capacity: MapCapacity) -> tuple[CommitMap, CommitMap]:
-        """Return the whole claim, and what there is room for."""
+        """Return the whole claim, and the part that there is room for."""
         whole = replace(
             self._part.claim(leaving),
             topic_tag=self._tag,
             partitions=self._partitions,
             sequence=self.durable.sequence,
         )
-        # Never take back what is stored (G11); a transaction's own messages come next.
+        # Never take back stored acks (G11); those of a transaction have the next claim to room.
         return whole, whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
 
     def _repeated(self, capacity: MapCapacity) -> CommitMap | None:
-        """Return what is stored, to be said again, if that is of use.
+        """Return the stored map for re-sending, or None if that would prove nothing.
 
-        The limit has dropped below what is stored and promised; a shorter map would take that back (G11). More has to
-        be settled first, so nobody should wait for a count to be stored until then.
+        The limit has dropped below the length of the stored map, and a shorter map would take acks back (G11). More has
+        to be settled first, so no caller should wait for a count to be stored until then.
         """
         for count in self._counts:
             count.done = True
@@ -202,12 +202,12 @@ class PartitionCommits(Generic[W]):
 
     # ---------------------------------------------------------------- answers
 
-    def landed(self, number: int, said: CommitMap, answer: Answer, *, alone: bool, overtaken: bool) -> None:
+    def landed(self, number: int, sent: CommitMap, answer: Answer, *, alone: bool, overtaken: bool) -> None:
         """Process the answer to a claim.
 
         Args:
             number: which of the claims it is.
-            said: the claim as it was sent.
+            sent: the claim as it was sent.
             alone: whether no older commit was in flight when it was sent.
             overtaken: whether one that was is in flight still.
         """
@@ -218,7 +218,7 @@ class PartitionCommits(Generic[W]):
         elif number < self.attempts:
             return  # a later commit that repeats it is in flight
         elif answer is Answer.STORED:
-            self.durable, self._stored, self._sure = said, number, alone
+            self.durable, self._stored, self._sure = sent, number, alone
             if alone:
                 self._resolve(number)
             elif not overtaken:

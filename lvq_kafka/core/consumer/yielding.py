@@ -16,7 +16,7 @@ before they reconnect. A rolling restart is a series of these, with work in betw
 
 
 class Yielding:
-    """Judge by the clock whether a consumer is of no use to its partitions.
+    """Judge by the clock whether a consumer is useless to its partitions.
 
     Time counts from the first of the attempts that failed in a row, as long as attempts continue. It restarts whenever
     something is consumed outside of transactions, or requested there and nothing is waiting.
@@ -61,7 +61,7 @@ class Yielding:
         self._tried_at = now
 
     def begun(self, now: float, settled: int) -> None:
-        """Note that it began: the consumer is of use, and part of its group again."""
+        """Note that it began: the consumer is useful, and part of its group again."""
         self._trying -= 1
         self._tried_at, self.reason = _NEVER, ""
         self._restart(now, settled)

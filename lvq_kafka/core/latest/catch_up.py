@@ -59,7 +59,7 @@ class Trouble(StrEnum):
     NO_ANSWER = "no answer"
     """The cluster does not answer the thread that reads."""
     STALLED = "stalled"
-    """A partition is known to be longer, and nothing comes of it: its leader may be cut off."""
+    """A partition has records that polls do not return: its leader may be cut off."""
     GONE = "gone"
     """Records read, or due next, are no longer in the log: the reader must start over."""
     NO_METADATA = "no metadata"
@@ -170,7 +170,7 @@ class CatchUp:
         self.closed = False
         self.failure: Exception | None = None
         self.open = False
-        """True while there is more to come: `check` would raise nothing."""
+        """True while reading may continue: `check` would not raise."""
         self.troubles: dict[Trouble, LVQError] = {}
         self.overdue = False
         """True if partitions had stalled when the topic was last observed."""
@@ -214,17 +214,17 @@ class CatchUp:
         return self._note_progress(keys)
 
     def pass_time(self, clock: float, first: bytes | None = None) -> Changes | None:
-        """Have time pass, in part. Call again until nothing is left to do, and it returns None.
+        """Apply some of the changes that are due by now. Call again until it returns None.
 
         Args:
             clock: the machine's time, in seconds since the epoch.
-            first: a key for which all of it passes.
+            first: a key to which all due changes are applied.
         """
         assert self.time is not None
         now = self.time.advance(clock)
         unseen = self.replay.values.pass_time(now) if self.starting_over else None
         shown = self.values.pass_time(now, first)
-        self._rewinds_in_doubt()
+        self._rewinds_if_needed()
         return Changes() if shown is None and unseen is not None else shown
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> Iterable[bytes]:
@@ -243,25 +243,25 @@ class CatchUp:
         keys = replay.values.grow(partitions)
         replay.values.progress.advance(added)
         replay.absence.track(now, added)
-        self._rewinds_in_doubt()
+        self._rewinds_if_needed()
         return () if self.starting_over else keys
 
     def _note_progress(self, keys: Iterable[bytes] = ()) -> Iterable[bytes]:
         """Note that the read may have reached its target, having changed these keys."""
         replay = self.replay
         keys = () if self.starting_over else keys
-        if self._rewinds_in_doubt():
+        if self._rewinds_if_needed():
             return keys
         aiming = replay.stage in TRANSITIONS[ReadEvent.REACH].stages
         if aiming and replay.values.progress.reached(replay.targets) and self._note(ReadEvent.REACH):
             return self._show() or keys
-        self._rewinds_in_doubt()
+        self._rewinds_if_needed()
         return keys
 
-    def _rewinds_in_doubt(self) -> bool:
-        """Have reading start again if the store is in doubt; return whether it will.
+    def _rewinds_if_needed(self) -> bool:
+        """Rewind if the store needs another read; return whether it does.
 
-        Only from the first target on: by then, it has seen all the keys that raise doubts.
+        Not before the first target: by then, the store has noted all keys that require one.
         """
         if not self.replay.values.needs_reread or self.replay.stage is ReadStage.FIRST_TARGET:
             return False
@@ -272,7 +272,7 @@ class CatchUp:
         """Show what was read. Return the differences, found when they are iterated over."""
         before, after = self.values, self.replay.values
         while self.time is not None and after.pass_time(self.time.now) is not None:
-            pass  # it is compared, and shown, as a whole
+            pass  # it is compared and shown as a whole
         self.values, self.topic_id = after, self.replay.topic_id
         return () if before is after else _differences(before, after)
 
@@ -331,7 +331,7 @@ class CatchUp:
         return first
 
     def rewind(self, since: Mapping[int, int]) -> None:
-        """Have reading start again from these earlier positions."""
+        """Read again from these earlier positions."""
         self.since = since
 
     def fail(self, error: Exception) -> None:
@@ -400,7 +400,7 @@ class CatchUp:
         )
 
     def check(self) -> None:
-        """Raise if there is nothing more to come.
+        """Raise if reading has stopped.
 
         Raises:
             Closed, ReaderFailed: the reader was closed, or an error stopped it.
@@ -471,6 +471,6 @@ class AsFarAsAllowed:
 
 
 def _differences(before: ValueStore, after: ValueStore) -> Iterator[bytes]:
-    """Yield the keys that are gone, then those whose record is another one."""
+    """Yield the keys that have disappeared, then those whose record has changed."""
     yield from [key for key in before.table.keys("in-place") if key not in after.table]
     yield from [key for key in after.table.keys("tail") if after.table.record(key) != before.table.record(key)]

@@ -151,14 +151,14 @@ class ColumnTable:
             yield list(map(keys.__getitem__, rows)), list(map(slots.__getitem__, rows))
 
     def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
-        """Yield the headers of the newest record of each of these keys, which are there."""
+        """Yield the headers of the newest record of each of these keys. All must have one."""
         slots, own = map(self.index.__getitem__, keys), self._own_headers
         if len(own) == len(self.index):  # the common case if they mean something, in half the time
             return map(_unpack, map(own.__getitem__, slots))
         return map(self._headers, keys, slots)
 
     def newest(self, keys: Sequence[bytes]) -> RecordBatch:
-        """Return the newest record of each of these keys that is there, without its headers."""
+        """Return the newest records of these keys, without headers. Skips keys without a value."""
         slots = self.all_slots(keys) if keys else ()
         if slots is None:
             keys = [key for key in keys if key in self.index]
@@ -315,7 +315,7 @@ class ColumnTable:
         return _OWN_HEADERS
 
     def remove(self, keys: Iterable[bytes]) -> int:
-        """Remove keys, and return how many were there. Their slots stay empty until `_compact`."""
+        """Remove keys, and return how many it held. Their slots stay empty until `_compact`."""
         pop, values, own = self.index.pop, self._values, self._own_headers
         removed = 0
         for key in keys:

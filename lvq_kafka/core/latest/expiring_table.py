@@ -18,7 +18,7 @@ __all__ = ["ExpiringTable"]
 class ExpiringTable(ColumnTable):
     """A `ColumnTable` whose records expire (R10).
 
-    A look-up of one key goes by the time `now`, so it is right however much has expired at once. Everything else
+    A look-up of one key judges by the time `now`, so it is right however much has expired at once. Everything else
     includes a record until `pop_expired` has returned its key and the owner has removed it.
     """
 
@@ -117,7 +117,7 @@ class ExpiringTable(ColumnTable):
                 self._queue.add(key, expiry)
 
     def remove(self, keys: Iterable[bytes]) -> int:
-        """Remove keys, and return how many were there. Their slots stay empty until `_compact`."""
+        """Remove keys, and return how many it held. Their slots stay empty until `_compact`."""
         removed = super().remove(keys)
         self._queue.tidy(self.index.__len__)
         return removed

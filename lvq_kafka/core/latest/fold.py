@@ -82,10 +82,10 @@ class LatestValues:
 
     Args:
         partitions: the topic's partition count.
-        rules: those of the queue. With the order in place (R4), a key that had expired before its new value came stands
-            at the end, also for a reader that learns of both at once.
+        rules: those of the queue. With the order in place (R4), a key that had expired before its new value arrived
+            moves to the end, also for a reader that learns of both at once.
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
-        foreign: looks for headers of other systems; None if nobody wants to know.
+        foreign: looks for headers of other systems; None to ignore them.
 
     Not thread-safe.
     """
@@ -261,8 +261,8 @@ class LatestValues:
     def _fold_plain(self, partition: int, columns: Columns) -> bool:
         """Fold records without deletes in bulk, or return False if that is not possible.
 
-        It is not if a key has, or would have, records in several partitions. The first read of a topic goes through
-        here, so as far as possible there is no statement per record.
+        It is not if a key has, or would have, records in several partitions. The first read of a topic takes
+        this path, so as far as possible there is no statement per record.
         """
         keys = columns[2]
         if self._contested and not self._contested.keys().isdisjoint(keys):
@@ -374,7 +374,7 @@ class LatestValues:
         self._malformed = total
 
     def _remember(self, record: Record) -> None:
-        """Have a value that has expired take part in contests, as a delete does."""
+        """Keep an expired value in contests, as a delete."""
         assert record.key is not None
         delete = record._replace(value=None, headers=())
         self._contested.setdefault(record.key, {})[record.partition] = delete

@@ -36,7 +36,7 @@ class StrayKeys:
 class SelectedValues:
     """`LatestValues` of the keys whose newest value is selected.
 
-    A value that is not selected comes as `UNSELECTED`. It acts as a delete, so no older value of its key reappears
+    A value that is not selected arrives as `UNSELECTED`. It acts as a delete, so no older value of its key reappears
     (R7). Nothing is kept of a key that is not selected, unless it may have records in several partitions:
 
     - The newest record in a key's home partition wins against any in other partitions (R14). If it is selected, nothing

@@ -36,10 +36,10 @@ class NewestRecords(Protocol):
         """Return all keys in queue order (R4). Records applied later do not change the result."""
 
     def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
-        """Yield the headers of the newest record of each of these keys, which are there."""
+        """Yield the headers of the newest record of each of these keys. All must have one."""
 
     def newest(self, keys: Sequence[bytes]) -> RecordBatch:
-        """Return the newest record of each of these keys that is there, without its headers.
+        """Return the newest records of these keys, without headers. Skips keys without a value.
 
         Of values that expire, call `ValueStore.pass_time` first.
         """
@@ -58,10 +58,9 @@ class ValueStore(Protocol):
     """A fold of a topic into a `NewestRecords`, up to a position in each partition.
 
     `LatestValues`, in memory, is one; `SelectedValues`, which holds only some keys, and `ScheduledValues`, for queues
-    with scheduled messages, are others. One on disk, for example, has to provide only this, and is chosen where the
-    reading thread starts
-    (`lvq_kafka.reading.reader_thread`). A store is used by one thread at a time; copies of its table may be used by
-    others.
+    with scheduled messages, are others. Another one, such as a store on disk, has to provide only this; the
+    reading thread (`lvq_kafka.reading.reader_thread`) chooses the store. A store is used by one thread at a time;
+    copies of its table may be used by others.
     """
 
     stats: ReaderStats
@@ -90,14 +89,14 @@ class ValueStore(Protocol):
         """Fold in a batch, and return the keys it touched, but not those in ``deselected``."""
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
-        """Have some values count that are due by now, in ms, and remove some that have expired.
+        """Apply some of the values that are due by now, in ms, and remove some that have expired.
 
-        Call again until nothing has changed, and it returns None: then the table is that of this time. Until then, only
-        a look-up of the key ``first`` is.
+        Call again until it returns None: then the table is current as of this time. Before, only a look-up of the key
+        ``first`` is.
         """
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count. Returns the keys whose current value changed."""
 
     def forget_returned(self, keys: Iterable[bytes]) -> None:
-        """Drop messages of a standard queue, which were returned and which nothing can replace."""
+        """Drop messages of a standard queue that were returned: no newer one replaces them."""

@@ -34,7 +34,7 @@ class CatchUpBuffer:
         return bool(self._newest.entries)
 
     def keys_beside(self, others: Collection[bytes | int]) -> int:
-        """Count the keys here that are not in ``others``.
+        """Count the buffered keys that are not in ``others``.
 
         Call `recount` if others change before `drain`.
         """
@@ -44,14 +44,14 @@ class CatchUpBuffer:
         return self._beside
 
     def recount(self) -> None:
-        """Have `keys_beside` count again."""
+        """Make `keys_beside` count again."""
         self._beside = self._counted = 0
 
     def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
         """Return whether these records can be buffered, and whether that may save work.
 
-        They can if each has a key and a value, and if they are of the same kind as the batches here. It may save work
-        while there are few keys, or if a sample shows that most are known, here or in ``others``.
+        They can if each has a key and a value, and if they are of the same kind as the buffered batches. It may save
+        work while there are few keys, or if a sample shows that most are known, buffered or in ``others``.
         """
         known = self._newest.entries
         if known and type(batch) is not self._kind:  # kinds of batches do not mix

@@ -25,7 +25,7 @@ _ALL = 1 << 62
 class Expiring:
     """The messages of a ledger that expire while they wait or are set aside.
 
-    A message that a holder has received is not among them. It is scheduled again if it comes back.
+    A message that a holder has received is not among them. It is scheduled again if it is returned.
 
     Most messages are consumed, or replaced, long before they expire. So what is read together is noted together, at the
     time of the first that expires; only what is still there by then is looked at one by one.
@@ -82,7 +82,7 @@ class Expiring:
         return [item for item in items if item.expires < now]
 
     def schedule_again(self, item: Item, twin: Item) -> None:
-        """Schedule a message that has come back under a new handle."""
+        """Schedule a message that was returned, under its new handle."""
         twin.expires = item.expires
         if twin.expires != NEVER:
             self._note(twin)

@@ -95,7 +95,7 @@ class Ledger:
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
         self.ranking = rules.order.ranking()
-        """The ranks of messages; None if they come in the order of arrival."""
+        """The ranks of messages; None in the order of arrival."""
         self.times = MessageTimes.of(rules.times)
         """The effects of time; None in a queue without options of time."""
         self.ring = None if rules.ring is None else Ring(rules.ring, self.stats, ranked=self.ranking is not None)
@@ -147,8 +147,8 @@ class Ledger:
         is the lowest of its partition, whose ack shortens the map.
 
         Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
-        block others. Acks beyond the room take effect here and are committed once lower messages are settled. A queue
-        that goes by rank prefers messages that have room; see `BoundedHandOut`.
+        block others. Acks beyond the room take effect at once and are committed once lower messages are settled. A
+        ranked queue prefers messages that have room; see `BoundedHandOut`.
         """
         return self._bounded_hand_out.strict
 
@@ -374,7 +374,7 @@ class Ledger:
             self.stats.redelivered += 1
 
     def serves(self, session: SessionPins | None) -> bool:
-        """Return whether something may be there for a session, where messages are grouped."""
+        """Return whether a message may be on offer to a session, where messages are grouped."""
         return self.groups is None or self.groups.serves(session) or bool(self._bounded_hand_out.beyond)
 
     def ack(self, item: Item) -> None:
@@ -438,7 +438,7 @@ class Ledger:
         """Let scheduled messages count that are due, and drop the waiting ones that have expired.
 
         Call it before messages are handed out. Messages that are set aside are no longer handed over once they expire.
-        Those that holders have stay with them, and are dropped here if they come back. Returns whether there were any.
+        Those in work stay with their holders, and are dropped if returned. Returns whether there were any.
 
         Args:
             clock: the time of this machine, in seconds since the epoch; see `LogTime.advance`.

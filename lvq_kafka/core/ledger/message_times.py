@@ -59,7 +59,7 @@ class MessageTimes:
         self.alarm = 0.0
 
     def comes_back(self, item: Item, twin: Item) -> None:
-        """Note that a message has come back under a new handle."""
+        """Note that a message was returned, under its new handle."""
         if self.expiring is not None:
             self.expiring.schedule_again(item, twin)
             self.alarm = 0.0

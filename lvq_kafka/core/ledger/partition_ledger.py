@@ -162,7 +162,7 @@ class PartitionLedger:
         self.changes = 0
         """The number of messages that were taken, replaced or dropped since the assignment."""
         self.changed = True
-        """True if the claim may differ from the last one that was said."""
+        """True if the claim may differ from the last one sent."""
         self.room = room(self)
         """It judges whether the commit map has room for a message."""
         self._line: Entrance[Any] = ledger.line if self.room.window is None else self.room.window
@@ -414,7 +414,7 @@ class PartitionLedger:
             self.attempted[item.offset] = item
 
     def enter(self, item: Item) -> None:
-        """Have a message wait that counts from now on."""
+        """Let a message wait that counts from now on."""
         self.waiting[item.lane] = item
         if item.lane not in self.held:
             self.offer(item)
@@ -477,7 +477,7 @@ class PartitionLedger:
         item.state = _ON_SUPERSEDE[item.state]
 
     def dropped_early(self) -> None:
-        """Note that a waiting message was dropped that nothing has superseded."""
+        """Note that a waiting message was dropped without being superseded."""
         self.changed = True
         self.changes += 1
         self._buffer.recount()
@@ -490,7 +490,7 @@ class PartitionLedger:
         self.bury(item)
 
     def bury(self, item: Item) -> None:
-        """Remove a message that is done although nobody holds it."""
+        """Remove a message that is done although it is not held."""
         self.changed = True
         self.pending.remove(item, acked=True)
         self.changes += 1
@@ -582,7 +582,7 @@ class PartitionLedger:
     def leave(self, item: Item, after: MessageState) -> None:
         """Keep a message in work whose holder is done with it.
 
-        If it was only set aside, nobody will receive it, so that delivery is not counted.
+        If it was only set aside, no holder will receive it, so that delivery is not counted.
         """
         item.state = after
         if item.reserved:
@@ -642,7 +642,7 @@ class PartitionLedger:
     def withhold(self) -> list[Item]:
         """Stop handing out, because the partition is about to be revoked.
 
-        Holders can still settle. Returns the messages that are set aside: nobody will receive them.
+        Holders can still settle. Returns the messages that are set aside: no holder will receive them.
         """
         self._withheld = True
         if self.open:

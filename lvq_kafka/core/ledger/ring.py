@@ -1,7 +1,7 @@
 """Rings: the lowest waiting messages beyond a partition's share are evicted (R12).
 
-An evicted message is done for its queue, as if it had been acked, and the next commit says so. It could not be left to
-the next owner to evict it again: the message may lie above one in work, and the queue may be shorter by then.
+An evicted message is done for its queue, as if it had been acked, and the next commit claims it. The next owner might
+not evict it again: the message may lie above one in work, and the queue may be shorter by then.
 
 It takes no more room in the commit map than the acks of what is in work: all that waited below an evicted message was
 evicted before it, so between two messages in work there is one run. Where messages have ranks, or some are scheduled,
@@ -95,8 +95,8 @@ class RingPartition(Feature):
         self._meter = SizeMeter() if timed or self._weighs else None  # else all that is pending counts
         self._pending.meter = self._meter
         self._counted = 0  # the offset up to which all that was read has been counted
-        self._entered: list[Item] = []  # what has come due since the last update
-        self._newest = -1  # the offset of the message that came last
+        self._entered: list[Item] = []  # messages that became due since the last update
+        self._newest = -1  # the offset of the last message
         self._order = ring.new_order()
         self._ordered = 0  # the offset below which all that waits is in that order
         self._before = 0, 0  # the depth before the last change, in messages and bytes
@@ -123,7 +123,7 @@ class RingPartition(Feature):
             self._entered.append(item)
 
     def update(self) -> None:
-        """Count what was read or has come due since `prepare`, and evict what is beyond the share."""
+        """Count messages read or due since `prepare`, and evict those beyond the share."""
         if not self._part.open or (self._counted >= self._part.position and not self._entered):
             return
         if self._counted < self._part.position:
@@ -314,7 +314,7 @@ def _worst_first(rank: Rank) -> Any:
 
 
 class _Reversed(bytes):
-    """Bytes of which the greater come first."""
+    """Bytes in descending order."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The effects of time on one partition: what is due counts, and what has expired goes.
+"""The effects of time on one partition: due messages count, and expired ones are removed.
 
 A lane has one message that counts, which waits or is in work, and scheduled ones above it. All of them are pending in
 the commit map: what is done there has counted for somebody, so it supersedes all below it for everyone.
@@ -116,9 +116,9 @@ class TimedPartition(Feature):
             yield from line
 
     def come_due(self, item: Item) -> None:
-        """Have a scheduled message count, which supersedes all below it in its lane.
+        """Make a scheduled message current; it supersedes all below it in its lane.
 
-        Nothing happens if one above it was due at the same time.
+        Does nothing if one above it was due at the same time.
         """
         if item.state is not MessageState.SCHEDULED:
             return

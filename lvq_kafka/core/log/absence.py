@@ -23,7 +23,7 @@ _FRUITLESS = 60.0  # seconds; a read that was current to the log's end for longe
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A read that came too late: deletes in its range may already be compacted away."""
+    """A read that was too late: deletes in its range may already be compacted away."""
 
     partition: int
     away: float
@@ -61,11 +61,11 @@ class Absence:
 
     A broker keeps a delete for ``delete.retention.ms`` from its first cleaning on, and does not clean beyond the last
     stable offset. So a reader that had read a partition at time *t* up to the last stable offset of that moment misses
-    no delete in what it reads within that time from *t*. A reader that has just begun knows all of the nothing that it
-    holds.
+    no delete in what it reads within that time from *t*. A reader that has just started holds nothing,
+    so it has missed nothing.
 
-    Anything read later than that is too late if offsets are missing in it: one of them may have been a delete. If none
-    is missing, nothing was lost.
+    A later read is too late if offsets are missing in it: one of them may have been a delete. If none is missing, no
+    delete was.
 
     Args:
         retention: seconds for which the topic keeps deletes.
@@ -117,7 +117,7 @@ class Absence:
     def read(self, now: float, fetch: Fetch) -> Lapse | None:
         """Record a fetch, or return the lapse for which it has to be discarded.
 
-        The lapse names the first partition for which the fetch came too late.
+        The lapse names the first partition for which the fetch was too late.
         """
         for partition, position in fetch.positions.items():
             known = self._known.get(partition)

@@ -1,6 +1,6 @@
 """Admission to a queue with limits, as its producers decide it (R12).
 
-A key counts once. Its newest message says how much, and the producer's own sends are newer than what a follower shows
+A key counts once, by the size of its newest message. The producer's own sends are newer than what a follower shows
 until that follower has read past them. Until then they count, whether or not the cluster has answered: so a producer
 alone never exceeds a limit, and several exceed it by what the others have under way at most.
 """
@@ -63,7 +63,7 @@ class Admission:
         """The depth of the queue."""
         return Depth(self._messages, self._bytes)
 
-    # ---------------------------------------------------------------- what the follower and the group say
+    # ---------------------------------------------------------------- reports of the follower and the group
 
     @property
     def shown(self) -> list[bytes]:
@@ -73,7 +73,7 @@ class Admission:
     def show(self, keys: Sequence[bytes], sizes: Sequence[int]) -> None:
         """Note the sizes of these keys' newest messages, which wait or are in work.
 
-        No key comes twice.
+        No key appears twice.
         """
         shown, sends = self._shown, self._sends
         before, after = list(map(shown.get, keys)), sizes

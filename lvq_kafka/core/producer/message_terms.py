@@ -85,10 +85,10 @@ class OwnTerms:
         sort: str | None = None,
         group: str | bytes | None = None,
     ) -> None:
-        """Add the headers that say when a message counts, what its rank is, and its group.
+        """Add the headers for a message's times, rank and group.
 
         Raises:
-            ConfigError: the queue does not allow that, a header says it already, or a value makes no sense.
+            ConfigError: the queue does not allow that, a header sets it already, or a value makes no sense.
         """
         if group is not None:
             name = self._group_header or GROUP_HEADER
@@ -165,7 +165,7 @@ class OwnTerms:
         """Write this queue's own headers in place of those of other systems that it has checked.
 
         Raises:
-            ConfigError: two headers say different times or groups.
+            ConfigError: two headers have different times or groups.
         """
         stand_for = self.foreign.stand_for
         if not stand_for or not any(name in stand_for for name, _ in headers):
@@ -217,7 +217,7 @@ class OwnTerms:
             )
 
     def _given(self, headers: _Pairs, name: str) -> str | None:
-        """Return the name of the header that says what this one says; None if there is none.
+        """Return the name of another header with the same meaning; None if there is none.
 
         It may be another system's.
         """

@@ -1,4 +1,4 @@
-"""The part of a definition that says what browsers select when their callers say nothing.
+"""The part of a definition with the default selection of browsers.
 
 A selector's text is checked without a parser: a definition may hold one that only readers understand.
 """

@@ -25,10 +25,10 @@ TIME_HEADERS = frozenset(
         "x-opt-delivery-time",
     }
 )
-"""Headers of Broker-J, Artemis and AMQP 1.0 that say when a message counts, in milliseconds since the epoch."""
+"""Headers of Broker-J, Artemis and AMQP 1.0: when a message counts, in milliseconds since the epoch."""
 
 DELAY_HEADERS = frozenset({"x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"})
-"""Headers of AMQP 1.0 and ActiveMQ that say it in milliseconds from the moment of sending."""
+"""Headers of AMQP 1.0 and ActiveMQ with that time in milliseconds from the moment of sending."""
 
 GROUP_HEADERS = frozenset({JMS_GROUP_HEADER, "_AMQ_GROUP_ID", "_HQ_GROUP_ID"})
 """Headers of JMS and Artemis that name the group of a message."""

@@ -1,6 +1,6 @@
 """Limits on what a queue holds, and what happens beyond them (R12).
 
-The depth counts after conflation. An update of a key that is there makes the queue no longer, so it is
+The depth counts after conflation. An update of a key that has a value makes the queue no longer, so it is
 never refused, and never costs another key its value.
 """
 

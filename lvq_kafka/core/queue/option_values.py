@@ -20,7 +20,7 @@ def pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, obje
 
 
 def disagreement(one: tuple[str, object], other: tuple[str, object]) -> ConfigError:
-    """Return the error for two options, each with its value, that say different things."""
+    """Return the error for two options, each with its value, that contradict each other."""
     (first, said), (second, also) = one, other
     return ConfigError(f"`{first}` and `{second}` disagree.", options={first: said, second: also}, hint="Give one.")
 

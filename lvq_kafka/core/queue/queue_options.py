@@ -319,7 +319,7 @@ def _pop_ttl(given: dict[str, object]) -> Ttl | None:
 
 
 def _pop_expiry_topic(given: dict[str, object]) -> str | None:
-    """Remove the options that say where expired messages go."""
+    """Remove the options for the destination of expired messages."""
     named = pop_one(given, ("expiry_topic", *_EXPIRY_TOPIC_OPTIONS))
     topic = None if named is None else str(named[1])
     if "expiryPolicy" in given:

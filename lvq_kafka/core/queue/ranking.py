@@ -95,7 +95,7 @@ class Ranking:
 
 
 def place_order(order: QueueOrder) -> Order:
-    """Return where a new value of a key goes, among the values of its rank."""
+    """Return the place of a new value of a key among the values of its rank."""
     return "in-place" if order == "in-place" else "tail"
 
 

@@ -83,7 +83,7 @@ class TimeRule:
 
     @property
     def headers(self) -> frozenset[str]:
-        """The headers that say the times of a message."""
+        """The headers that carry the times of a message."""
         judges = (self.expiry_times(), self.due_times())
         return frozenset(judge.header for judge in judges if judge is not None)
 

@@ -26,7 +26,7 @@ class Schedule(Protocol[T_contra]):
     """The owner's knowledge of each entry: its time, and the one bucket where it counts."""
 
     def due(self, entry: T_contra, bucket: int) -> int | None:
-        """Return the time of an entry; None if it is gone, or does not count in this bucket."""
+        """Return the time of an entry; None if it was removed, or does not count in this bucket."""
 
     def moved(self, entry: T_contra, bucket: int) -> None:
         """Note that an entry counts in this bucket; `UNSCHEDULED` if in none any longer."""

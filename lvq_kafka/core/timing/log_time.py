@@ -18,9 +18,9 @@ A topic may be configured to take its times from producers; this is as far ahead
 
 
 def header_ms(value: bytes | None) -> int | None:
-    """Return the milliseconds, of a time or a duration, that a header's value says.
+    """Return the milliseconds, of a time or a duration, in a header's value.
 
-    None if it says none.
+    None if it has none.
     """
     return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
@@ -43,7 +43,7 @@ class LogTime:
         self.behind = 0
         """Milliseconds by which the newest append time was ahead of the clock, when they were last compared.
 
-        At least so much is the clock slow, or a producer's fast.
+        The clock is slow by at least this much, or a producer's is fast.
         """
         self._newest = 0
 
@@ -53,7 +53,7 @@ class LogTime:
             self._newest = timestamp
 
     def advance(self, clock: float) -> int:
-        """Return the time, given what this machine's clock says, in seconds since the epoch."""
+        """Return the time, given that of this machine's clock, in seconds since the epoch."""
         machine = int(clock * 1000 + _ROUNDING)
         self.behind = max(0, self._newest - machine)
         later = self._newest if machine < self._newest <= machine + MOST_AHEAD else machine

@@ -164,9 +164,9 @@ def check_ttl_header(own: int) -> None:
 
 
 def own_ttl(value: bytes | None) -> int | None:
-    """Return a message's own TTL, in milliseconds, from its header; None if that says none.
+    """Return a message's own TTL, in milliseconds, from its header; None if that has none.
 
-    0 says none: JMS writes it for a message that never expires, and such a TTL would be none to anybody.
+    0 counts as none: JMS writes it for a message that never expires, and a TTL of 0 would be useless.
     """
     return header_ms(value) or None
 

@@ -1,8 +1,8 @@
-"""Hand-out of what the commit maps have room for.
+"""Hand-out of messages that the commit maps have room for.
 
-A message whose turn comes while there is no room is kept at the gate of its partition. In a queue that goes by rank,
+A message whose turn comes while there is no room is kept at the gate of its partition. In a ranked queue,
 those beyond a partition's window do not even reach the ready queue. Both compete again as soon as they have room; in
-such a queue, outside of transactions, also when nothing has room and no ack to come will make any.
+such a queue, outside of transactions, also when no message has room and no later ack will make any.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class BoundedHandOut:
         return overtakes
 
     def _let_go(self, partition: int) -> bool:
-        """Have the best message of a partition compete without room, if nothing there has any.
+        """Let the best message of a partition compete without room, if none there has room.
 
         Return whether there is one.
         """
@@ -253,9 +253,9 @@ class BoundedHandOut:
                 self._gating.discard(partition)
 
     def _reach(self) -> bool:
-        """Move to the ready queue what has room by now. Return whether there was anything.
+        """Move messages that have room by now to the ready queue. Return whether there were any.
 
-        Call it if nothing is left there.
+        Call it if the ready queue is empty.
         """
         line, waiting, moved = self._line, {*self.beyond, *self._gating}, False
         for exactly in (False, True):
@@ -268,9 +268,9 @@ class BoundedHandOut:
         return False
 
     def _give_up_places(self, partitions: Collection[int]) -> bool:
-        """Have keys lose their places where messages wait for room and no ack will make any (R4).
+        """Drop places of keys where messages wait for room and no ack will make any (R4).
 
-        That is where nothing is in work, or only what is superseded. Call it if there is nothing else to hand out.
+        That is where no message is in work, or only superseded ones are. Call it if there is nothing else to hand out.
         Return whether there were any places.
         """
         parts = [self._partitions[partition] for partition in partitions]

@@ -41,8 +41,9 @@ class GroupedQueue:
 
     Args:
         groups: how messages are grouped.
-        precedence: a message's place in the order of hand-out, lowest first; unique and constant while it is here.
-        rank: returns what its precedence goes by first. Messages of a rank that often come back take turns.
+        precedence: a message's place in the order of hand-out, lowest first; unique and constant while it waits.
+        rank: returns a message's rank, which its precedence begins with. Messages of a rank that are returned often
+            take turns.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class GroupedQueue:
         self._groups: dict[bytes, WaitingGroup] = {}
         self._items: dict[Any, Item] = {}
         self._unready: set[Any] = set()  # messages that only keep their places
-        self._often = 0  # waiting messages that came back often
+        self._often = 0  # waiting messages that were returned often
         self._turns = count()
         self._sole = SessionPins()  # of callers that name none
         self._owners = {self._sole}  # sessions that groups are pinned to, or may be
@@ -100,7 +101,7 @@ class GroupedQueue:
                 self._unpin(group, session)
 
     def serves(self, session: SessionPins | None) -> bool:
-        """Return whether something is there that the session may get."""
+        """Return whether a message is on offer to the session."""
         session, free = session or self._sole, self._free
         if session.offers or free.turns or free.is_gated:
             return True
@@ -146,7 +147,7 @@ class GroupedQueue:
             self._join(name, precedence, item)
 
     def keep_place(self, item: Item) -> None:
-        """Have a message's group wait for it until it is added: it cannot be handed out yet."""
+        """Keep a message's place in its group until it is added: it cannot be handed out yet."""
         precedence = self._precedence(item)
         if precedence in self._items:
             self._remove(precedence)
@@ -366,7 +367,7 @@ class GroupedQueue:
     def lowest(self, session: SessionPins | None) -> Any:
         """Return the lowest precedence on offer to a session, or None.
 
-        Messages that came back often do not count.
+        Messages that were returned often do not count.
         """
         session = session or self._sole
         found = [self._lowest(offers, session) for offers in (self._free, session.offers)]
@@ -495,9 +496,9 @@ class GroupedQueue:
         return None
 
     def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
-        """Return the partitions where messages wait for room that should go before this one.
+        """Return the partitions where messages that precede this one wait for room.
 
-        Only those count that the session may get.
+        Only messages count that the session may get.
         """
         precedence = self._precedence(item)
         return [
@@ -517,7 +518,7 @@ class GroupedQueue:
         ]
 
     def _gate(self, item: Item) -> None:
-        """Have a message wait for room that is no longer on offer."""
+        """Let a message wait for room. It is no longer on offer."""
         offers, precedence = self._free, self._precedence(item)
         if (group := item.group) is not None:
             if group.session is not None:
@@ -527,7 +528,7 @@ class GroupedQueue:
         offers.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
 
     def _ungate(self, session: SessionPins, admits: Callable[[Item], bool]) -> None:
-        """Have messages compete again that have found room."""
+        """Put messages on offer again that have room by now."""
         for offers in (session.offers, self._free):
             for partition, gated in list(offers.gated.items()):
                 while gated and admits(gated.first):

@@ -107,7 +107,7 @@ class PrecedenceHeap(Generic[T]):
         items[precedence] = item
 
     def remove(self, precedence: Any) -> T | None:
-        """Remove and return the message of this precedence, if it is there."""
+        """Remove and return the message of this precedence, if the heap has it."""
         return self._items.pop(precedence, None)
 
     @property

@@ -1,10 +1,10 @@
 """The room in one partition's commit map, and the messages that wait for some.
 
-A transaction cannot commit what has no room, and a queue that goes by rank keeps its acks durable. Their consumers take
-a message only if the acks of everything in work would still fit. `lvq_kafka.core.waiting.bounded_hand_out` asks here.
+A transaction cannot commit acks that have no room, and a ranked queue keeps its acks durable. So their consumers take a
+message only if the acks of everything in work would still fit. `lvq_kafka.core.waiting.bounded_hand_out` asks for it.
 
-Outside of transactions, a queue that goes by rank stands still for nothing: if nothing has room, and nothing is in work
-whose ack may make some, the best message goes all the same, and its ack waits.
+Outside of transactions, a ranked queue never stands still: if no message has room, and none is in work whose ack may
+make some, the best message is handed out without room, and its ack waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PartitionRoom:
         part: the partition.
         capacity: the room in a commit map.
         gated: an empty queue, for messages whose turn comes while there is no room.
-        window: keeps messages from the ready queue in a queue that goes by rank; None in others.
+        window: keeps messages from the ready queue of a ranked queue; None in others.
         counted: whether delivery counts take room, too.
     """
 
@@ -185,7 +185,7 @@ class PartitionRoom:
         else:
             self.window.enter(item)
 
-    # ---------------------------------------------------------------- what goes without room
+    # ---------------------------------------------------------------- messages without room
 
     @property
     def waits_for_acks(self) -> bool:
@@ -200,7 +200,7 @@ class PartitionRoom:
 
     @property
     def is_stuck(self) -> bool:
-        """True if nothing has room, and nothing is in work whose ack may make some.
+        """True if no message has room, and none is in work whose ack may make some.
 
         Messages beyond the window count as such without room: look there first.
         """
@@ -212,7 +212,7 @@ class PartitionRoom:
         return not window.ready or not self.has_room(next(iter(window.ready)))
 
     def let_go(self) -> bool:
-        """Have the best message that waits compete without room, since the partition is stuck.
+        """Let the best waiting message compete without room, since the partition is stuck.
 
         Returns whether there is one.
         """
@@ -221,7 +221,7 @@ class PartitionRoom:
         best, other = window.head, gated.other_head
         if best is not None and (other is None or precedence(best) < precedence(other)):
             gated.add(window.pop_best())
-        item = gated.pop()  # messages that often came back take turns there
+        item = gated.pop()  # messages returned often take turns in it
         if item is None:
             return False
         self._let_go = None if self.has_room(item) else item
@@ -229,7 +229,7 @@ class PartitionRoom:
         return True
 
     def keep(self) -> None:
-        """Let nothing go without room any longer."""
+        """Let no message compete without room any longer."""
         self._let_go = None
 
     # ---------------------------------------------------------------- the room

@@ -1,7 +1,7 @@
-"""The messages of one partition that are not done, and what a commit may therefore claim.
+"""The messages of one partition that are not done, and the claim that a commit may make.
 
-A commit says of every offset below its end whether it is done. Done are acked messages and everything that cannot come
-again: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does. The messages
+A commit shows of every offset below its end whether it is done. Done are acked messages and everything that cannot be
+delivered: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does. Messages
 that are not done form a list in offset order, and some of them are marked as having an ack between them and the next.
 That is all the state there is: every operation takes constant time, and acks take no room, however many there are above
 a message that is held for long.
@@ -89,9 +89,9 @@ class Item:
         """The end of the holder's time or, for a delayed message, of the delay."""
         self.state = _AVAILABLE
         self.rank: Rank
-        """Its place in the order of ranks, lowest first. Only in a queue that goes by rank (R20)."""
+        """Its place in the order of ranks, lowest first. Only in a ranked queue (R20)."""
         self.beyond: bool
-        """Whether it waits beyond the window of its partition. Only in a queue that goes by rank."""
+        """Whether it waits beyond the window of its partition. Only in a ranked queue."""
         self.generation: int
         """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
         self.expires: int
@@ -125,7 +125,7 @@ class Item:
         return twin
 
     def refuse(self) -> NoReturn:
-        """Raise the error that says why this handle is refused.
+        """Raise the error for a refused handle.
 
         Raises:
             AlreadySettled: the handle has been used.
@@ -144,7 +144,7 @@ class Item:
 
 
 class Deletion(Item):
-    """A delete that is scheduled. It has no value, and nobody ever holds it."""
+    """A scheduled delete. It has no value, and is never handed out."""
 
     __slots__ = ()
 
@@ -175,7 +175,7 @@ class Meter(Protocol):
         """Count a message under its new handle, if it counts."""
 
     def clear(self) -> None:
-        """Count nothing any longer: all messages are about to be dropped."""
+        """Stop counting: all messages are about to be dropped."""
 
 
 class SizeMeter:
@@ -378,7 +378,7 @@ class PendingList:
             item = item.after
 
     def since(self, offset: int) -> list[Item]:
-        """Return what is pending from an offset on, and the places there, in the order of the log."""
+        """Return the pending messages and places from an offset on, in log order."""
         found: list[Item] = []
         item = self.last
         while item is not None and item.offset >= offset:
@@ -448,7 +448,7 @@ class PlacedPendingList(PendingList):
         self.count += 1
 
     def remove(self, item: Item, *, acked: bool) -> None:
-        """See `PendingList.remove`. Its place goes with it."""
+        """See `PendingList.remove`. Removes its place, too."""
         place = self.places.pop(item, None)
         super().remove(item, acked=acked)
         if place is not None:

@@ -1,7 +1,7 @@
 """The window of a partition, within which messages are handed out by rank (R20).
 
-Acks in the order of ranks leave holes in the commit map, and it has room for only so many. Messages handed out far from
-the base would take the room of nearer ones, and in the end only the lowest message could be taken. So messages
+Acks in the order of ranks leave holes in the commit map, which has room for a limited number. Messages handed out far
+from the base would take the room of nearer ones, and in the end only the lowest message could be taken. So messages
 beyond the window are kept from the ready queue until it reaches them, but for a few of the best rank. Within it,
 everything has room, in whatever order it is acked.
 
@@ -31,7 +31,7 @@ from lvq_kafka.core.waiting.ready_queue import Entrance, ReadyQueue
 
 __all__ = ["Beyond", "BeyondByLevel", "BeyondByRank", "RankWindow"]
 
-_SPARE = 64  # messages that are gone from the list of those beyond, beside as many as there are
+_SPARE = 64  # obsolete entries kept, in addition to one for each message beyond
 _AGAIN = 8  # times that the window is moved before it is measured again
 _PARTS = 16  # of what is measured, after which it is measured again
 
@@ -39,8 +39,8 @@ _PARTS = 16  # of what is measured, after which it is measured again
 class RankWindow:
     """The entrance to the ready queue for one partition. It keeps messages beyond the window.
 
-    The window reaches so many offsets above the base as fit into the map. If few messages stay behind, such as delayed
-    ones, it reaches further: they take little room, whatever lies between them and the others.
+    The window spans as many offsets above the base as fit into the map. If few messages stay behind, such as delayed
+    ones, it spans more: they take little room, whatever lies between them and the others.
 
     Args:
         number: the partition.
@@ -83,16 +83,16 @@ class RankWindow:
         self._asked = 0  # times that somebody has asked for more since
         self._most: float = 0  # messages beyond, until the window is measured again
         self._count = 0  # of the messages beyond
-        self._gone = 0  # at most so many more are listed there
+        self._gone = 0  # an upper bound of the obsolete entries among those beyond
         self.ready: set[Item] = set()
-        """The messages that went through to the ready queue, and were not found to have no room."""
+        """The messages let through to the ready queue, except those found to have no room."""
         self._ahead = {first for first, _ in pending.loaded.done_from(pending.position)}
-        """Offsets beyond the window at which something is in work, or acked: at most so many pairs of runs."""
+        """Offsets beyond the window at which something is in work, or acked: at most that many pairs of runs."""
         self._ahead_order = list(self._ahead)
         heapify(self._ahead_order)
         self._unknown = 0  # below, anything may have been handed out
         self.best: Rank
-        """The lowest rank beyond the window, while something is there."""
+        """The lowest rank beyond the window, while messages wait there."""
         self.best_slot = 0
         """The slot of the first message of that rank."""
         self.overtaken = False
@@ -112,7 +112,7 @@ class RankWindow:
 
     @property
     def is_due(self) -> bool:
-        """True if the base has reached `due`, or so much has come that it may have room."""
+        """True if the base has reached `due`, or enough arrived that some may have room."""
         first = self.pending.first
         return (first is not None and first.offset >= self.due) or self._count >= self._most
 
@@ -160,13 +160,13 @@ class RankWindow:
         return self._let_in()
 
     def reach(self, *, exactly: bool) -> bool:
-        """Move to the ready queue what the window reaches. Return whether there was anything.
+        """Move messages that the window reaches to the ready queue. Return whether there were any.
 
-        Call it if nothing else of the partition is there.
+        Call it if no other message of the partition is ready.
 
         Args:
-            exactly: whether to measure the window in any case. Otherwise, it is only measured after so many calls that
-                each looks at a few messages, however many there are.
+            exactly: whether to measure the window in any case. Otherwise, it is measured only now and then, so that
+                on average a call looks at few messages.
         """
         self._asked += 1
         if exactly or self._asked * _PARTS >= self._walked:
@@ -176,7 +176,7 @@ class RankWindow:
         return self._let_in()
 
     def _let_in(self) -> bool:
-        """Let through what is within the window by now. Return whether there was anything."""
+        """Let messages within the window through. Return whether there were any."""
         found = self._beyond.pop_below(self._end)
         for item in found:
             self.enter(item)
@@ -186,11 +186,11 @@ class RankWindow:
 
     @property
     def head(self) -> Item | None:
-        """The best message beyond the window; None if nothing is there."""
+        """The best message beyond the window, or None."""
         return self._beyond.head
 
     def pop_best(self) -> Item:
-        """Take out the best message beyond the window, to go ahead of it. There must be one."""
+        """Pop the best message beyond the window, to be handed out before it. There must be one."""
         item = self._beyond.head
         assert item is not None
         self._remove_beyond(item)
@@ -209,7 +209,7 @@ class RankWindow:
         self._forget(1)
 
     def _forget(self, gone: int) -> None:
-        """Note that so many messages are no longer beyond the window."""
+        """Note that this many messages are no longer beyond the window."""
         self._gone += gone
         if self._gone > self._count + _SPARE:
             self._beyond.tidy()
@@ -232,7 +232,7 @@ class RankWindow:
         self.due = 0
 
     def _move(self) -> None:
-        """Have the window begin at the base."""
+        """Move the window to the base."""
         base = self.pending.base
         self.due = base + self._room.step
         end = base + self._room.span

@@ -14,7 +14,7 @@ from lvq_kafka.core.waiting.ready_queue import ByPrecedence, BySlot, HeadedQueue
 __all__ = ["ByLevel", "precedence", "rank_of", "ranked_items", "ranked_line"]
 
 precedence: Callable[[Item], tuple[Rank, int]] = attrgetter("rank", "slot")
-"""Returns what orders a message in a queue that goes by rank: its rank, then its slot."""
+"""Returns the sort key of a message in a ranked queue: its rank, then its slot."""
 
 rank_of: Callable[[Item], Rank] = attrgetter("rank")
 """Returns the rank of a message."""

@@ -2,7 +2,7 @@
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
 the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next.
-`lvq_kafka.core.waiting.ranked_queue` has those that go by rank. Message groups need to know more: who acquires, and
+`lvq_kafka.core.waiting.ranked_queue` has ranked ones. Message groups need to know more: who acquires, and
 what is no longer in work (`lvq_kafka.core.waiting.grouped_queue`).
 """
 
@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 TRIED_OFTEN = 2
-"""The number of deliveries after which a message that comes back takes turns with others.
+"""The number of deliveries after which a returned message takes turns with others.
 
-With fewer, it comes back in its old place.
+With fewer, it returns to its old place.
 """
 
 
@@ -43,7 +43,7 @@ class Slotted(Protocol):
 
 
 class Returning(Slotted, Protocol):
-    """Something that may come back to the queue."""
+    """A message that may return to the queue."""
 
     deliveries: int
     """The number of times it was handed out."""
@@ -64,7 +64,7 @@ class Entrance(Protocol[T_contra]):
         """
 
     def remove(self, item: T_contra) -> None:
-        """Remove a message that may no longer be handed out, if it is there."""
+        """Remove a message that may no longer be handed out, if it waits in the queue."""
 
 
 class ReadyQueue(Entrance[T], Protocol[T]):
@@ -204,7 +204,7 @@ def no_rank(item: object) -> int:
 
 
 class InTurns(Generic[R]):
-    """The order of another queue, but messages that often came back let others go in between.
+    """The order of another queue, except that messages returned often alternate with others.
 
     They may fail always. So they get at most every second turn while there is anything else, and those of a rank take
     turns among themselves: they block neither others nor each other, and do not wait for long either.
@@ -253,7 +253,7 @@ class InTurns(Generic[R]):
 
     @property
     def other_head(self) -> R | None:
-        """The next of the messages that did not come back often; None if there is none."""
+        """The next of the messages that were not returned often; None if there is none."""
         return self._others.head
 
     def _often_is_next(self) -> bool:

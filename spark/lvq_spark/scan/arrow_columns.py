@@ -104,7 +104,7 @@ def to_arrow(
 
 
 def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch], int]) -> Iterator[RecordBatch]:
-    """Split a batch into parts of at most so many rows and bytes.
+    """Split a batch into parts of at most ``rows`` rows and ``most`` bytes.
 
     A single record may be larger.
     """

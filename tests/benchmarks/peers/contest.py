@@ -29,7 +29,7 @@ class Peer:
     client: Path
 
     def measure(self, work: Workload, *, live: bool) -> dict[str, Any]:
-        """Have one consumer take a whole workload, sent before it starts or while it runs."""
+        """Let one consumer take a whole workload, sent before it starts or while it runs."""
         if live:
             consuming = self._start("consume", work)
             result(self._start("warm up", work))

@@ -34,7 +34,7 @@ class Victims:
         )
 
     def kill(self, topic: str, table: str) -> str:
-        """Have a process merge a queue, and kill it within two seconds. Return when that was."""
+        """Merge a queue in a process, and kill it within two seconds. Return when that was."""
         process, after = self._next, self._choose.uniform(0, 2)
         assert process.stdin is not None
         assert process.stdout is not None

@@ -41,7 +41,7 @@ class Watched:
         self.commit()
 
     def commit(self) -> None:
-        """Have the group accept a commit."""
+        """Let the group accept a commit."""
         with self.shared as core:
             core.commits.renew(core.partitions)
             flight = core.next_commit(self.now)

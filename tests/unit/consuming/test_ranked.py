@@ -1,4 +1,4 @@
-"""Consumers of a queue that goes by rank (R20)."""
+"""Consumers of a ranked queue (R20)."""
 
 from __future__ import annotations
 

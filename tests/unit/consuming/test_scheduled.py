@@ -36,7 +36,7 @@ def world(day: Day) -> World:
 
 
 def schedule(world: World, key: str, value: str | None, after: float, **where: Any) -> None:
-    """Send a message that counts so many seconds after noon."""
+    """Send a message that counts this many seconds after noon."""
     body = None if value is None else value.encode()
     world.write(TOPIC, key.encode(), body, headers=[(NOT_BEFORE_HEADER, b"%d" % round((NOON + after) * 1000))], **where)
 

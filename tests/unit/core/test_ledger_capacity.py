@@ -180,7 +180,7 @@ class ByRank:
 
 
 def taken_until_it_waits(ledger: Ledger, offsets: Sequence[int], in_work: int, stays: float = 0.0) -> int:
-    """Take and settle so many at a time, until one waits for room; return how many were taken."""
+    """Take and settle a number at a time, until one waits for room; return how many were taken."""
     count, end, rng = len(offsets), offsets[-1] + 1, random.Random(2)
     ledger.assign(0, CommitMap(0), end)
     keys: list[bytes | None] = [b"%d" % offset for offset in offsets]

@@ -1,4 +1,4 @@
-"""The window within which a queue goes by rank (R20): exact whatever is acked, and never more than the map can say."""
+"""The window within which a ranked queue is exact (R20), whatever is acked, and no larger than the map."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ranked(priority: int) -> list[tuple[str, bytes | None]]:
 def fill(
     ledger: Ledger, priorities: list[int], *, partition: int = 0, loaded: CommitMap | None = None, apart: int = 1
 ) -> None:
-    """Assign a partition with so many messages, so many offsets apart."""
+    """Assign a partition with a message for each priority, with gaps between them."""
     count, loaded = len(priorities), loaded or CommitMap(0)
     ledger.assign(partition, loaded, apart * count)
     offsets = [offset for offset in range(0, apart * count, apart) if offset >= loaded.base]
