@@ -48,7 +48,7 @@ def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
 
 
 def run_as_spark(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Have this program in place of the tour's Spark."""
+    """Let this program run in place of the tour's Spark."""
     monkeypatch.setattr(spark_process, "_COMMAND", (sys.executable, "-c", program))
 
 
