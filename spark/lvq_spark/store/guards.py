@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from lvq_kafka.cluster import LogEnd
+from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.validation import at_least_one, choice, delays
 from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
@@ -129,7 +130,8 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
         TransportError: the cluster cannot be asked, or does not answer within ``timeout`` seconds.
     """
     topic, definition = log.topic, queue.definition
-    asked = {"topic": topic, **{name: getattr(definition, name) for name in HOW_READ}, "ttl": lifetimes(queue)}
+    composed = {"topic": topic, "ttl": lifetimes(queue), "placement": QueueRules.of(definition).placement}
+    asked = composed | {name: getattr(definition, name) for name in HOW_READ if name not in composed}
     kept = {name: getattr(base, name) for name in asked} | {"columns": base.schema}
     asked["columns"] = STORED
     differences = {name: (kept[name], value) for name, value in asked.items() if kept[name] != value}
