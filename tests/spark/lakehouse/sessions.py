@@ -30,4 +30,5 @@ def properties(place: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # otherwise VACUUM takes ten thousand tasks
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
