@@ -21,18 +21,9 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.testing import MemoryCluster
+from tests.clock import Clock
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
-
-
-class Clock:
-    """A clock that tests set."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Producer, Ttl
 from lvq_kafka.testing import MemoryCluster
-from tests.unit.timed_readers import Clock, shown
+from tests.clock import Clock
+from tests.unit.timed_readers import shown
 from tests.waiting import eventually
 
 

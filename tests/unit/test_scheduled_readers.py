@@ -15,7 +15,8 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.watch import Watch
 from lvq_kafka.testing import MemoryCluster
-from tests.unit.timed_readers import Clock, shown
+from tests.clock import Clock
+from tests.unit.timed_readers import shown
 from tests.waiting import eventually
 
 LONGEST = 100.0

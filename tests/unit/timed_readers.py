@@ -1,4 +1,4 @@
-"""A clock for tests of readers, and all that a view shows by it."""
+"""All that a view shows, for tests of readers by a clock."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ import pytest
 
 from lvq_kafka import View
 
-__all__ = ["Clock", "shown"]
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+__all__ = ["shown"]
 
 
 def shown(view: View[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from lvq_kafka.consuming import page_file
 from lvq_kafka.consuming.page_file import FilePage, PageFile
 from lvq_kafka.errors import PageUnreadable
+from tests.clock import Clock
 
 
 @pytest.fixture
@@ -116,20 +118,10 @@ def test_pages_are_never_mixed_up(file: PageFile, monkeypatch: pytest.MonkeyPatc
     assert file.size == 0
 
 
-class Clock:
-    """A clock to wait with."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(page_file, "time", clock)
+    clock = Clock(100.0)
+    monkeypatch.setattr(page_file, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 
@@ -171,7 +163,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_tried_again_later(
     clock.now += 1.1
     file._segments.clear()
     monkeypatch.undo()
-    monkeypatch.setattr(page_file, "time", clock)
+    monkeypatch.setattr(page_file, "time", SimpleNamespace(monotonic=clock))
     assert written(file, b"3").read() == b"3"
     assert file.failure == ""
 

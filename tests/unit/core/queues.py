@@ -8,36 +8,33 @@ from typing import Any
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.log.records import Record, RecordBatch
 from tests.rules import new_ledger
 
-__all__ = ["Queue", "facts"]
+__all__ = ["LedgerOfOne", "Queue", "facts"]
 
 
-class Queue:
-    """A ledger whose partition 0 is caught up; records get the next offset, and values are text.
+class LedgerOfOne:
+    """A ledger with partition 0, as a base of queues that differ in how records are written.
 
     Args:
         loaded: the group's commit; the log begins at its base.
+        target: the offset up to which the partition catches up.
         options: see `new_ledger`.
     """
 
-    def __init__(
-        self,
-        *records: tuple[str, str | None],
-        loaded: CommitMap | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, loaded: CommitMap | None = None, *, target: int = 0, **options: Any) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
         self.ledger = new_ledger(**options)
-        self.ledger.assign(0, loaded, loaded.base + len(records))
-        self.next = loaded.base
-        self.send(*records)
+        self.ledger.assign(0, loaded, target)
+        self.end = loaded.base
+        """The offset of the next record."""
 
-    def send(self, *records: tuple[str, str | None]) -> None:
-        for key, value in records:
-            self.ledger.offer(0, self.next, key.encode(), None if value is None else value.encode())
-            self.next += 1
-        self.ledger.advance({0: self.next})
+    def read(self, *records: Record) -> None:
+        """Read records, the last of which ends the log."""
+        self.ledger.add(RecordBatch.of(records))
+        self.end = records[-1].offset + 1
+        self.ledger.advance({0: self.end})
 
     def take(self, locked_until: float | None = None) -> Item:
         item = self.ledger.acquire(locked_until)
@@ -53,12 +50,35 @@ class Queue:
         return taken
 
     @property
+    def waiting(self) -> list[str]:
+        return [item.value.decode() for item in self.ledger._partitions[0].waiting.values()]
+
+    @property
+    def claim(self) -> CommitMap:
+        return self.ledger.assignment.claim(0)
+
+    @property
     def base(self) -> int:
         return self.ledger.assignment.base(0)
 
     @property
     def runs(self) -> tuple[int, ...]:
-        return self.ledger.assignment.claim(0).runs
+        return self.claim.runs
+
+
+class Queue(LedgerOfOne):
+    """A queue whose partition is caught up; values are text, and records get the next offset."""
+
+    def __init__(self, *records: tuple[str, str | None], loaded: CommitMap | None = None, **options: Any) -> None:
+        base = 0 if loaded is None else loaded.base
+        super().__init__(loaded, target=base + len(records), **options)
+        self.send(*records)
+
+    def send(self, *records: tuple[str, str | None]) -> None:
+        for key, value in records:
+            self.ledger.offer(0, self.end, key.encode(), None if value is None else value.encode())
+            self.end += 1
+        self.ledger.advance({0: self.end})
 
 
 def facts(ledger: Ledger) -> object:

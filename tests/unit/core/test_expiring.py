@@ -11,24 +11,23 @@ from lvq_kafka.core.consumer.commits import Answer
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
 from lvq_kafka.core.ledger.expiring_items import Expiring
-from lvq_kafka.core.ledger.ledger import Item, Ledger
+from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled
-from tests.rules import new_ledger, rules
+from tests.rules import rules
+from tests.unit.core.queues import LedgerOfOne
 
 TEN = Ttl(default=10)
 
 
-class Queue:
-    """A ledger with one partition, whose records are appended at second 0 and are read up to the end."""
+class Queue(LedgerOfOne):
+    """A queue whose messages expire. Records are appended at second 0, and are read up to the end."""
 
     def __init__(self, ttl: Ttl = TEN, *, target: int = 0, **options: Any) -> None:
-        self.ledger = new_ledger(ttl=ttl, **options)
-        self.ledger.assign(0, CommitMap(0), target)
-        self.end = 0
+        super().__init__(target=target, ttl=ttl, **options)
 
     def send(self, *keys: str, ttl: object = None, at: float = 0.0) -> None:
         headers = () if ttl is None else ((TTL_HEADER, str(ttl).encode()),)
@@ -36,22 +35,7 @@ class Queue:
             Record(0, offset, int(at * 1000), key.encode(), b"%d" % offset, headers)
             for offset, key in enumerate(keys, self.end)
         ]
-        self.end += len(records)
-        self.ledger.add(RecordBatch.of(records))
-        self.ledger.advance({0: self.end})
-
-    def take(self) -> Item:
-        item = self.ledger.acquire()
-        assert item is not None
-        return item
-
-    @property
-    def waiting(self) -> list[str]:
-        return [item.value.decode() for item in self.ledger._partitions[0].waiting.values()]
-
-    @property
-    def claim(self) -> CommitMap:
-        return self.ledger.assignment.claim(0)
+        self.read(*records)
 
     @property
     def times(self) -> MessageTimes:

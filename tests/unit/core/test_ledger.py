@@ -88,7 +88,7 @@ def test_r6_r7_a_superseded_value_does_not_come_back_when_the_newer_one_was_dele
     queue.send(("a", "a2"), ("a", None))
     queue.ledger.release(first)
     assert queue.drain() == []
-    assert queue.base == queue.next
+    assert queue.base == queue.end
 
 
 def test_a_released_value_is_handed_out_again_in_its_old_place_and_says_so() -> None:
@@ -355,7 +355,7 @@ def test_nothing_is_left_of_what_is_done() -> None:
     queue.ledger.release(item)
     ledger, left = queue.ledger, queue.ledger.assignment
     assert (left.available, ledger.in_work, left.outstanding, left.gated) == (0, 0, 0, 0)
-    assert ledger.assignment.claim(0) == CommitMap(queue.next)
+    assert ledger.assignment.claim(0) == CommitMap(queue.end)
     (part,) = ledger._partitions.values()
     assert not [*part.waiting, *part.held, *part.pending, *part.attempted]
     assert len(vars(ledger)["_line"]) == 0

@@ -87,11 +87,11 @@ def test_the_map_never_exceeds_its_limit_whatever_is_acked_in_whatever_order(
         item = free[number % len(free)] if free else None
         if step == "send":
             for _ in range(number):
-                queue.next += rng.choice([0, 0, 0, 1, 100])
+                queue.end += rng.choice([0, 0, 0, 1, 100])
                 queue.send((str(rng.randrange(60)), rng.choice(["v", "v", "v", None])))
         elif step == "skip":
-            queue.next += rng.choice([0, 1, 200, 1 << 40])
-            ledger.advance({0: queue.next})
+            queue.end += rng.choice([0, 1, 200, 1 << 40])
+            ledger.advance({0: queue.end})
         elif step == "wake":
             now += 1
             ledger.wake(now)
@@ -122,7 +122,7 @@ def test_the_map_never_exceeds_its_limit_whatever_is_acked_in_whatever_order(
     assert_nothing_is_stranded(ledger)
     left = (ledger.assignment.outstanding, ledger.assignment.gated, ledger.in_work)
     assert left == (0, 0, 0), "I10: something was never handed out"
-    assert queue.base == queue.next
+    assert queue.base == queue.end
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -366,7 +366,7 @@ def test_a_value_replaced_in_its_place_while_others_are_held_back_is_handed_out_
 
 def test_the_room_that_a_message_needs_depends_on_the_highest_that_was_handed_out() -> None:
     queue = Queue(*((key, key) for key in "abcdef"), limit=103, order="in-place", bounded=True)
-    queue.next = 1000
+    queue.end = 1000
     queue.send(("a", "a2"))
     assert [queue.take().offset for _ in range(2)] == [1000, 1]
     assert queue.ledger.acquire() is None, "the runs from the base on may become longer than a byte"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
-from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.paging import LEAST_PAGED, PagedItem
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
@@ -15,6 +14,7 @@ from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import PageUnreadable
 from tests.page_store import Pages
 from tests.rules import new_ledger
+from tests.unit.core.queues import LedgerOfOne
 
 SIZE = 1000
 
@@ -23,16 +23,15 @@ def value(text: str) -> bytes:
     return text.encode().ljust(SIZE, b".")
 
 
-class Queue:
-    """A ledger of one partition, open from the start."""
+class Queue(LedgerOfOne):
+    """A queue with limits beyond which values go to disk."""
 
     def __init__(self, limits: Limits | None = None, *, partitions: int = 1, **options: Any) -> None:
         self.pages = Pages()
-        self.ledger = new_ledger(limits=limits or Limits(messages=2, policy="disk"), pages=self.pages, **options)
+        limits = limits or Limits(messages=2, policy="disk")
+        super().__init__(CommitMap(0, partitions=partitions), limits=limits, pages=self.pages, **options)
         assert self.ledger.paging is not None
         self.paging = self.ledger.paging
-        self.ledger.assign(0, CommitMap(0, partitions=partitions), 0)
-        self.end = 0
 
     def send(self, *keys: str, content: bytes | None = None, headers: Any = None) -> None:
         for key in keys:
@@ -44,11 +43,6 @@ class Queue:
     def delete(self, key: str) -> None:
         self.ledger.offer(0, self.end, key.encode(), None)
         self.end += 1
-
-    def take(self) -> Item:
-        item = self.ledger.acquire()
-        assert item is not None
-        return item
 
     @property
     def on_disk(self) -> list[int]:

@@ -174,7 +174,7 @@ def test_an_evicted_and_committed_message_does_not_come_back_though_the_queue_ha
         queue.ledger.ack(item)
     claim = queue.ledger.assignment.claim(0)
     heir = Queue(limits=ring(3), loaded=claim)
-    heir.next = 0
+    heir.end = 0
     heir.send(*letters("abcdef")[claim.base :])
     assert waiting(heir.ledger) == ("a" + "ef"[acked:])
 
@@ -282,8 +282,8 @@ def test_the_keys_of_messages_in_a_standard_queue_count_too() -> None:
 
 
 def scheduled_for(queue: Queue, key: str, due: int) -> None:
-    queue.ledger.offer(0, queue.next, key.encode(), b"v", headers=[(NOT_BEFORE_HEADER, b"%d" % due)])
-    queue.next += 1
+    queue.ledger.offer(0, queue.end, key.encode(), b"v", headers=[(NOT_BEFORE_HEADER, b"%d" % due)])
+    queue.end += 1
 
 
 def test_a_scheduled_message_does_not_count_until_it_is_due() -> None:
@@ -341,7 +341,7 @@ def test_the_ring_is_crossed_once_until_a_fifth_of_it_was_free() -> None:
         for _ in range(taken):
             queue.ledger.ack(queue.take())
         queue.send(*letters("x"))
-        queue.send((f"k{queue.next}", "v"), (f"k{queue.next}'", "v"))
+        queue.send((f"k{queue.end}", "v"), (f"k{queue.end}'", "v"))
         crossings.append(found.crossings)
     assert crossings[0] == 1
     assert crossings == sorted(crossings)

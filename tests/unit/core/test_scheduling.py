@@ -10,12 +10,12 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.consumer.commits import Answer
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
-from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Fetch, Record, RecordBatch
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
-from tests.rules import new_ledger, rules
+from tests.rules import rules
+from tests.unit.core.queues import LedgerOfOne
 
 
 def record(offset: int, key: str | None, value: str | None, *, due: float | None = None, at: float = 0.0) -> Record:
@@ -24,46 +24,20 @@ def record(offset: int, key: str | None, value: str | None, *, due: float | None
     return Record(0, offset, int(at * 1000), name, body, headers)
 
 
-class Queue:
-    """A ledger with one partition, whose messages may be scheduled an hour ahead."""
+class Queue(LedgerOfOne):
+    """A queue whose messages may be scheduled an hour ahead. Its log begins at offset 0."""
 
     def __init__(self, loaded: CommitMap | None = None, *, target: int = 0, **options: Any) -> None:
-        self.ledger = new_ledger(max_delay=3600, **options)
+        super().__init__(loaded, target=target, max_delay=3600, **options)
         self.end = 0
-        self.ledger.assign(0, loaded or CommitMap(0), target)
 
     def send(self, key: str | None, value: str | None, due: float | None = None, at: float = 0.0) -> None:
         self.read(record(self.end, key, value, due=due, at=at))
-
-    def read(self, *records: Record) -> None:
-        self.ledger.add(RecordBatch.of(records))
-        self.end = records[-1].offset + 1
-        self.ledger.advance({0: self.end})
-
-    def take(self) -> Item:
-        item = self.ledger.acquire()
-        assert item is not None
-        return item
-
-    def drain(self) -> list[str]:
-        taken = []
-        while (item := self.ledger.acquire()) is not None:
-            taken.append(item.value.decode())
-            self.ledger.ack(item)
-        return taken
-
-    @property
-    def waiting(self) -> list[str]:
-        return [item.value.decode() for item in self.ledger._partitions[0].waiting.values()]
 
     @property
     def scheduled(self) -> int:
         assert self.ledger.times is not None
         return self.ledger.times.scheduled
-
-    @property
-    def claim(self) -> CommitMap:
-        return self.ledger.assignment.claim(0)
 
 
 def test_r11_a_message_counts_from_the_millisecond_on_when_it_is_due() -> None:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import pytest
 
 from lvq_kafka.kafka import ages
 from lvq_kafka.kafka.ages import Ages, Cohort
-
-
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(0.0)
     monkeypatch.setattr(ages.time, "monotonic", clock)
     return clock
 
