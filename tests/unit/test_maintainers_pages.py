@@ -91,7 +91,7 @@ def test_the_files_and_rules_in_the_table_of_options_exist() -> None:
     table = rows("docs/maintainers/architecture.md", "option")
     options = [option for option, *_ in table]
     assert [f"`limits`, `{policy}`" in options for policy in get_args(OverflowPolicy)] == [True] * 5
-    assert len(options) == 12
+    assert len(options) == 13
     for option, *places in table:
         for place, package in zip(places, ("lvq_kafka", "lvq_kafka", "lvq_kafka", "spark/lvq_spark"), strict=True):
             files, numbers = re.findall(r"`([^`]+)`", place), re.findall(r"\bR\d+\b", place)
