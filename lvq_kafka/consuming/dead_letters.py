@@ -13,7 +13,7 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.ledger.ledger import Ledger
 from lvq_kafka.core.queue.definition import check_letter_topic
-from lvq_kafka.core.text.quoting import printable, quoted
+from lvq_kafka.core.text.quoting import bounded, printable, quoted
 from lvq_kafka.core.waiting.pending import Item
 from lvq_kafka.declared.queue_topic import describe_letter_topic
 from lvq_kafka.errors import (
@@ -223,6 +223,8 @@ class DeadLetters:
             letter.decision.make(lost)
         else:
             letter.decision.make(None)
+        with self._shared as core:
+            core.obstacles.clear("rejecting")
 
     def _bury(self, item: Item, reason: str) -> None:
         self.log_rejection(item, reason)
@@ -233,6 +235,8 @@ class DeadLetters:
         is_open = isinstance(error, DeliveryUnknown)
         what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
         logger.warning("the %s", what)
+        with self._shared as core:
+            core.obstacles.report("rejecting", bounded(f"the {what}"))
         self._give_back(item, self._shared.clock() + _AGAIN)
         failure = (DeliveryUnknown if is_open else DeliveryFailed)(
             f"The {what}",

@@ -29,6 +29,11 @@ class Removing:
     def shared(self) -> SharedState:
         return cast(SharedState, self)
 
+    def __enter__(self) -> ConsumerCore[Any]:
+        return self._core
+
+    def __exit__(self, *_: object) -> None: ...
+
     def apply(self, step: LedgerStep, item: Item) -> None:
         step(self._core.ledger, item)
 

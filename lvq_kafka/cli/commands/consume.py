@@ -95,7 +95,7 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
     "--auto-reclaim",
     type=Seconds(min=0, min_open=True),
     metavar="SECONDS",
-    help="Every SECONDS, delete from the topic what all its queues have consumed, for good.  [default: never]",
+    help="Seconds between deletions from the topic of what all its queues have consumed, for good.  [default: never]",
 )
 @click.option(
     "--page-directory",

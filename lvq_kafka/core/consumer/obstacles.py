@@ -21,12 +21,12 @@ __all__ = [
     "standing_by",
 ]
 
-Doing = Literal["reading", "committing", "transacting", "expiring", "reclaiming", "paging"]
-"""An activity that has trouble: of the consumer's thread, of a transaction, of letters of what has expired, of
-reclaiming, or of paging.
+Doing = Literal["reading", "committing", "transacting", "rejecting", "expiring", "reclaiming", "paging"]
+"""An activity that has trouble: of the consumer's thread, of a transaction, of dead letters, of letters of expired
+messages, of reclaiming, or of paging.
 """
 
-_ASIDE: frozenset[Doing] = frozenset(("expiring", "reclaiming", "paging"))
+_ASIDE: frozenset[Doing] = frozenset(("rejecting", "expiring", "reclaiming", "paging"))
 """Activities whose failures do not stop the flow of messages."""
 
 

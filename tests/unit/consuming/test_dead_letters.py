@@ -216,12 +216,14 @@ def test_a_message_whose_dead_letter_is_not_stored_comes_again(
         world.fail_next("append", failure)
         settlement = delivery.reject("bad")
         assert "the dead letter of prices/0/0 could not be stored" in caplog.text
+        assert "the dead letter of prices/0/0 could not be stored" in consumer.stats.trouble
         again = take(consumer)
         assert (again.value, again.redelivered, again.delivery_count) == ("a", True, 2)
         with pytest.raises(DeliveryFailed, match=r"dead letter of prices/0/0 could not be stored.*comes again"):
             settlement.result(10)
         assert world.texts(DEAD) == []
         again.reject("bad").result(10)
+        assert consumer.stats.trouble == ""
     assert world.texts(DEAD) == ["a"]
 
 
