@@ -25,6 +25,7 @@ from lvq_kafka.errors import (
     MessageTooLarge,
     TransportError,
 )
+from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["DeadLetters", "reason_text"]
 
@@ -117,6 +118,7 @@ class DeadLetters:
         self._shared = shared
         self._letters: LetterWriter | None = None
         self._too_large: set[Position] = set()
+        self._failure = Notice()
         if topic is None:
             return
         check_letter_topic(topic, shared.topic, "dead_letters")
@@ -225,6 +227,7 @@ class DeadLetters:
             letter.decision.make(None)
         with self._shared as core:
             core.obstacles.clear("rejecting")
+            self._failure.ends()
 
     def _bury(self, item: Item, reason: str) -> None:
         self.log_rejection(item, reason)
@@ -234,9 +237,11 @@ class DeadLetters:
         item, source = letter.item, self._source(letter.item)
         is_open = isinstance(error, DeliveryUnknown)
         what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
-        logger.warning("the %s", what)
         with self._shared as core:
             core.obstacles.report("rejecting", bounded(f"the {what}"))
+            is_first = self._failure.begins()
+        if is_first:
+            logger.warning("the %s", what)
         self._give_back(item, self._shared.clock() + _AGAIN)
         failure = (DeliveryUnknown if is_open else DeliveryFailed)(
             f"The {what}",

@@ -395,7 +395,9 @@ def test_values_that_cannot_be_read_go_to_the_dead_letters_too(world: World) -> 
     assert b"prices/0/0" in (dict(dead.headers)["lvq-dlq-reason"] or b"")
 
 
-def test_dead_letters_that_fail_for_a_while_are_written_in_the_end(world: World) -> None:
+def test_dead_letters_that_fail_for_a_while_are_logged_once_and_written_in_the_end(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.send(("a", "a"), ("b", "b"))
     away = BrokerUnavailable("away", code="_TRANSPORT", retriable=True)
     world.fail_next("append", away, times=3)
@@ -403,6 +405,7 @@ def test_dead_letters_that_fail_for_a_while_are_written_in_the_end(world: World)
         settled_up(world, consumer)
         consumer.close()
     assert world.texts(DEAD) == ["a"]
+    assert caplog.text.count("could not be stored") == 1
 
 
 def reject_all_a(consumer: Consumer[str]) -> None:
