@@ -63,7 +63,7 @@ class Acquiring(Generic[V]):
         """See `Consumer.acquire_many`. The deliveries are settled through ``settler``.
 
         Args:
-            session: who takes them; the thread by default.
+            session: the session that acquires; by default, that of the thread.
         """
         if type(most) is not int or not 1 <= most <= HIGHEST:  # as `at_least_one`, without a call
             at_least_one(most=most)
@@ -103,12 +103,12 @@ class Acquiring(Generic[V]):
     ) -> Iterator[Delivery[V]]:
         """See `Consumer.__iter__`.
 
-        Prefetched messages that never got their turn are returned, as if they had never been taken.
+        Prefetched messages that had no turn are returned, as if they had never been acquired.
 
         Args:
             most: the number of messages to take at a time; ``prefetch`` by default.
             stop: ends the iteration within `_POLL` seconds once it is set.
-            session: who takes them; by default, the thread that asks for the first.
+            session: the session that acquires; by default, that of the thread that asks for the first message.
         """
         most = self._prefetch if most is None else most
         if session is None and self._sessions is not None:
@@ -175,7 +175,7 @@ class Acquiring(Generic[V]):
         session: SessionPins | None,
         woken: asyncio.Event | None = None,
     ) -> list[T]:
-        """Async version of `_wait`. Set ``woken`` to have it try again."""
+        """Async version of `_wait`. Set ``woken`` to make it try again."""
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), woken or asyncio.Event()
         waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set), session)
@@ -226,7 +226,7 @@ class Acquiring(Generic[V]):
         return []
 
     def _turns(self, ahead: deque[Item], settler: Settler) -> Iterator[Delivery[V]]:
-        """Yield the messages that are still the newest of their keys when their turn comes.
+        """Yield the messages that are still the newest of their keys at their turn.
 
         The first message is yielded regardless, so every round yields at least one; otherwise a hot key would never be
         delivered.
@@ -239,7 +239,7 @@ class Acquiring(Generic[V]):
             may_be_stale = False
 
     def _turn(self, item: Item, settler: Settler, *, may_be_stale: bool) -> Delivery[V] | None:
-        """Hand out a message that was set aside, or return None if it is not to be delivered.
+        """Hand out a message that was set aside, or return None if it is not delivered.
 
         A superseded one is returned, so the newer value can be acquired.
         """
@@ -281,9 +281,9 @@ class Acquiring(Generic[V]):
 class AsyncDeliveries(Bound, Generic[V]):
     """A consumer's messages as they arrive: ``async for delivery in consumer``.
 
-    It ends when the consumer or the session is closed. A step that is cancelled takes nothing, and the next one goes
-    on. Prefetched messages that had no turn are back in their places once the iteration is dropped, as after ``break``,
-    or ended with `aclose`. Several tasks may share it: each message goes to one of them.
+    It ends when the consumer or the session is closed. A step that is cancelled takes no message, and the next one
+    continues. Prefetched messages that had no turn are back in their places once the iteration is dropped, as after
+    ``break``, or ended with `aclose`. Several tasks may share it: each message goes to one of them.
     """
 
     elsewhere = "Send what is needed to open the queue, and consume it there."
@@ -291,7 +291,7 @@ class AsyncDeliveries(Bound, Generic[V]):
     def __init__(self, acquiring: Acquiring[V], settler: Settler, session: OpenSession | None) -> None:
         self._acquiring = acquiring
         self._settler = settler
-        self._session = session  # which is open as long as somebody refers to it
+        self._session = session  # it stays open as long as something refers to it
         self._pins = None if session is None else session.pins
         self._ahead: deque[Item] = deque()
         self._may_be_stale = True
@@ -324,7 +324,7 @@ class AsyncDeliveries(Bound, Generic[V]):
             raise StopAsyncIteration from None
 
     def _set_aside(self, waiter: Waiter | None) -> list[Item]:
-        """Set messages aside that are available now. If there are none, the waiter will be woken."""
+        """Set aside the messages available now. If there are none, the waiter will be woken."""
         if self._closed:
             raise Closed("The iteration is closed.")
         acquiring = self._acquiring
@@ -335,14 +335,14 @@ class AsyncDeliveries(Bound, Generic[V]):
         return taken
 
     async def _wait(self) -> None:
-        """Wait until messages are set aside, after the tasks that came before."""
+        """Wait until messages are set aside, after the tasks that waited before."""
         async with self._first_in_line:
             if not self._ahead:
                 self._woken, most = asyncio.Event(), self._acquiring._prefetch
                 await self._acquiring._wait_async(most, None, self._set_aside, self._pins, self._woken)
 
     async def aclose(self) -> None:
-        """End the iteration, as `contextlib.aclosing` does, and give back what was prefetched.
+        """End the iteration, as `contextlib.aclosing` does, and give back prefetched messages.
 
         Does not block.
         """

@@ -1,4 +1,4 @@
-"""Reclaiming what was consumed, by a consumer, every so often."""
+"""Periodic reclaiming of consumed messages by a consumer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ logger = logging.getLogger("lvq_kafka.consumer")
 
 
 class AutoReclaim:
-    """Reclaims in a thread of its own, so that the consumer's never waits for that.
+    """Reclaims in a thread of its own, so that the consumer's thread never waits for it.
 
-    It does nothing while the bases that the group is known to hold stay where they are. If it fails, that is logged
-    once, and it tries again after the interval.
+    It does nothing while the group's known bases have not moved. A failure is logged once, and the next try follows
+    after the interval.
 
     Args:
-        name: the queue's, for log lines.
-        reclaim: removes what all queues on the topic have consumed.
+        name: the queue's name, for log lines.
+        reclaim: removes the messages that all queues on the topic have consumed.
         interval: seconds between tries.
         shared: the consumer's shared state.
     """
@@ -58,7 +58,7 @@ class AutoReclaim:
             return
         try:
             self._reclaim()
-        except Exception as error:  # noqa: BLE001  # whatever fails here, the consumer goes on
+        except Exception as error:  # noqa: BLE001  # whatever fails here, the consumer continues
             self._fail(error)
             return
         self._reclaimed = bases

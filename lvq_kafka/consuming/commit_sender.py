@@ -1,4 +1,4 @@
-"""Sending a consumer's commits, and what becomes of them."""
+"""Sending a consumer's commits, and processing the answers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["CommitSender"]
 _ANSWER = 180.0
 _SHORTER = 8  # attempts with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after a failed one, even if someone waits for it
-_LAST_CHANCE = 1.0  # seconds; how long to retry a temporarily refused commit that no later one makes up for
-_ANSWER_POLL = 0.005  # seconds between looks for the last answer
+_LAST_CHANCE = 1.0  # seconds; how long to retry a temporarily refused commit that no later one repeats
+_ANSWER_POLL = 0.005  # seconds between checks for the last answer
 
 
 class CommitSender:
     """Sends commits through the group member, one at a time. It belongs to the I/O thread.
 
     Args:
-        interval: seconds between commits that nobody waits for.
+        interval: seconds between commits that no caller waits for.
     """
 
     def __init__(self, shared: SharedState, monitor: GroupMonitor, interval: float) -> None:
@@ -46,14 +46,14 @@ class CommitSender:
     # ---------------------------------------------------------------- commits that a later poll answers
 
     def send_if_due(self, now: float, *, urgent: bool) -> None:
-        """Send a commit if the last is answered, and the interval is over or somebody waits."""
+        """Send a commit if the last is answered, and the interval is over or a caller waits."""
         if self._flight is None and now >= (self._not_before if urgent else self._send_at):
             self.send()
 
     def send(self) -> None:
         """Send a commit of everything that has changed.
 
-        A later poll brings the answer, and the next commit makes up for a failure.
+        A later poll returns the answer, and the next commit makes up for a failure.
         """
         self._send_at = time.monotonic() + self._interval
         with self._shared as core:
@@ -72,7 +72,7 @@ class CommitSender:
         self._answered(flight, answers)
 
     def _answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
-        if flight is self._flight:  # otherwise, the commit was given up before its answer came
+        if flight is self._flight:  # otherwise, the commit was given up before its answer arrived
             self._flight = None
         with self._shared as core:
             core.answered(flight, answers)
@@ -94,9 +94,9 @@ class CommitSender:
     # ---------------------------------------------------------------- commits that cannot wait
 
     def send_now(self, partitions: Collection[int]) -> bool:
-        """Commit these partitions and wait. Return whether all that is done is known to be stored.
+        """Commit these partitions and wait. Return whether all done messages are known as stored.
 
-        Sends a single commit, however fast others go on acking. It is retried only if it is temporarily refused, or if
+        Sends a single commit, however fast others keep acking. It is retried only if it is temporarily refused, or if
         its text is too large, which is then shortened.
         """
         deadline = time.monotonic() + _LAST_CHANCE
@@ -123,10 +123,10 @@ class CommitSender:
                 return answer is Answer.STORED
         return False
 
-    # ---------------------------------------------------------------- what went wrong
+    # ---------------------------------------------------------------- failures
 
     def _judge(self, error: TransportError) -> Answer:
-        """Return what an error says about the stored state.
+        """Return the meaning of an error for the stored state.
 
         Raises:
             AuthenticationFailed, Unauthorized: the error is permanent.
@@ -140,7 +140,7 @@ class CommitSender:
         return Answer.TOO_LARGE if too_large else Answer.UNKNOWN
 
     def heed_losses(self) -> None:
-        """Doubt what is stored if the member has lost a connection: a commit may arrive late."""
+        """Doubt the stored commits if the member has lost a connection: a commit may arrive late."""
         if self.member.losses != self._losses:
             self._losses = self.member.losses
             self.doubt()

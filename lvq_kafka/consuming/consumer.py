@@ -69,7 +69,7 @@ class Consumer(Bound, Generic[V]):
 
     Messages are chosen at the moment they are acquired, so none goes stale in a buffer: newer values replace waiting
     ones. The consumer holds in memory the newest waiting value of each key in its assigned partitions, and every
-    waiting message without a key; or on disk what is beyond the queue's limits, if these have the policy ``"disk"``.
+    waiting message without a key; or on disk the values beyond the queue's limits, if these have the policy ``"disk"``.
 
     A partition has one consumer at a time. So on a queue with one partition, the default, a second consumer stands by
     until the first one leaves or dies; ``stats.standby`` says so. To work in parallel, share one consumer: between
@@ -83,14 +83,14 @@ class Consumer(Bound, Generic[V]):
     created and leaves it on close. Slow handlers never cost the group membership. If a consumer is abandoned without
     `close`, it is closed when the last reference to it and to everything acquired from it is dropped, with a
     `ResourceWarning` and a log line. One that is still open when the process exits has five seconds, with all other
-    open objects, to commit what is acked and to leave the group. An ack that it cannot commit is lost, so its message
-    comes again.
+    open objects, to commit acked messages and to leave the group. An ack that it cannot commit is lost, so its message
+    is redelivered.
 
     Args:
         cluster: the cluster that holds the queue.
         definition: the queue. Its group must have been declared (`lvq_kafka.declared.group_checks.declare_group`).
         codec: decodes the values.
-        reclaim: removes from the topic what its queues have consumed; for ``auto_reclaim``.
+        reclaim: removes the messages that the topic's queues have consumed; for ``auto_reclaim``.
         options: see `ConsumerOptions`.
 
     Raises:
@@ -167,7 +167,7 @@ class Consumer(Bound, Generic[V]):
         self._shut = partial(_shut, self._shared, self._dead_letters, expiry_letters, reclaiming, self._thread)
         # Everything that can use this consumer holds the settler: the consumer, its iterations, its deliveries.
         self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
-        self._unclosed.atexit = False  # its thread sees to that
+        self._unclosed.atexit = False  # its thread takes care of that
         self._thread.start()
         if reclaiming is not None:
             reclaiming.start()
@@ -371,7 +371,7 @@ class Consumer(Bound, Generic[V]):
         return self._acquiring.skipped
 
     def close(self, timeout: float | None = _CLOSING) -> None:
-        """Commit what is done and leave the group. Holders lose their messages at once.
+        """Commit all settled messages and leave the group. Holders lose their messages at once.
 
         Everything settled before is committed; settling afterwards raises `LockLost`. If that commit is not known to be
         stored, it is logged, and waiters for a settlement are notified.

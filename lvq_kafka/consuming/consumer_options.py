@@ -34,9 +34,9 @@ class ConsumerOptions(TypedDict, total=False):
             `lvq_kafka.consuming.dead_letters`. None drops the messages. A dead letter is stored before its message
             counts as done. If it cannot be stored, the message becomes available again a second later.
         durable_counts: commit each message's delivery count before handing it out, so that a message that kills its
-            handler is counted, too. Each acquire costs a commit: use `acquire_many`, ``prefetch`` or several
-            workers. If the process dies, prefetched messages, and messages counted for a caller that never came for
-            them, count as delivered, too: keep ``prefetch`` at 1 if messages can kill their handlers.
+            handler is counted, too. Each acquire costs a commit: use `acquire_many`, ``prefetch`` or several workers.
+            If the process dies, prefetched messages, and messages counted for a caller that never collected them, count
+            as delivered, too: keep ``prefetch`` at 1 if messages can kill their handlers.
         commit_interval: seconds over which acks are batched into one commit. If someone is waiting, the commit is sent
             at once.
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.

@@ -75,7 +75,7 @@ class Session(Bound, Generic[V]):
         return self._acquiring.iterate_async(self._settler, self._session)
 
     def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:
-        """Like `Consumer.transaction`; what is acquired in it is for this session.
+        """Like `Consumer.transaction`; messages acquired in it are for this session.
 
         A consumer has one transaction at a time, also if it has several sessions.
         """
@@ -89,8 +89,8 @@ class Session(Bound, Generic[V]):
     def close(self) -> None:
         """End the session: it gets no more messages, and its groups are free for others.
 
-        Nothing is released that it holds. Groups of which it holds messages are free once those are settled. Safe to
-        call repeatedly and from any thread.
+        Messages that it holds are not released. Their groups are free once these messages are settled. Safe to call
+        repeatedly and from any thread.
         """
         self._session.close()
 

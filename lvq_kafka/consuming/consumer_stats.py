@@ -33,7 +33,8 @@ class ConsumerStats:
     """Of these, messages that wait for room in the commit text, until lower ones of their partition are settled.
 
     Only with transactions, which commit all or nothing, and in queues with an order by rank: there, order is exact
-    among the first messages only (R20). If nothing else has room, they come one after another, outside of transactions.
+    among the first messages only (R20). If no other message has room, they are handed out one after another, outside of
+    transactions.
     """
     out_of_order: int = 0
     """Messages handed out although one of better rank waited for room in the commit text (R20)."""
@@ -57,8 +58,11 @@ class ConsumerStats:
     evicted: int = 0
     """Waiting messages that were beyond the queue's ring (R12)."""
     displaced: int = 0
-    """Keys that are in place only here: the commit text had no room for that, so the next consumer and browsers find
-    them where their newest values are (R4)."""
+    """Keys whose places only this consumer knows (R4).
+
+    The commit text had no room for the places, so the next consumer and browsers find these keys where their newest
+    values are.
+    """
     paged: int = 0
     """Waiting messages whose values are on disk (R12)."""
     paged_bytes: int = 0
@@ -100,20 +104,20 @@ class ConsumerStats:
     omitted: int = 0
     """Runs of messages that are done, by an ack or an eviction, and do not fit into the commit text.
 
-    They are stored once lower messages are settled; after a crash these messages come again.
+    They are stored once lower messages are settled; after a crash these messages are redelivered.
     """
     trouble: str = ""
-    """The current problem, and what helps; empty when all is well.
+    """The current problem, and its remedy; empty when all is well.
 
     The cluster cannot be reached, or commits fail. Or nothing is handed out even though the cluster answers: no
-    partition is assigned, the group accepts no commit, an open transaction hides what follows, all messages that may be
-    in work are held, or what waits is in message groups of other sessions than the callers'. Or the commit text has no
-    room for all acks. Or values cannot be paged to disk.
+    partition is assigned, the group accepts no commit, an open transaction hides later records, all messages that may
+    be in work are held, or all waiting messages are in message groups of other sessions than the callers'. Or the
+    commit text has no room for all acks. Or values cannot be paged to disk.
     """
 
     @classmethod
     def of(cls, core: ConsumerCore[Any]) -> Self:
-        """Build the stats from what a consumer knows."""
+        """Build the stats from a consumer's core."""
         ledger, commits = core.ledger, core.commits
         assignment, stats, times = ledger.assignment, ledger.stats, ledger.times
         groups, paging = ledger.groups, ledger.paging

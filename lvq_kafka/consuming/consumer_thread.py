@@ -1,7 +1,7 @@
 """The I/O thread of a consumer, which owns the group member.
 
-It polls regardless of what the holders of messages do, so slow work never costs the membership. It adds what it reads
-to the shared state, commits what is done, and handles assignments and revocations.
+It polls whatever the holders of messages do, so slow work never costs the membership. It adds the records that it reads
+to the shared state, commits done messages, and handles assignments and revocations.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ConsumerThread:
         self._unclosed = Unclosed(name, monitor.topic_id)
         self._left_to: Callable[[], object] | None = None
         self._polled_at = self._busy_until = 0.0
-        self._urgent = False  # whether somebody waits for a commit
+        self._urgent = False  # whether a caller waits for a commit
         self._needed_room = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._ring_warnings = RingWarnings(name, shared.core.ledger.ring)
@@ -94,7 +94,7 @@ class ConsumerThread:
         self._thread.start()
 
     def close(self, timeout: float | None) -> None:
-        """Commit what is done, leave the group, and end the locks of unsettled messages.
+        """Commit done messages, leave the group, and end the locks of unsettled messages.
 
         Waits for the thread.
         """
@@ -119,9 +119,9 @@ class ConsumerThread:
     def finish(self, timeout: float) -> list[str]:
         """See `Unfinished`.
 
-        Unlike `Consumer.close`, it does not end the calls that wait for messages: they are those of daemon threads,
-        which would only report their end. Nothing is lost, since all that does not become durable comes again; the log
-        says so.
+        Unlike `Consumer.close`, it does not end the calls that wait for messages: they are calls of daemon threads,
+        which would only report their end. Nothing is lost, since all messages that are not durably settled are
+        redelivered; the log reports that.
         """
         deadline = time.monotonic() + timeout
         self._dead_letters.flush(timeout / 2)
@@ -151,7 +151,7 @@ class ConsumerThread:
 
     @property
     def member(self) -> GroupMember:
-        """The group member. The thread owns it; others may only ask it what transactions need."""
+        """The group member. The thread owns it; others may use it only for transactions."""
         return self._commits.member
 
     def _run(self) -> None:
@@ -252,7 +252,7 @@ class ConsumerThread:
             self._header_warnings.check(scheduling.due_times)
 
     def _poll(self, member: GroupMember) -> Fetch | None:
-        """Wait a moment for what comes next; return None if that fails."""
+        """Poll for the next records, for a moment; return None if that fails."""
         pause = self._pause()
         try:
             return member.poll(pause)
@@ -279,11 +279,11 @@ class ConsumerThread:
             self._busy_until = self._polled_at + _STAYS_BUSY
         if self._polled_at >= self._busy_until:
             return _IDLE_POLL
-        # In an outage answers are slow, and looking for them has a cost.
+        # In an outage answers are slow, and polling for them has a cost.
         return _URGENT_POLL if self._urgent and not self._core.obstacles.in_trouble else _BUSY_POLL
 
     def _read(self, fetch: Fetch) -> bool:
-        """Add what was read. Return False if it came too late: read everything again (R18)."""
+        """Add the records read. Return False if they are too late: read everything again (R18)."""
         self._ask_after_absence()
         with self._shared as core:
             lapse = core.absence.read(self._shared.clock(), fetch)
@@ -296,7 +296,7 @@ class ConsumerThread:
     def _ask_after_absence(self) -> None:
         """Refresh the retention after an absence, so that the fetch is judged by it (R18).
 
-        The fetch is kept meanwhile, since it arrives only once.
+        Meanwhile the fetch is kept, since it arrives only once.
         """
         while self._core.absence.outdated(self._shared.clock()) and not self._stop.is_set():
             self._heed_abandonment()
@@ -357,11 +357,11 @@ class ConsumerThread:
                 partition,
             )
             self._commits.doubt()
-        if of_no_use and observation.members != 1:  # alone, it stays: nobody would get its partitions
+        if of_no_use and observation.members != 1:  # alone, it stays: no other consumer would get its partitions
             self._yield_partitions()
 
     def _yield_partitions(self) -> None:
-        """Leave the partitions to others, if the consumer is still of no use."""
+        """Leave the partitions to others, if the consumer is still useless."""
         shared = self._shared
         with shared as core:
             reason = core.yield_partitions(shared.clock()) if shared.is_of_no_use else ""
@@ -375,7 +375,7 @@ class ConsumerThread:
                 core.commits.allow(limit)
 
     def _decide(self, stored: Mapping[int, CommitMap]) -> None:
-        """Go on after a transaction whose outcome was unknown, if these commits show it."""
+        """Continue after a transaction whose outcome was unknown, if these commits show it."""
         with self._shared as core:
             decided = core.decide(stored, self._shared.clock())
         if decided is None:
@@ -449,7 +449,7 @@ class ConsumerThread:
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
 
     def _await_holders(self, partitions: Collection[int]) -> None:
-        """Give holders a moment to finish, and commit what they wait for."""
+        """Give holders a moment to finish, and send the commits that they wait for."""
         shared, core = self._shared, self._core
         deadline = time.monotonic() + self._revoke_grace
         while (left := deadline - time.monotonic()) > 0:

@@ -126,7 +126,7 @@ class DeadLetters:
         self._letters = LetterWriter(cluster, topic, shared.topic, expires=True)
 
     def reject(self, item: Item, reason: str) -> Durability:
-        """Reject a held message. Return the `Durability` that knows when that is durable.
+        """Reject a held message. Return the `Durability` that knows when the rejection is durable.
 
         Raises:
             AlreadySettled, LockLost: see `lvq_kafka.consuming.delivery.Delivery.reject`.

@@ -35,7 +35,7 @@ class Settler(Protocol):
     topic: str
 
     defers: bool
-    """True if acks take effect only at the end of something else, and cannot be waited for."""
+    """True if acks take effect only when a transaction ends, and cannot be waited for."""
 
     @property
     def shared(self) -> Durability:
@@ -121,7 +121,7 @@ class Delivery(Bound, Generic[V]):
     def expires(self) -> float | None:
         """The time at which it expires, in seconds since the epoch; None if it never does (R10).
 
-        It can be settled after that, too. If it is released then, nobody gets it again.
+        It can still be settled after that. If it is released then, no consumer gets it again.
         """
         expires = getattr(self._item, "expires", NEVER)
         return None if expires == NEVER else expires / 1000
@@ -146,7 +146,7 @@ class Delivery(Bound, Generic[V]):
 
     @property
     def state(self) -> MessageState:
-        """The current state; ``stale`` if a newer value or a delete has come since the hand-out."""
+        """The current state; ``stale`` if a newer value or a delete has arrived meanwhile."""
         return self._item.state
 
     @property
@@ -185,7 +185,7 @@ class Delivery(Bound, Generic[V]):
         return settlement
 
     def release(self, *, delay: float = 0.0) -> None:
-        """Return the message to the queue, unless a newer value or a delete has come (R6).
+        """Return the message to the queue, unless a newer value or a delete has arrived (R6).
 
         Args:
             delay: seconds before it can be acquired again. A newer value of its key does not wait that long.

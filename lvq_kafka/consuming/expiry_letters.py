@@ -24,20 +24,20 @@ logger = logging.getLogger("lvq_kafka.consumer")
 EXPIRED = "expired"
 """The reason that these letters give."""
 
-_MOST = 1000  # letters under way
+_MOST = 1000  # letters in flight
 _AGAIN = 1.0  # seconds until a message whose letter could not be stored is tried again
 _POSITION = attrgetter("partition", "offset")
 
 
 class ExpiryLetters:
-    """Writes what has expired to the queue's expiry topic, with the headers of dead letters.
+    """Writes expired messages to the queue's expiry topic, with the headers of dead letters.
 
-    Letters are written in the order of the log, also if they have to be tried again. A letter that the cluster
-    refuses keeps no other from being written.
+    Letters are written in the order of the log, also when they are retried. A letter that the cluster refuses does not
+    hold up the others.
 
     A message is done only when all in-sync replicas have stored its letter. If its partition goes to another consumer
     before that is committed, or the process dies, the next owner writes it again, with the same ``lvq-dlq-source``;
-    unless it finds that a newer value of the key has come. The letter has no TTL of its own, and counts at once.
+    unless it finds a newer value of the key. The letter has no TTL of its own, and counts at once.
 
     Args:
         cluster: the cluster.
@@ -53,8 +53,8 @@ class ExpiryLetters:
         self._topic = topic
         self._shared = shared
         self._letters: LetterWriter | None = None
-        self._again: list[Item] = []  # what could not be stored
-        self._refused: deque[Item] = deque()  # what was refused, perhaps for what it is
+        self._again: list[Item] = []  # messages whose letters could not be stored
+        self._refused: deque[Item] = deque()  # messages whose letters were refused, perhaps for their content
         self._probe: Item | None = None  # one of these, while it is tried again
         self._retry_at = 0.0
         self._under_way = 0
@@ -63,7 +63,7 @@ class ExpiryLetters:
             describe_letter_topic(cluster, topic, "expiry topic")
 
     def post(self) -> None:
-        """Write what has expired. Only the consumer's own thread calls this."""
+        """Write letters of expired messages. Only the consumer's own thread calls this."""
         if self._topic is None or self._closing:
             return
         for number, item in enumerate(self._next(self._shared.clock())):
@@ -73,10 +73,10 @@ class ExpiryLetters:
                 self._post(item)
 
     def _next(self, now: float) -> list[Item]:
-        """Return what to write now.
+        """Return the messages whose letters to write now.
 
-        While nothing can be stored, that is the first message, to see whether it can be again. Of those that were
-        refused, it is one.
+        While no letter can be stored, that is only the first message, as a probe. Of the messages whose letters were
+        refused, it is one at a time.
         """
         items: list[Item] = []
         with self._shared as core:
@@ -122,7 +122,7 @@ class ExpiryLetters:
             self._clear_trouble(core)
 
     def _clear_trouble(self, core: ConsumerCore[Any]) -> None:
-        """Note that all is well once nothing is left that could not be stored."""
+        """Clear the trouble once no letter is left to be stored."""
         if not (self._again or self._refused or self._under_way):
             self._failing = False
             core.obstacles.clear("expiring")
@@ -158,7 +158,7 @@ class ExpiryLetters:
             self._letters.flush(timeout)
 
     def close(self, timeout: float | None) -> None:
-        """Wait for letters under way. The next owner writes those that are not stored in time."""
+        """Wait for letters in flight. The next owner writes those that are not stored in time."""
         self._closing = True
         self.flush(timeout)
         if self._letters is not None:

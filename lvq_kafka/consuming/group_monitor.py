@@ -31,13 +31,13 @@ _OPENING = 10.0  # seconds that a new consumer waits for an answer
 # Seconds that a newly assigned partition waits for the cluster to report its start and end, before that counts as
 # trouble. Meanwhile nothing is polled.
 _PATIENCE = 3.0
-_LOOK = 5.0  # seconds between checks whether the topic is still the same, and where it ends
+_LOOK = 5.0  # seconds between checks of the topic's identity and ends
 _LOOK_AGAIN = 1.0  # seconds until the next check after a failed one, or during trouble
-_LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection to check what late commits have overwritten
+_LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection to check for late commits over newer ones
 _LOOKS = 4  # checks within the time for which the topic keeps tombstones
 _SETTINGS = 60.0  # seconds between checks of the topic's settings
-_REREAD = 300.0  # seconds between checks whether the group still holds what was committed
-_MOMENT = 0.5  # seconds to wait for what an open transaction holds back
+_REREAD = 300.0  # seconds between checks whether the group still holds our commits
+_MOMENT = 0.5  # seconds to wait for offsets that an open transaction holds back
 _LIMIT, _LIMIT_AGAIN = 1.0, 60.0  # seconds for asking the text limit, and until the next time
 _QUESTIONS = LEASE / 2  # seconds that a check may take: meanwhile nothing is polled, and no lease renewed
 
@@ -53,7 +53,7 @@ class StartingPoint:
     ends: Mapping[int, int]
     """The offsets to reach before anything is handed out (G12)."""
     epochs: Mapping[int, int]
-    """The leader epochs that the commits name."""
+    """The leader epochs in the commits."""
     tag: bytes
     """The topic's tag, for commits."""
     retention: float
@@ -73,7 +73,7 @@ class Observation:
     members: int = 0
     """The number of members of the group, if it was asked."""
     stored: Mapping[int, CommitMap] = field(default_factory=dict)
-    """The group's commits, on the occasions when they are read."""
+    """The group's commits, if they were read."""
 
 
 class GroupMonitor:
@@ -82,9 +82,9 @@ class GroupMonitor:
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: the group holds no offsets, or not for all partitions (R17).
         CommitMapRefused: another client commits with the group.
-        TopicNotFound, TopicRecreated: the topic does not exist, or is not the one that was consumed.
-        OffsetsPending: an open transaction holds offsets of the group, for longer than those of dead clients last by
-            default.
+        TopicNotFound, TopicRecreated: the topic does not exist, or was recreated since it was consumed.
+        OffsetsPending: an open transaction has held offsets of the group for longer than a dead client's transaction
+            lasts by default.
         TransportError: the cluster cannot be reached or refuses.
     """
 
@@ -104,7 +104,7 @@ class GroupMonitor:
         self._settings_at = time.monotonic() + _SETTINGS
         self._reread_at = time.monotonic() + _REREAD
         self._ask_limit_at = 0.0
-        self._rereads: list[float] = []  # when to check for late commits over what the group holds
+        self._rereads: list[float] = []  # when to check for late commits over newer ones
 
     @property
     def topic_id(self) -> str:
@@ -117,13 +117,13 @@ class GroupMonitor:
         Raises what the constructor raises, and `DataLoss`.
 
         Hand-out begins at the current last stable offset. A former holder could not see anything above it either, so
-        the newest value below it is never older than what the group has consumed. And an open transaction delays
-        nothing.
+        the newest value below it is never older than the values that the group has consumed. And an open transaction
+        delays nothing.
         """
         cluster, topic = self._cluster, self._topic
         described = patiently(lambda: self._describe(partitions), _PATIENCE)
         if set(partitions) - commits.keys():
-            # Look at the whole group: it may be gone, or these partitions may be new to it.
+            # Check the whole group: it may be gone, or these partitions may be new to it.
             commits = patiently(lambda: cluster.groups.committed(self._group, topic), _PATIENCE)
         first = patiently(lambda: cluster.logs.start_offsets(topic), _PATIENCE)
         stable = patiently(lambda: cluster.logs.stable_ends(topic), _PATIENCE)
@@ -269,7 +269,7 @@ class GroupMonitor:
         )
 
     def _describe(self, partitions: Collection[int]) -> TopicDescription:
-        """Describe the topic, which must have these partitions, since the group says so."""
+        """Describe the topic, which must have these partitions, since the group assigned them."""
         described = self._cluster.topics.describe(self._topic)
         self._check_id(described)
         if max(partitions, default=-1) >= described.partitions:

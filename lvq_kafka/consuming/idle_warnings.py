@@ -1,4 +1,4 @@
-"""Report why a consumer is idle for other reasons than an empty queue.
+"""Reports of the reasons, other than an empty queue, why a consumer is idle.
 
 The reason is logged once, and shown in the consumer's stats for as long as it lasts.
 """
@@ -37,7 +37,7 @@ class _IdleCause:
 
     Args:
         seconds: how long it must last.
-        says: returns the report if the cause applies, else an empty string; takes the seconds that it has lasted.
+        says: takes the seconds that the cause has lasted; returns the report if it applies, else an empty string.
     """
 
     def __init__(self, seconds: float, says: Callable[[float], str]) -> None:
@@ -111,7 +111,7 @@ class IdleWarnings:
         self._places = places
 
     def check(self, now: float) -> None:
-        """Check all causes. ``now`` is in seconds of a clock that never goes back."""
+        """Check all causes. ``now`` is in seconds of a clock that never moves back."""
         if now < self._next:
             return
         self._now, self._next = now, now + _TURN
@@ -119,7 +119,7 @@ class IdleWarnings:
         for cause, said in [(cause, cause.check(now)) for cause in self._causes]:
             if said and not found:
                 found = said
-                # In trouble, it follows from what has been logged.
+                # In trouble, it follows from failures that were logged.
                 if not self._core.obstacles.in_trouble and cause.notice.begins():
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._core.ledger.stats.delivered
@@ -166,7 +166,7 @@ class IdleWarnings:
 
     @property
     def _here(self) -> str:
-        """A sentence that names the other consumers here that could be closed."""
+        """A sentence that names the other consumers of this process, which could be closed."""
         others = [str(other) for other in self._unclosed.others]
         return f"In this process there is {listed(others, _NAMED)}: close any that are not in use. " if others else ""
 

@@ -1,4 +1,4 @@
-"""Letters: messages that left a queue for another topic, and why."""
+"""Letters: messages that left a queue for another topic, with the reason."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to s
 
 
 def letter_headers(item: Item, topic: str, reason: str, *, expires: bool = True) -> Headers:
-    """Return a letter's headers: the message's, and where, how often and why.
+    """Return a letter's headers: the message's, its position, delivery count and the reason.
 
-    That is its position, its delivery count and the reason. A reason longer than 1000 bytes is truncated.
+    A reason longer than 1000 bytes is truncated.
 
     Args:
-        topic: that of the queue.
+        topic: the topic of the queue.
         expires: False leaves out the message's TTL.
     """
     return (
@@ -64,8 +64,8 @@ def own_headers(item: Item, *, expires: bool = True) -> Headers:
 def letter_key(item: Item, topic: str) -> bytes:
     """Return the record key of a message's letter.
 
-    It is the message's. One that stands alone must not be replaced among the letters, either: there, its key is its
-    position, so that only another letter of the same message replaces it.
+    It is the key of the message. A message that stands alone must not be replaced among the letters, either: there, its
+    key is its position, so that only another letter of the same message replaces it.
     """
     if item.stands_alone:
         return str(Position(topic, item.partition, item.offset)).encode()
@@ -86,7 +86,7 @@ def log_shortened(source: Position) -> None:
 class LetterWriter:
     """Writes letters of one queue.
 
-    One that is too large is written again with the headers of its message alone, which are known to fit.
+    A letter that is too large is written again with only the headers of its message, which are known to fit.
 
     Args:
         cluster: the cluster.
@@ -105,8 +105,8 @@ class LetterWriter:
         """Write a message's letter.
 
         Args:
-            decided: called once all in-sync replicas have stored it, or with the reason why they have not, or may not
-                have. That may be at once.
+            decided: called, perhaps at once, with None when all in-sync replicas have stored it, or with the reason why
+                they have not, or may not have.
         """
         headers = letter_headers(item, self._source, reason, expires=self._expires)
         self._append(item, headers, decided, shortened=False)

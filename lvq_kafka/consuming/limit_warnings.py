@@ -17,7 +17,7 @@ class RingWarnings:
     """Checks a consumer's ring periodically.
 
     Args:
-        name: the queue's.
+        name: the queue's name.
         ring: None if the queue is no ring.
     """
 
@@ -28,7 +28,7 @@ class RingWarnings:
         self._oversized = Notice()
 
     def check(self) -> None:
-        """Report what is new."""
+        """Report new evictions."""
         ring = self._ring
         if ring is None:
             return
@@ -58,7 +58,7 @@ class PagingWarnings:
     """Checks a consumer's pages periodically.
 
     Args:
-        name: the queue's.
+        name: the queue's name.
         shared: the consumer's shared state.
     """
 
@@ -68,7 +68,7 @@ class PagingWarnings:
         self._failing = Notice()
 
     def check(self) -> None:
-        """Report what is new, and give room on the disk back."""
+        """Report new failures or their end, and free room on the disk."""
         pages = self._shared.pages
         if pages is None:
             return

@@ -1,4 +1,4 @@
-"""The pages of a consumer: values that go to temporary files and come back (R12)."""
+"""The pages of a consumer: values in temporary files, to be read back when needed (R12)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["FilePage", "PageFile", "check_page_directory"]
 _SEGMENT = 64 << 20  # bytes
 _CHECKSUM = 4  # bytes before each value
 _LEAST = 64  # bytes
-_STEPS = 8  # sizes of places between a power of two and the next: an eighth is lost at most
+_STEPS = 8  # sizes of places between two powers of two: at most an eighth is lost
 _PAUSE = 1.0  # seconds without another try after a write has failed
-_OVER = 10.0  # seconds after which a failure is over if nothing was to be written since
+_OVER = 10.0  # seconds after which a failure is over if no write was attempted since
 
 
 class _Segment:
@@ -40,7 +40,7 @@ class _Segment:
     def __init__(self, directory: str | None) -> None:
         self.file: IO[bytes] = TemporaryFile(buffering=0, dir=directory, prefix="lvq-pages-")  # noqa: SIM115
         self.end = 0
-        """The first byte that no page has had."""
+        """The first byte that no page has used."""
         self.pages = 0
         """The number of pages in it."""
 
@@ -78,9 +78,8 @@ class FilePage:
 class PageFile:
     """Values on disk, in temporary files of 64 MB that are opened when they are needed.
 
-    The room of pages that are dropped is used again, for values of about the same size, and a file is closed when no
-    page is left in it. While the sizes of values change, the disk may hold two or three times as much. Each page has a
-    checksum.
+    The room of dropped pages is reused for values of about the same size, and a file is closed when no page is left in
+    it. While the sizes of values change, the disk may hold two or three times as much. Each page has a checksum.
 
     Thread-safe.
 
@@ -91,11 +90,11 @@ class PageFile:
 
     def __init__(self, directory: str | None, on_unreadable: Callable[[PageUnreadable], object]) -> None:
         self.failure = ""
-        """Why values cannot be written, and what helps; empty if they can."""
+        """The reason why values cannot be written, and its remedy; empty if they can."""
         self.dropped: deque[tuple[_Segment, int, int]] = deque()
-        """Where pages were that nobody refers to any longer.
+        """The places of pages that are no longer referenced.
 
-        Python reports them wherever it collects them, on any thread and under any lock. So that takes no lock.
+        Python collects pages at any point, on any thread and under any lock. So reporting them takes no lock.
         """
         self._directory = None if directory is None else os.path.abspath(directory)
         self._on_unreadable = on_unreadable
@@ -110,7 +109,7 @@ class PageFile:
         """The directory of the files."""
         try:
             return Path(self._directory or gettempdir())
-        except OSError:  # none of those that Python knows can be written
+        except OSError:  # Python knows no directory that can be written
             return Path(os.environ.get("TMPDIR", os.curdir))
 
     @property
@@ -250,7 +249,7 @@ def _write_at(segment: _Segment, at: int, value: bytes) -> None:
     """
     left = memoryview(_checksum(value) + value)
     segment.file.seek(at)
-    while left:  # if only a part has been written, the next try says why
+    while left:  # if only a part was written, the next try raises the reason
         left = left[segment.file.write(left) :]
 
 
@@ -265,7 +264,7 @@ def _checksum(value: bytes) -> bytes:
 
 
 def _place_size(length: int) -> int:
-    """Return the size of the place for a value: one of few, so that others fit into it later."""
+    """Return the size of a value's place: one of few sizes, so that others fit into it later."""
     content = _CHECKSUM + length
     step = max(_LEAST, 1 << (content.bit_length() - 1)) // _STEPS
     return -(-content // step) * step

@@ -14,7 +14,7 @@ __all__ = ["ImplicitSessions", "OpenSession"]
 
 
 class OpenSession:
-    """A session that ends when it is closed, or when nobody can use it any longer."""
+    """A session that ends when it is closed, or when nothing refers to it any longer."""
 
     def __init__(self, shared: SharedState) -> None:
         self.pins = shared.open_session()
@@ -37,7 +37,7 @@ class _OfThread(threading.local):
 class ImplicitSessions:
     """The sessions of callers that do not open one.
 
-    There is one of each thread, until it ends, and one of all asyncio tasks.
+    Each thread has one until it ends, and all asyncio tasks share one.
     """
 
     def __init__(self, shared: SharedState) -> None:

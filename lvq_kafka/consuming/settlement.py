@@ -29,7 +29,7 @@ class Durability(Protocol):
     """Knows which messages are durably settled."""
 
     def when_durable(self, item: Item) -> Durable:
-        """Return a future that resolves when the group has the message committed as done.
+        """Return a future that resolves when the group's commit has the message as done.
 
         It fails with `LockLost` if the partition was revoked or lost first, and with `ReaderFailed` if the consumer
         stopped.
@@ -37,14 +37,14 @@ class Durability(Protocol):
 
     @property
     def obstacle(self) -> str:
-        """The reason why acks are not becoming durable, and what helps; empty if none is known."""
+        """The reason why acks are not becoming durable, and its remedy; empty if none is known."""
 
     def check_may_wait(self) -> None:
         """Raise `StateError` on the consumer's own thread, where waiting would deadlock."""
 
 
 class Decision(Future[None]):
-    """A removal that something else decides: a transaction or a dead letter.
+    """A removal that depends on a transaction or a dead letter.
 
     It cannot be cancelled.
     """
@@ -137,8 +137,8 @@ class Settlement(Bound):
     def add_done_callback(self, callback: Callable[[Durable], object]) -> None:
         """Call ``callback`` when the outcome is known, immediately if it already is.
 
-        It usually runs on the consumer's own thread: keep it short, and do not wait there for anything the consumer has
-        to do.
+        It usually runs on the consumer's own thread: keep it short, and do not make it wait for anything that the
+        consumer has to do.
 
         Raises:
             ConfigError: the callback is not a plain function of one argument.
@@ -188,7 +188,7 @@ def _all_of(outcomes: Sequence[Durable]) -> Durable:
     def decided(outcome: Durable) -> None:
         nonlocal left
         failure = outcome.exception()
-        with lock:  # callbacks come from any thread
+        with lock:  # callbacks run on any thread
             if not left:
                 return
             left = left - 1 if failure is None else 0

@@ -55,14 +55,14 @@ class SharedState:
     """A consumer's core, guarded by a lock.
 
     ``with shared as core:`` gives the core to one thread. At the end of the block, the outcome takes effect: callers
-    for messages are woken and, after the lock is released, waiters for settlements are resolved. Only what takes more
-    than that has a method here: the path of every message, whatever waits, and whatever is logged.
+    for messages are woken and, after the lock is released, waiters for settlements are resolved. This class has methods
+    only for operations that need more: the path of every message, waiting, and logging.
 
     A single property of `core` may be read without the lock where a slightly older value does no harm.
 
     Args:
-        clock: returns the seconds by which lock timeouts, delays and silence are judged.
-        now: returns the seconds since the epoch by which messages are due and expire.
+        clock: returns seconds, for lock timeouts, delays and silence.
+        now: returns seconds since the epoch, by which messages are due and expire.
         page_directory: where values are paged to; None for the system's directory of temporary files.
     """
 
@@ -85,19 +85,19 @@ class SharedState:
         self.thread: Thread | None = None
         """The I/O thread."""
         self.failed = False
-        """True once the consumer has failed: no more messages will come."""
+        """True once the consumer has failed: no more messages will arrive."""
         self._definition = definition
         self._foreign = rules.foreign_headers()
         self._now = now
         self._times = self.core.ledger.times
-        self._prepares = self._times is not None  # whether `acquire` has to look whether messages may be taken
+        self._prepares = self._times is not None  # whether `acquire` has to call `_prepare`
         self._lock = RLock()
         self._changed = Condition(self._lock)
         self._awaited = 0  # threads that wait for a change, other than for messages
         self._waiters = WaitQueue() if definition.groups is None else SessionWaitQueue(self.core.hand_out.serves)
         self._wanted = self._waiters.wanted_by
         self._dropped: deque[SessionPins] = deque()
-        self._orphans: deque[Item] = deque()  # set aside by iterations that were dropped
+        self._orphans: deque[Item] = deque()  # messages set aside by iterations that were dropped
         self._failure: BaseException | None = None
         self._closed = False
         notify_of_forks(self)
@@ -126,7 +126,7 @@ class SharedState:
         self._changed = Condition(self._lock)
         self._waiters.forget()
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
-        if self.pages is not None:  # before what is set aside comes back, and is paged out
+        if self.pages is not None:  # before messages set aside are returned, and paged out
             self.pages.left_behind()
         with self as core:
             core.forget(core.partitions)
@@ -135,7 +135,7 @@ class SharedState:
 
     @property
     def is_grouped(self) -> bool:
-        """True if it matters whose session takes a message."""
+        """True if it matters which session acquires a message."""
         return self.core.ledger.groups is not None
 
     def open_session(self) -> SessionPins:
@@ -147,18 +147,18 @@ class SharedState:
         """See `ConsumerCore.end_session`. Its callers do not wait any longer."""
         with self as core:
             core.end_session(session)
-            self._prepares = True  # somebody may still use it
+            self._prepares = True  # a caller may still use it
             self._waiters.wake_session(session)
 
     def drop_session(self, session: SessionPins) -> None:
-        """End a session soon that nobody can use any longer.
+        """End a session that nothing refers to any longer, at the next turn.
 
         Python calls this wherever it collects garbage, on any thread and under any lock. So it takes no lock.
         """
         self._dropped.append(session)
 
     def give_back_dropped(self, items: Iterable[Item]) -> None:
-        """Return messages that an iteration had set aside, before anybody takes the next one.
+        """Return messages that an iteration had set aside, before the next one is acquired.
 
         Python calls this as it calls `drop_session`, so it takes no lock either. Callers that wait are woken on the
         I/O thread's next turn.
@@ -166,7 +166,7 @@ class SharedState:
         self._orphans.extend(items)
 
     def _give_back(self) -> None:
-        """Return what iterations had set aside that were dropped. The lock is held."""
+        """Return the messages that dropped iterations had set aside. The lock is held."""
         items = self._orphans
         while items:
             with suppress(AlreadySettled, LockLost):
@@ -184,7 +184,7 @@ class SharedState:
         """Take up to ``most`` available messages. If there are none, the waiter joins the queue.
 
         Args:
-            session: who takes them, where messages are grouped.
+            session: the session that acquires, where messages are grouped.
             ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
 
         Raises:
@@ -211,7 +211,7 @@ class SharedState:
         """See `HandOut.hand_over`.
 
         Args:
-            may_be_stale: whether to hand it out even if a newer value of its key has come.
+            may_be_stale: whether to hand it out even if a newer value of its key has arrived.
         """
         with self._lock:
             if self._times is not None:
@@ -221,7 +221,7 @@ class SharedState:
             return self.core.hand_out.hand_over(item, self.clock())
 
     def _prepare(self, session: SessionPins | None) -> None:
-        """Check that messages may come, and judge by the time which of them count."""
+        """Check that messages may be acquired, and judge by the time which of them count."""
         if self._closed or self.failed:
             self._check()
         if session is not None and session.ended:
@@ -235,7 +235,7 @@ class SharedState:
             self.core.pass_time(clock)
 
     def step_out(self, waiter: Waiter) -> None:
-        """Remove a waiter that takes nothing more for now."""
+        """Remove a waiter that no longer waits."""
         with self._lock:
             self._waiters.leave(waiter)
 
@@ -296,9 +296,9 @@ class SharedState:
 
     @property
     def kept_from_waiters(self) -> tuple[int, int]:
-        """The number of groups that only other sessions can go on with, and of these.
+        """The number of groups that only other sessions can get, and of these sessions.
 
-        Zero while any caller may get something.
+        Both are zero while any caller may get a message.
         """
         with self._lock:
             waiters, ledger = self._waiters, self.core.ledger
@@ -317,7 +317,7 @@ class SharedState:
             return self.core.obstacle
 
     def fail(self, error: BaseException) -> None:
-        """Stop for good because of this error: no more messages will come."""
+        """Stop permanently because of this error: no more messages will arrive."""
         with self._lock:
             self._failure = self._failure or error
             self.failed = True
@@ -326,7 +326,7 @@ class SharedState:
     def _fail_unreadable(self, error: PageUnreadable) -> None:
         """Stop because a value cannot be read back.
 
-        Its message is not handed out, and all that is not acked comes again, from the log.
+        Its message is not handed out, and all messages that are not acked are redelivered from the log.
         """
         if not self.failed:
             logger.error("the consumer of %s has failed: %s", self._definition.name, error)
@@ -344,7 +344,7 @@ class SharedState:
         self._waiters.wake_all()
 
     def _check(self) -> None:
-        """Raise if no more messages will come."""
+        """Raise if no more messages will arrive."""
         failure = self._failure
         if isinstance(failure, LVQError):
             raise failure
@@ -369,7 +369,7 @@ class SharedState:
             self._awaited -= 1
 
     def _never_committed(self) -> LVQError:
-        """Return the error for waiters on a commit that will never come."""
+        """Return the error for waiters on a commit that will never happen."""
         if self._failure is not None:
             error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure!r}")
             error.__cause__ = self._failure
@@ -382,7 +382,7 @@ class SharedState:
     # ---------------------------------------------------------------- the I/O thread
 
     def turn(self) -> bool:
-        """Do what is due by the clock. Return whether the process stood still since the last turn."""
+        """Run the due timers. Return whether the process stood still since the last turn."""
         now = self.clock()
         silence = self.core.turn(now)
         if self.core.ledger.alarmed:  # otherwise there is no need to wait for the lock
@@ -407,7 +407,7 @@ class SharedState:
         return due if due == math.inf else due - self._now()
 
     def read(self, fetch: Fetch) -> None:
-        """Add what was read.
+        """Add the records read.
 
         Raises:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
@@ -430,7 +430,7 @@ class SharedState:
                 logger.warning("the consumer of %s continues despite: %s", self._definition.name, said)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
-        """Wait until nothing of these partitions is held; return False on timeout.
+        """Wait until no message of these partitions is held; return False on timeout.
 
         Returns early once the consumer is closed or has failed.
         """
@@ -444,11 +444,11 @@ class SharedState:
         return {p: Commit(said.base, said.encode(ANY_LENGTH), epochs.get(p, -1)) for p, said in flight.maps.items()}
 
     def taken_back(self, commits: Mapping[int, Commit]) -> dict[int, Commit]:
-        """Return the last durable commits in place of those that say less (G11)."""
+        """Return the last durable commits in place of older ones (G11)."""
         found: dict[int, Commit] = {}
         now = self.clock()
         for partition, commit in commits.items():
-            with suppress(CommitMapRefused):  # it is judged where all commits are
+            with suppress(CommitMapRefused):  # all commits are judged elsewhere
                 stored = CommitMap.decode(commit.offset, commit.metadata)
                 promise = self.core.promises.broken(partition, stored, now)
                 if promise is not None:

@@ -94,7 +94,7 @@ class Transaction(Bound, Generic[V]):
     """A transaction of a consumer and a producer; see `Consumer.transaction`.
 
     Everything acked in it, everything the producer sends meanwhile, and the consumer's progress commit together or not
-    at all. If the transaction aborts, messages acked in it are redelivered unless a newer value has come. Messages
+    at all. If the transaction aborts, messages acked in it are redelivered unless a newer value has arrived. Messages
     acquired in it but not settled are returned either way.
 
     Not thread-safe: use it from one thread.
@@ -228,7 +228,7 @@ class Transaction(Bound, Generic[V]):
     def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
         """Abort if possible; otherwise the outcome is unknown until the group reports it.
 
-        Until then, handing the messages out again, or committing anything, could undo what the transaction committed.
+        Until then, handing the messages out again, or committing anything, could undo the transaction's commit.
         """
         if self._abort_producer(error):
             self._end(flight, Answer.UNKNOWN, _aborted(error))

@@ -1,6 +1,6 @@
 """Callers that wait for messages, threads and asyncio tasks alike, in order of arrival.
 
-In a queue with groups (R36) only those are woken that may get something.
+In a queue with groups (R36), only callers that may get a message are woken.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Waiter:
 
     Args:
         most: the number of messages it takes at a time.
-        wake: called when it should look again, from any thread and under a lock, so it may only set something.
-        session: whose messages it takes.
+        wake: called when it should try again, from any thread and under a lock, so it may only set an event.
+        session: the session that it acquires for.
     """
 
     __slots__ = ("most", "session", "slot", "wake", "woken")
@@ -34,7 +34,7 @@ class Waiter:
         self.wake = wake
         self.session = session
         self.woken = False
-        """True if it was woken and has not looked since."""
+        """True if it was woken and has not tried since."""
         self.slot = -1
         """Its place in the queue, which it keeps for as long as it waits."""
 
@@ -52,16 +52,16 @@ class _WaitLine(Protocol):
 class WaitQueue:
     """The waiting callers. Not thread-safe.
 
-    A change wakes only the first waiter, and a waiter that gets something wakes the next. So a message costs one or two
-    wake-ups, not one per idle worker. A waiter that was woken and found nothing keeps its place. The next waiter is
-    found in constant time, however many are waiting or have been woken and not looked yet.
+    A change wakes only the first waiter, and a waiter that gets a message wakes the next. So a message costs one or two
+    wake-ups, not one per idle worker. A waiter that was woken and got no message keeps its place. The next waiter is
+    found in constant time, however many wait, or were woken and have not tried yet.
     """
 
     def __init__(self) -> None:
         self.present: dict[Waiter, None] = {}
-        """All that wait; empty if nobody does. An attribute, since every ack asks."""
+        """All waiters; empty if there are none. An attribute, since every ack reads it."""
         self.wanted = 0
-        """The number of messages wanted by waiters that looked and found nothing."""
+        """The number of messages wanted by waiters that tried and got none."""
         self._line: _WaitLine = BySlot()  # waiters that were not woken
         self._slots = count()
 
@@ -70,7 +70,7 @@ class WaitQueue:
         return {None: self.wanted}
 
     def wait(self, waiter: Waiter) -> None:
-        """Add a waiter that found nothing, or let it wait on if it was woken."""
+        """Add a waiter that got no message, or let it keep waiting if it was woken."""
         if waiter not in self.present:
             self.present[waiter] = None
             waiter.slot = next(self._slots)
@@ -81,21 +81,21 @@ class WaitQueue:
         self._line.add(waiter)
 
     def serve(self, waiter: Waiter | None) -> None:
-        """Remove a waiter that got something, if any, and wake the next: there may be more."""
+        """Remove the waiter that got messages, if any, and wake the next: there may be more."""
         if waiter is not None:
             self._remove(waiter)
             waiter.woken = False
         self.wake_next()
 
     def leave(self, waiter: Waiter) -> None:
-        """Remove a waiter. If it was woken and did not look, wake the next one."""
+        """Remove a waiter. If it was woken and did not try, wake the next one."""
         self._remove(waiter)
         if waiter.woken:
             waiter.woken = False
             self.wake_next()
 
     def wake_next(self) -> None:
-        """Wake the next waiter, since there may be something for it."""
+        """Wake the next waiter, since there may be a message for it."""
         while (waiter := self._line.pop()) is not None:
             if self._wake(waiter):
                 return
@@ -144,11 +144,11 @@ _SLOT = attrgetter("slot")
 class SessionWaitQueue(WaitQueue):
     """The waiting callers of several sessions. Not thread-safe.
 
-    A message may be for one session only. So a change wakes the first waiter whose session may get something. If that
-    one finds nothing after all, the first of another session is woken, and so on, each session once.
+    A message may be for one session only. So a change wakes the first waiter whose session may get a message. If that
+    waiter gets none after all, the first of another session is woken, and so on, each session once.
 
     Args:
-        serves: whether there may be something for a session.
+        serves: returns whether there may be a message for a session.
     """
 
     def __init__(self, serves: _Serves) -> None:
@@ -194,8 +194,8 @@ class _SessionLine:
     """The waiters that were not woken, in order of arrival.
 
     Most changes concern either all sessions or one, and the ledger notes which one that is (`SessionPins.noted_in`). So
-    two are asked whether there may be something: a session that has nothing of its own, for all of them, and the first
-    of those that were noted. Nobody looks at the others, however many wait.
+    only two sessions are checked for messages: one without messages of its own, on behalf of all, and the first of the
+    noted ones. The others are not examined, however many wait.
     """
 
     def __init__(self, serves: _Serves) -> None:
@@ -203,11 +203,11 @@ class _SessionLine:
         self.wanted: dict[SessionPins | None, int] = {}
         self._lines: dict[SessionPins | None, PrecedenceHeap[Waiter]] = {}
         self._anyone = SessionPins()
-        # Without those that are left out:
+        # Without the sessions that are left out:
         self._all: PrecedenceHeap[Waiter] = PrecedenceHeap()
-        self._of_noted: PrecedenceHeap[Waiter] = PrecedenceHeap()  # sessions that may have something of their own
-        self._noted: set[SessionPins] = set()  # likewise, since somebody was last looked for
-        self._left_out: set[SessionPins | None] = set()  # sessions whose waiters have looked since the last change
+        self._of_noted: PrecedenceHeap[Waiter] = PrecedenceHeap()  # of sessions that may have messages of their own
+        self._noted: set[SessionPins] = set()  # such sessions, noted since the last `pop`
+        self._left_out: set[SessionPins | None] = set()  # sessions whose waiters have tried since the last change
 
     def add(self, waiter: Waiter) -> None:
         session = waiter.session
@@ -243,14 +243,14 @@ class _SessionLine:
         return list(self._lines.get(session, ()))
 
     def leave_out(self, session: SessionPins | None) -> None:
-        """Leave a session out, whose waiters have found nothing, until `ask_all_again`."""
+        """Leave out a session whose waiters got no message, until `ask_all_again`."""
         self._left_out.add(session)
         for waiter in self.of(session):
             self._all.remove(waiter.slot)
             self._of_noted.remove(waiter.slot)
 
     def ask_all_again(self) -> None:
-        """Ask those sessions again that are left out."""
+        """Include the sessions again that were left out."""
         for session in self._left_out:
             for waiter in self.of(session):
                 self._all.add(waiter.slot, waiter)
@@ -259,9 +259,9 @@ class _SessionLine:
         self._left_out.clear()
 
     def pop(self) -> Waiter | None:
-        """Pop the first waiter that may get something, or return None if there is none."""
+        """Pop the first waiter that may get a message, or return None if there is none."""
         found: list[Waiter] = []
-        if self._all and self.serves(self._anyone):  # which also notes whose the first messages are
+        if self._all and self.serves(self._anyone):  # this also notes the sessions of the first messages
             found.append(self._all.first)
         if (one := self._first_of_noted()) is not None:
             found.append(one)
@@ -274,7 +274,7 @@ class _SessionLine:
         return waiter
 
     def _first_of_noted(self) -> Waiter | None:
-        """Return the first waiter of a session that may get something of its own."""
+        """Return the first waiter of a session that may get messages of its own."""
         for session in self._noted - self._left_out:
             for waiter in self.of(session):
                 self._of_noted.add(waiter.slot, waiter)
@@ -286,5 +286,5 @@ class _SessionLine:
             for other in self.of(waiter.session):
                 self._of_noted.remove(other.slot)
             if waiter.session is not None and waiter.session.offers:
-                waiter.session.note()  # nobody gets anything at the moment
+                waiter.session.note()  # no caller gets messages at the moment
         return None

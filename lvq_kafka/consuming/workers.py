@@ -113,7 +113,7 @@ class ThreadGroup:
     def run(self) -> None:
         """Start the threads and wait until all have ended.
 
-        On an interrupt, each thread finishes what it is doing.
+        On an interrupt, each thread finishes its current work.
 
         Raises:
             BaseException: a thread raised it, or it interrupted this one.

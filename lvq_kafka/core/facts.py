@@ -19,8 +19,8 @@ class Position(NamedTuple):
     Offsets of different partitions are not comparable; there is no global number. ``str(position)`` is
     ``topic/partition/offset``, a token that another process can `parse` and wait for.
 
-    The offset is -1 in a producer's receipt if the broker has the record but did not say where: the answer to a first
-    try was lost, and the retry was recognized as a duplicate.
+    The offset is -1 in a producer's receipt if the broker has the record but did not report its offset: the answer to a
+    first try was lost, and the retry was recognized as a duplicate.
     """
 
     topic: str

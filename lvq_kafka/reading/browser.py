@@ -57,7 +57,7 @@ class Browser(QueueReader[V], Generic[V]):
     Of a standard queue (R35), it yields each waiting message once, in queue order, then `EndOfDump`, then messages as
     they arrive. There are no `Deleted` events: a message that was returned and is consumed later is not reported. A
     slow reader needs memory for all messages that it has not returned yet. A browser that has to start over, or finds
-    the queue reset, returns what waits then, perhaps again.
+    the queue reset, returns the messages that wait then, perhaps again.
 
     The dump ends without waiting for open transactions. `EndOfDump.blocked` names the partitions where one hides later
     records; these follow as updates.
@@ -77,17 +77,17 @@ class Browser(QueueReader[V], Generic[V]):
         group: hide what this consumer group, the queue's, has consumed.
         on_foreign_commits: what to do if something else has committed with that group: ``"refuse"`` raises,
             ``"ignore"`` relies on the offsets alone.
-        refresh: seconds between looks at what the group has consumed; there is also one when the browser is opened. A
+        refresh: seconds between checks of what the group has consumed; there is also one when the browser is opened. A
             value that was returned and is consumed later is reported as `Deleted` with ``consumed`` set. Values that a
             reset makes pending again are returned again. The browser fails when it is no longer known what was consumed
             (R17).
-        previous: have each event carry the value that it replaces, as ``previous``: the last one that the browser
-            returned for its key.
+        previous: add to each event the value that it replaces, as ``previous``: the last one that the browser returned
+            for its key.
         every: return events in batches, at most one in this many seconds; see `Watch`.
         follow: False ends the iteration at the end of the dump.
         undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for no limit.
-        metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+        metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
         selection: what to return; see `SelectionOptions`. If a key that was already returned gets a value that is not
             selected, it is reported as `Deleted` with ``left`` set (R24).
     """
@@ -141,7 +141,7 @@ class Browser(QueueReader[V], Generic[V]):
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits)
         self._follow = follow
         self._previous, self._every = previous, every
-        self._first: Mapping[int, int] = {}  # offsets below which nothing is selected
+        self._first: Mapping[int, int] = {}  # offsets below which no record is selected
         self._since: Mapping[int, int] = {}  # offsets where reading starts
         self._given: dict[bytes, Record] = {}  # returned, and not known to be consumed
         self._news_reported = 0  # the `ConsumedFilter.news` reported so far
@@ -220,7 +220,7 @@ class Browser(QueueReader[V], Generic[V]):
         return {p: max(self._first.get(p, 0), bases.get(p, 0)) for p in self._first.keys() | bases.keys()}
 
     def _learn(self, consumed: ConsumedFilter) -> None:
-        """Find out what has been consumed by now, and show again what no longer is.
+        """Find out what has been consumed by now, and show again values that no longer are.
 
         Raises what `ConsumedFilter.ask` raises.
         """
@@ -235,7 +235,7 @@ class Browser(QueueReader[V], Generic[V]):
     def _show_again(self) -> None:
         """Report all values again, and read those not read before. The lock is held."""
         now = self._unread()
-        if not self._conflates:  # what was returned is no longer kept, so read it again
+        if not self._conflates:  # messages returned are no longer kept, so read them again
             self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
             self._shared.rewind(dict(self._since))
         elif any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
@@ -245,7 +245,7 @@ class Browser(QueueReader[V], Generic[V]):
             self._watch.report(self._dump_keys(self._shared.catch_up.values.table))
 
     def _refresh_consumed(self, consumed: ConsumedFilter) -> None:
-        """Refresh what was consumed, and report values that were returned and are consumed now.
+        """Refresh the consumed state, and report returned values that are consumed now.
 
         Checks all returned values in batches, so that no one waits for the lock for long.
         """
@@ -285,7 +285,7 @@ class Browser(QueueReader[V], Generic[V]):
         return event
 
     def _to_message(self, key: bytes, record: Record | None, matches: bool, cause: Cause | None) -> Record | None:
-        """Return a message of a standard queue. Its turn comes once.
+        """Return a message of a standard queue, once.
 
         Nothing is reported of it later.
         """

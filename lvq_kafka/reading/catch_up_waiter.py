@@ -29,7 +29,7 @@ class CatchUpWaiter:
     def caught_up(self, timeout: Timeout = None, *, or_blocked: bool = False) -> None:
         """Wait until everything that the log held at the start has been read.
 
-        With ``or_blocked``, stop at open transactions, and count what was read as complete.
+        With ``or_blocked``, stop at open transactions, and count the read as complete.
 
         Raises:
             CatchUpTimeout: some partitions lack something; it names each of them, and why.
@@ -41,7 +41,7 @@ class CatchUpWaiter:
             self._wait(lambda: catch_up.replay.caught_up, limit, "catch up")
             return
         goal = AsFarAsAllowed(catch_up)
-        with shared.lock:  # not to be released between the wait and what follows from it
+        with shared.lock:  # held from the wait to `accept`
             self._wait(lambda: goal.reached(shared.clock()), limit, "catch up")
             if not catch_up.replay.complete:
                 shared.accept()
@@ -49,11 +49,11 @@ class CatchUpWaiter:
     def barrier(self, timeout: Timeout = None, *, stable: bool = False) -> dict[int, int]:
         """Wait until everything acknowledged before this call is applied (G7). Return that cut.
 
-        With ``stable``, do not wait for what open transactions hide.
+        With ``stable``, do not wait for records that open transactions hide.
 
         Raises:
             CatchUpTimeout: some partitions lack something; it names each of them, and why.
-            TopicNotFound: the topic does not exist; the reader's state shows whether it comes back.
+            TopicNotFound: the topic does not exist; the reader's state shows whether it is recreated.
             TransportError: the cluster cannot be asked for the end of the log.
             Closed, ReaderFailed: as for `CatchUp.check`.
         """
@@ -93,7 +93,7 @@ class CatchUpWaiter:
         catch_up = self._shared.catch_up
 
         def reached() -> bool:
-            # A recreated topic may be longer or shorter than what was read of its predecessor.
+            # A recreated topic may be longer or shorter than its predecessor.
             replay = catch_up.replay
             same = topic_id in (None, replay.topic_id) and not (catch_up.starting_over or catch_up.rewinding)
             return same and replay.values.progress.reached(targets)

@@ -18,8 +18,8 @@ class ChangeNotifier:
 
     Threads wait for ``changed``, which uses the lock. Tasks of an event loop cannot; they use `woken`.
 
-    A listener owns its pending keys, and gets what changes as long as it keeps a reference to them. An abandoned one,
-    after ``break`` out of a loop or a cancelled request, costs nothing more.
+    A listener owns its pending keys, and gets changes as long as it keeps a reference to them. An abandoned one, after
+    ``break`` out of a loop or a cancelled request, costs nothing more.
 
     Args:
         lock: guards the state whose changes are passed on.
@@ -78,7 +78,8 @@ class ChangeNotifier:
     def woken(self) -> Iterator[asyncio.Event]:
         """Yield an event of the running loop that is set by every change.
 
-        It is known here by a weak reference only: a task that waits for it and is dropped is collected with its watch.
+        The notifier holds only a weak reference to it: a task that waits for it and is dropped is collected with its
+        watch.
         """
         event = asyncio.Event()
         with self.changed:
@@ -94,10 +95,10 @@ class ChangeNotifier:
     def notify(self, keys: Iterable[bytes] = (), *, cause: Cause | None = None, everybody: bool = False) -> None:
         """Pass on the keys that have changed, and wake those concerned.
 
-        With a cause, they have lost their value.
+        With a cause, the keys have lost their value.
 
-        They are if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up takes the
-        interpreter from the reading thread; ``everybody`` overrides that.
+        Waiters are woken if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up
+        takes the interpreter from the reading thread; ``everybody`` overrides that.
         """
         listening = self._listening()
         if listening:

@@ -21,7 +21,7 @@ Learned = Literal["learned", "taken back", "overtaken"]
 
 
 class Consumption(NamedTuple):
-    """The commits of a group, as of a refresh, and the number of that."""
+    """The commits of a group, as of a refresh, and the number of refreshes before."""
 
     maps: dict[int, CommitMap]
     refreshes: int
@@ -36,7 +36,7 @@ class ConsumedFilter:
         cluster: the cluster that holds the queue.
         definition: the queue.
         group: its consumer group.
-        on_foreign_commits: what to do about a commit that carries nothing but its offset.
+        on_foreign_commits: the policy for a commit that contains only its offset.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ConsumedFilter:
         self._described: TopicDescription | None = None  # at the last refresh
 
     def ask(self) -> Consumption:
-        """Ask what has been consumed by now.
+        """Ask the group for its current commits.
 
         Raises:
             QueueNotDeclared, TopicRecreated, CommitMapRefused: it is no longer known what was consumed. Continuing
@@ -81,9 +81,9 @@ class ConsumedFilter:
                 return Consumption(self._judge(commits, stable, described), refreshes)
 
     def learn(self, answer: Consumption) -> Learned:
-        """Apply an answer, unless it was overtaken by that of another thread, which may be newer.
+        """Apply an answer, unless another thread has applied one meanwhile, which may be newer.
 
-        Return ``"taken back"`` if something is no longer done, as after a reset.
+        Return ``"taken back"`` if any message is no longer done, as after a reset.
         """
         if self._refreshes != answer.refreshes:
             return "overtaken"
@@ -146,7 +146,7 @@ class ConsumedFilter:
 def is_transient(error: Exception) -> bool:
     """Return whether to ask again after this error.
 
-    Either it passes, or a follower of the topic sees it, too, and will report it.
+    Either it is temporary, or a follower of the topic also sees and reports it.
     """
     if isinstance(error, TransportError):
         return error.retriable

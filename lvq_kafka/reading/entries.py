@@ -86,7 +86,7 @@ class EndOfDump:
 
     The dump is complete up to ``offsets``, the next offset of each partition. ``blocked`` names the partitions where an
     open transaction hides later records; if it is empty, nothing acknowledged before the open is missing. ``as_of`` is
-    the time of the dump, in seconds since the epoch: what had expired by then is not in it.
+    the time of the dump, in seconds since the epoch: values that had expired by then are not in it.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)

@@ -32,13 +32,13 @@ class Follower:
 
     Args:
         cluster: the cluster that holds the topic.
-        rules: those of the queue.
-        since: the positions to start from, asked for once; None for the start of the log. A recreated topic is read
-            from its start.
+        rules: the rules of the queue.
+        since: returns the positions to start from, called once; None for the start of the log. A recreated topic is
+            read from its start.
         record_filter: called with each batch before it is folded; returns the part of it that matters.
         partitions: read only these; None for all.
         by_value: whether the filter marks values as `UNSELECTED`.
-        metadata_interval: seconds between two looks at the topic.
+        metadata_interval: seconds between two checks of the topic.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Follower:
         self._unclosed: finalize[[str], Follower] | None = None
 
     def start(self) -> None:
-        """Look at the topic and start reading; does nothing if already started.
+        """Describe the topic and start reading; does nothing if already started.
 
         Raises:
             TopicNotFound: there is no such topic.
@@ -107,7 +107,7 @@ class Follower:
 def _guard(body: Callable[[], None], shared: FollowerState, metadata: MetadataThread) -> None:
     try:
         body()
-    except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever the cause
+    except Exception as error:  # noqa: BLE001  # a dead reader must report it, whatever the cause
         _fail(error, shared, metadata)
 
 

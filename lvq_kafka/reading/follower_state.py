@@ -74,12 +74,12 @@ class FollowerState:
         with self.lock:
             self.notifier.notify(self.catch_up.start(then, replay), everybody=True)
             if self.timed:
-                self.pass_time()  # what was due long ago need not be set aside
+                self.pass_time()  # records due long ago need not be set aside
 
     def apply(self, fetch: Fetch, filtered: Fetch) -> Lapse | None:
-        """Apply what a fetch has for this reader, and return None.
+        """Apply the filtered part of a fetch, and return None.
 
-        A fetch that comes too late, when deletes may be gone (R18), is discarded, and its `Lapse` returned.
+        A fetch that is too late, when deletes may be gone (R18), is discarded, and its `Lapse` returned.
         """
         with self.lock:
             catch_up = self.catch_up
@@ -136,9 +136,9 @@ class FollowerState:
             self.catch_up.replay.absence.asked(self.clock(), retention)
 
     def lose(self, error: LVQError, topic_id: str) -> None:
-        """Make the reading thread start over at its next step: what it reads no longer exists.
+        """Make the reading thread start over at its next step: its records are gone from the log.
 
-        Until then this reader may be stale, and its state says so.
+        Until then, this reader may be stale, and its state reports that.
         """
         with self.lock:
             self.catch_up.lose(self.clock(), error, topic_id)
@@ -210,7 +210,7 @@ class FollowerState:
             pass
 
     def saw(self, moment: float) -> None:
-        """Note that another reader's time was this, in seconds since the epoch."""
+        """Note the time of another reader, in seconds since the epoch."""
         with self.lock:
             if self.catch_up.time is not None:
                 self.catch_up.time.saw(round(1000 * moment))
@@ -222,7 +222,7 @@ class FollowerState:
             self.notifier.notify(everybody=True)
 
     def accept(self) -> None:
-        """Count what was read as complete, although an open transaction hides some records."""
+        """Count the read as complete, although an open transaction hides some records."""
         with self.lock:
             self.notifier.notify(self.catch_up.accept())
 

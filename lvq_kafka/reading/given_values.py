@@ -61,7 +61,7 @@ class KnownValues:
     """The newest record of each key that a listener was given.
 
     Args:
-        before: what it knew before the first one; None if nothing. It is not copied.
+        before: the records that it knew before the first one; None if there were none. The table is not copied.
     """
 
     def __init__(self, before: NewestRecords | None) -> None:

@@ -1,4 +1,4 @@
-"""The order in which readers list what a queue holds at one moment."""
+"""The order in which readers list the contents of a queue at one moment."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Listing"]
 logger = logging.getLogger("lvq_kafka.reader")
 
 _PART = 16_384  # rows sorted at once, which takes some 3 ms
-_SAMPLE = 4_096  # ranks that tell how to part the others
+_SAMPLE = 4_096  # ranks that determine the bounds of the parts
 
 
 class Listing:
     """Lists the messages of a queue in order: by rank, if it has ranks (R20), and by arrival.
 
-    Ranks are looked up when a list is made, and kept no longer.
+    Ranks are computed when a list is made, and not kept.
 
     Args:
-        rules: those of the queue.
+        rules: the rules of the queue.
         by_rank: False to list by arrival alone, which costs less.
     """
 
@@ -65,7 +65,7 @@ class Listing:
 def _by_rank(ranks: Sequence[Rank]) -> list[int]:
     """Return the rows of these ranks in order; of the same rank, the first one first.
 
-    Nothing here sorts many rows at once, except equal ones: meanwhile, no other thread would run.
+    No step sorts many rows at once, except equal ones: meanwhile, no other thread would run.
     """
     key = ranks.__getitem__
     if len(ranks) <= _PART:

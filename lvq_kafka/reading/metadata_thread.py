@@ -18,23 +18,23 @@ __all__ = ["MetadataThread"]
 
 T = TypeVar("T")
 
-_LOOK = 5.0  # seconds for one look; then a frozen cluster counts as lost. close() may wait for it
-_MOMENT = 0.1  # seconds that each request of a look gets at least
+_LOOK = 5.0  # seconds for one check; then a frozen cluster counts as lost. close() may wait for it
+_MOMENT = 0.1  # seconds that each request of a check gets at least
 _QUESTION = 10.0  # the same, if a caller waits for the answer
-_SETTINGS = 60.0  # seconds between two looks at the topic's settings
-_LEAST = 0.5  # minimum seconds between two looks at the topic, however briefly it keeps deletes
-_LOOKS = 4  # looks per delete retention time
+_SETTINGS = 60.0  # seconds between two checks of the topic's settings
+_LEAST = 0.5  # minimum seconds between two checks of the topic, however briefly it keeps deletes
+_LOOKS = 4  # checks per delete retention time
 
 
 class MetadataThread:
-    """Observes whether the topic is still the same one, its partitions, and its log ends.
+    """Observes the topic's identity, its partitions, and its log ends.
 
     That keeps metadata requests off the reading path, and distinguishes a quiet topic from a lost cluster.
 
     Args:
         cluster: the cluster that holds the topic.
         shared: receives the observations.
-        interval: seconds between two looks.
+        interval: seconds between two checks.
     """
 
     def __init__(self, cluster: Cluster, shared: FollowerState, interval: float) -> None:
@@ -47,11 +47,11 @@ class MetadataThread:
         self._settings_at = 0.0
 
     def refresh_now(self) -> None:
-        """Make the thread look at once, or end if it was asked to stop."""
+        """Make the thread check at once, or end if it was asked to stop."""
         self._due.set()
 
     def run(self) -> None:
-        """Look until the follower is closed or has failed: the body of the thread."""
+        """Check until the follower is closed or has failed: the body of the thread."""
         shared = self._shared
         while True:
             self._due.wait(min(self._interval, max(_LEAST, self._retention / _LOOKS)))
@@ -69,7 +69,7 @@ class MetadataThread:
                 shared.lost_touch(Trouble.NO_METADATA, error)
 
     def retention(self, *, timeout: float = _LOOK, insist: bool = False) -> float:
-        """Ask for how many seconds the topic keeps deletes. See `ask_delete_retention`."""
+        """Ask how many seconds the topic keeps deletes. See `ask_delete_retention`."""
         self._settings_at = time.monotonic() + _SETTINGS
         self._retention = ask_delete_retention(
             self._cluster, self._topic, self._retention, timeout=timeout, insist=insist

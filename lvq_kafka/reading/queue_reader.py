@@ -29,7 +29,7 @@ from lvq_kafka.selectors.of_queues import queue_selector
 
 __all__ = ["QueueReader"]
 
-_PATIENCE = 0.5  # seconds until a thread notices that nobody waits any longer for what it opens
+_PATIENCE = 0.5  # seconds until a thread notices that no caller waits for the reader it opens
 
 
 class QueueReader(Bound, Generic[V]):
@@ -43,7 +43,7 @@ class QueueReader(Bound, Generic[V]):
 
     Args:
         selection: what to read.
-        by_value: whether the conditions of the selection limit what is held, and not only its keys and partitions.
+        by_value: whether the conditions of the selection limit the values held, and not only its keys and partitions.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class QueueReader(Bound, Generic[V]):
         self._alone = None if definition.conflate else StandardFilter()
         selected = self._selection.keys
         if self._alone is not None:
-            self._selection.keys = KeySelection()  # only the filter knows keys as they are in the log
+            self._selection.keys = KeySelection()  # only the filter sees keys as they are in the log
         by_value = by_value and bool(self._selection.conditions)
         self._follower = Follower(
             cluster,
@@ -121,7 +121,7 @@ class QueueReader(Bound, Generic[V]):
     def _open(self, limit: Limit) -> Self:
         """Open the reader within a limit.
 
-        If that is given up, the reader reads on, and may be opened later.
+        If the limit is given up, the reader continues to read, and may be opened later.
         """
         opening = self._shared.opening
         while not opening.acquire(timeout=_PATIENCE):
@@ -198,7 +198,7 @@ class QueueReader(Bound, Generic[V]):
 
     @property
     def lag(self) -> int:
-        """The offsets left to the end of the log, as of the last look at the topic."""
+        """The offsets left to the end of the log, as of the last check of the topic."""
         return self.status.lag
 
     @property
@@ -213,14 +213,14 @@ class QueueReader(Bound, Generic[V]):
 
     @property
     def blocked_by(self) -> list[Shortfall]:
-        """The partitions where an open transaction hides records, as of the last look."""
+        """The partitions where an open transaction hides records, as of the last check."""
         return self.status.blocked_by
 
     @property
     def silence(self) -> float:
-        """Seconds since the last question about all partitions' ends that was answered.
+        """Seconds since the last answered request for the ends of all partitions.
 
-        Without `lag`, nothing that was acknowledged earlier is missing.
+        Without `lag`, no record that was acknowledged before that request is missing.
         """
         return self.status.silence
 

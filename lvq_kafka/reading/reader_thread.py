@@ -72,7 +72,7 @@ class ReaderThread:
         self._reader: LogReader
 
     def open(self) -> None:
-        """Look at the topic, and prepare to read it.
+        """Describe the topic, and prepare to read it.
 
         Raises:
             TopicNotFound: there is no such topic.
@@ -134,7 +134,7 @@ class ReaderThread:
             shared.stop.wait(_POLL)
 
     def _reconnect(self, stalled: Mapping[int, int]) -> None:
-        """Read on over a new connection.
+        """Continue reading over a new connection.
 
         The client looks for no other leader while one answers.
         """
@@ -235,12 +235,12 @@ class ReaderThread:
         )
 
     def _tombstone_memory(self, retention: float) -> int:
-        """Return for how many ms deletes are remembered; in a standard queue, nothing has rivals."""
+        """Return how many ms deletes are remembered: none in a standard queue, without rivals."""
         rules = self._rules
         return round(1000 * (retention + (rules.times.max_delay or 0.0))) if rules.keys.conflates else 0
 
     def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
-        """Return a store that holds what is selected, once it is due, and folds into these values."""
+        """Return a store that folds selected records into these values once they are due."""
         selected: LatestValues | SelectedValues = values
         if self._strays is not None:
             selected = SelectedValues(values, self._rules, self._strays, several=several)

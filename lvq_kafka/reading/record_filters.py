@@ -1,6 +1,6 @@
 """Filters of a reader: each drops or changes records before they are folded.
 
-The reading thread calls them without any lock. It refers to these objects, and thus not to the reader.
+The reading thread calls them without any lock. It refers to these objects only, and not to the reader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lvq_kafka.reading.selection import Selection
 
 __all__ = ["KeyFilter", "UndecodableFilter", "ValueFilter", "ValuesToSizes", "in_turn"]
 
-_SIZES = 4096  # different ones that are kept as text
+_SIZES = 4096  # different sizes that are kept as text
 
 
 def in_turn(*filters: RecordFilter | None) -> RecordFilter | None:
@@ -100,7 +100,7 @@ class ValueFilter:
 class ValuesToSizes:
     """Replaces each value by the size of its message, in decimal digits.
 
-    So a follower keeps sizes, and no values.
+    So a follower keeps sizes instead of values.
 
     Args:
         needed: the names of the headers that the fold reads, beside the key header; the others are dropped.
@@ -113,7 +113,7 @@ class ValuesToSizes:
         self._texts = _Texts()
 
     def __call__(self, batch: RecordBatch) -> RecordBatch:
-        """Return the batch without its values. Those not selected stay marked."""
+        """Return the batch with sizes for values. Values that are not selected stay marked."""
         texts = self._texts
         if len(texts) > _SIZES:
             texts.clear()
@@ -132,9 +132,9 @@ class ValuesToSizes:
         return batch
 
     def _sizes_of_plain(self, batch: RecordBatch) -> list[int] | None:
-        """Return the sizes of messages that have no header but that of the key.
+        """Return the sizes of messages that have no header but the key header.
 
-        Most batches are of such messages, so there is no statement per message. Returns None for others.
+        Most batches hold only such messages, so there is no statement per message. Returns None for other batches.
         """
         keys, values, headers, name = batch.keys, batch.values, batch.headers, self._key_header
         if None in keys or None in values or UNSELECTED in values:

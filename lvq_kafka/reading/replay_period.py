@@ -15,7 +15,7 @@ __all__ = ["ReplayPeriod"]
 
 
 class ReplayPeriod:
-    """Limits the dump of a browser to what arrived in a period that ends now (R15).
+    """Limits the dump of a browser to values that arrived in a period that ends now (R15).
 
     A message that was scheduled before that, and becomes due while the browser is open, is an update.
 
@@ -41,13 +41,13 @@ class ReplayPeriod:
         self._horizon = horizon if self._dump else math.inf
         self._max_delay = max_delay
         self._judge = DueTimes.of(max_delay)
-        self._ends: Mapping[int, int] | None = None  # as of the start; None if the dump has what came since, too
+        self._ends: Mapping[int, int] | None = None  # as of the start; None if the dump includes later records, too
         self._opened_at: Mapping[int, int] = {}
         self._opened_when = 0  # in ms
         self._topic_id = ""
 
     def first(self, cluster: Cluster, topic: str) -> dict[int, int]:
-        """Return, by partition, the offset below which nothing is in the period, or scheduled.
+        """Return, by partition, the offset below which no record is in the period, or scheduled.
 
         It is 0 for partitions that are missing, and never beyond records that an open transaction still hides.
         """

@@ -70,7 +70,7 @@ class ResumePoint:
         return cls(dict(offsets))
 
     def check_time(self, cluster: Cluster, topic: str) -> None:
-        """Check that this point has a time, which says which scheduled messages counted.
+        """Check that this point has a time, which decides which scheduled messages counted.
 
         Raises:
             ConfigError: it has none, or one too far ahead.
@@ -114,12 +114,12 @@ class ResumePoint:
 
 
 class _Differences:
-    """The keys whose newest record that counts is another one than at a point.
+    """The keys whose newest record that counts differs from that at a point.
 
     Args:
         definition: the queue.
-        point: the point. Of records below it, those count that were due at its time.
-        end: the cut up to which changes count. Of records below it, those count that are due at its time.
+        point: the point. Records below it counted if they were due at its time.
+        end: the cut up to which changes are reported. Records below it count if they are due at its time.
     """
 
     def __init__(self, definition: QueueDefinition, point: ResumePoint, end: EndOfDump) -> None:
@@ -131,11 +131,11 @@ class _Differences:
         self._found: dict[tuple[int, bytes], bool | None] = {}  # None: as at the point
 
     def read(self, batch: RecordBatch) -> None:
-        """Look at records in the order of the log."""
+        """Examine records in the order of the log."""
         keys, since, judge, found = self._keys_of(batch), self._point.offsets, self._judge, self._found
         rows = zip(keys, batch.values, batch.partitions, batch.offsets, batch.timestamps, batch.headers)
         for key, value, partition, offset, timestamp, headers in rows:
-            if key is None or offset >= self._end.offsets[partition]:  # the watch hears of it anyway
+            if key is None or offset >= self._end.offsets[partition]:  # the watch is notified of it anyway
                 continue
             if judge is not None and not judge.counts(self._now, timestamp, headers):
                 continue
@@ -160,7 +160,7 @@ def changed_since(
 ) -> dict[bytes, bool]:
     """Return the keys whose newest record that counts has changed from a point to a cut.
 
-    They are in the order of their last records. The value of a key says whether that is a delete.
+    They are in the order of their last records. The value of a key is whether that record is a delete.
 
     Raises:
         ConfigError: the time of the point is later than that of the cut.
@@ -205,9 +205,9 @@ def changed_since(
 def _reading_starts(
     cluster: Cluster, definition: QueueDefinition, point: ResumePoint, until: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the offsets from which on records may have come to count since a point.
+    """Return the offsets from which records may have begun to count since a point.
 
-    All that was scheduled then had been appended at most the longest delay before.
+    A message scheduled at that time had been appended at most the longest delay before.
     """
     topic = definition.topic
     starts = cluster.logs.start_offsets(topic)
@@ -221,15 +221,15 @@ def _reading_starts(
 def _young(
     cluster: Cluster, topic: str, as_of: float, since: Mapping[int, int], ends: Mapping[int, int]
 ) -> tuple[Mapping[int, int], float]:
-    """Return offsets from which on no delete is gone, and the retention in seconds."""
+    """Return offsets from which no delete is gone, and the retention in seconds."""
     retention, stamped = DELETE_RETENTION, False
-    with suppress(LVQError):  # who may not read the settings goes by what is certain
+    with suppress(LVQError):  # a user who may not read the settings gets the safe assumption
         config = cluster.topics.config(topic)
         retention, stamped = delete_retention(config), config.get("message.timestamp.type") == "LogAppendTime"
     horizon = cluster.now() - _TRUSTED * retention
     if as_of >= horizon:
         return since, retention
-    if not stamped:  # producers' times say nothing of when a delete was appended
+    if not stamped:  # producers' times do not show when a delete was appended
         return ends, retention
     young = cluster.logs.offsets_at(topic, max(0, round(horizon * 1000)))
     return {partition: young.get(partition, end) for partition, end in ends.items()}, retention

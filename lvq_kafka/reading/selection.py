@@ -25,8 +25,8 @@ logger = logging.getLogger("lvq_kafka.selection")
 class SelectionOptions(TypedDict, Generic[V], total=False):
     """The options that select. A value has to meet all that are given.
 
-    None is the same as leaving an option out. A key is *selected* while its newest value is. If that is not, the key is
-    absent, as if it was deleted: an older value never takes its place (R7).
+    None is the same as leaving an option out. A key is *selected* while its newest value is. If its newest value is not
+    selected, the key is absent, as if it was deleted: an older value never takes its place (R7).
 
     Attributes:
         keys: only these keys.
@@ -49,7 +49,7 @@ class SelectionOptions(TypedDict, Generic[V], total=False):
 
 
 class Selection(Generic[V]):
-    """A selection, and how often its predicate failed.
+    """A selection, and the number of failures of its predicate.
 
     ``keys`` depend on the key alone; ``conditions`` on each record, so that a key can leave with a new value.
 

@@ -22,7 +22,7 @@ class TableSource(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """To be held from `current` to the last use of the table."""
+        """The lock to hold from `current` to the last use of the table."""
 
     def current(self, key: bytes | None) -> NewestRecords:
         """Return the table to look up this key, if it is one.
@@ -147,9 +147,9 @@ class Snapshot(CurrentValues[V]):
     It is in queue order, by rank if the queue is (R20).
 
     ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
-    it. ``as_of`` is the time of the snapshot, in seconds since the epoch: what had expired by then is missing, what was
-    scheduled for a later time does not count, and that stays so. ``topic_id`` distinguishes the topic from another one
-    of the same name.
+    it. ``as_of`` is the time of the snapshot, in seconds since the epoch: values that had expired by then are missing,
+    messages scheduled for a later time do not count, and neither changes later. ``topic_id`` distinguishes the topic
+    from another one of the same name.
 
     Reading the log up to these offsets, as of this time, yields the same rows, as long as the log holds them:
     compaction removes those superseded since, retention and DeleteRecords remove those below the log start offset.

@@ -39,15 +39,16 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
     As a context manager, also with ``async with``, it is caught up when entered: it then holds the newest value of
     every key acknowledged before (G1), and follows the log from there. Reads come from memory and never touch the
-    network. A view that can no longer follow says so: reads raise `ReaderFailed` once it has failed, and ``state``
+    network. A view that can no longer follow reports it: reads raise `ReaderFailed` once it has failed, and ``state``
     shows when it is disconnected.
 
     A view keeps the values that it has read. If retention or DeleteRecords removes a value from the log after the view
     has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
     view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
 
-    Thread-safe. Keys may come and go during iteration: iteration covers the keys of the moment it began. It is in order
-    of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank (R20).
+    Thread-safe. Keys may appear and disappear during iteration: it covers the keys of the moment when it began. It is
+    in order of arrival, also if the queue is ordered by rank; a `snapshot`, and the dump of a `watch`, are by rank
+    (R20).
 
     Args:
         cluster: the cluster that holds the queue.
@@ -55,7 +56,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         codec: decodes the values.
         catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
         undecodable: see `Undecodable`.
-        metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+        metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
         selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
             same, since a broker cannot select; only ``partitions`` saves reading.
 
@@ -87,7 +88,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         )
         self._definition = definition
         self._source = self._shared
-        self._iterated = Listing(self._rules, by_rank=False)  # or each iteration would look at all headers
+        self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
         self._callbacks: list[Watch[V]] = []
 
     def _wait_open(self, limit: Limit) -> None:
@@ -134,11 +135,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
 
-        One that is scheduled need only have been read (R11).
+        A scheduled record need only have been read (R11).
 
         A position does not identify which topic of that name it belongs to. After the topic was deleted and recreated,
         do not wait for older positions. Until this view has noticed (see ``metadata_interval``), do not wait for any
-        position; use `barrier`, which looks at the topic first.
+        position; use `barrier`, which checks the topic first.
 
         Args:
             position: the position from a producer's receipt, or its text, from this process or another.
@@ -215,10 +216,11 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             since: resume where an earlier watch, of this process or another, had got to: an `EndOfDump`, a snapshot, or
                 the next offset of each partition. Instead of a dump, the watch begins with the keys that have changed
                 since, deletes included, then `EndOfDump`. It reads that part of the topic once more, at once. A key
-                that came and went meanwhile, or that is not selected, may be reported as `Deleted` although the earlier
-                watch had never returned it. If messages of this queue may be scheduled, offsets alone do not say what
-                counted already; what has become due since is read from ``max_delay`` further back.
-            previous: have each event carry the value that it replaces, as ``previous``. This needs memory for a second
+                that was added and deleted meanwhile, or that is not selected, may be reported as `Deleted` although the
+                earlier watch had never returned it. If messages of this queue may be scheduled, offsets alone do not
+                show which messages counted already; messages that have become due since are read from ``max_delay``
+                further back.
+            previous: add to each event the value that it replaces, as ``previous``. This needs memory for a second
                 table, and making the watch takes a copy of it.
             every: return events in batches, at most one in this many seconds.
             selection: what to report, among what the view holds; see `SelectionOptions`.
@@ -275,14 +277,14 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
         if self._definition.max_delay is not None:
-            self._shared.saw(point.as_of)  # by a faster clock: nothing that was due there may go back
+            self._shared.saw(point.as_of)  # by a faster clock: messages that were due there stay due
         return point
 
     def _changed_since(self, point: ResumePoint, end: EndOfDump) -> Mapping[bytes, bool]:
         """Return the keys of this view that have changed from a point to a cut."""
         timeout = math.inf if self._catch_up_timeout is None else self._catch_up_timeout
         changed = changed_since(self._cluster, self._definition, point, end, timeout=timeout)
-        if set(end.offsets) - set(point.offsets):  # with partitions that are new, keys have other homes (R14)
+        if set(end.offsets) - set(point.offsets):  # with new partitions, keys have other homes (R14)
             with self._shared.lock:
                 split = self._shared.catch_up.values.split_keys
             changed |= {key: changed.get(key, False) for key in split}
@@ -297,7 +299,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         every: float | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> Callable[[], None]:
-        """Call back with every change, conflated, in a new thread. Return a function that ends it.
+        """Call back with every change, conflated, in a new thread. Return a function to end that.
 
         An error raised by the callback is logged, and does not stop later changes.
 

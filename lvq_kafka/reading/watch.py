@@ -42,13 +42,13 @@ class Watch(Bound, Generic[V]):
     changes before its turn, its newest value is returned at its turn. The dump reflects the moment when its first event
     is requested.
 
-    With ``every`` seconds, events come in batches, at most one in each such period, the first one at once. A batch has
-    the keys that changed since the last one, in the order of their last change, with their newest values. A dump is a
-    batch. `drain` returns what is left of one.
+    With ``every`` seconds, events are returned in batches, at most one in each such period, the first one at once. A
+    batch has the keys that changed since the last one, in the order of their last change, with their newest values. A
+    dump is a batch. `drain` returns the rest of a batch.
 
     With ``previous``, an `Entry` or `Deleted` has the value that it replaces: the last one that this watch returned for
-    its key. Before the watch has returned one, it is the value of the moment when the watch was made, if that is
-    selected, or with a dump none. It needs memory for the values of all these keys.
+    its key. Before the watch has returned one, it is the value at the moment when the watch was made, if that is
+    selected; with a dump, there is none. It needs memory for the values of all these keys.
 
     Iterate with ``for`` or ``async for``; `poll` waits with a limit. While events are ready, ``async for`` lets other
     tasks run every millisecond. Iteration ends when the watch, or the reader that it watches, is closed, and raises
@@ -72,7 +72,7 @@ class Watch(Bound, Generic[V]):
     ) -> None:
         if every is not None:
             durations("Leave it out for events as they come.", every=every)
-        self._follower = follower  # which is closed when no one refers to it
+        self._follower = follower  # it is closed when no one refers to it
         self._shared = follower.shared
         self._topic = follower.topic
         self._codec = codec
@@ -97,7 +97,7 @@ class Watch(Bound, Generic[V]):
             self.subscribe()
 
     def subscribe(self) -> None:
-        """Take the current keys for the dump, unless already done. Slow for very many keys."""
+        """Fix the current keys for the dump, unless already done. Slow for very many keys."""
         with self._shared.lock:
             self._subscribe()
 
@@ -248,7 +248,7 @@ class Watch(Bound, Generic[V]):
         while True:
             values = catch_up.values
             if values is not catch_up.replay.values or self._closed:
-                return None  # nothing is reported while reading has started over
+                return None  # no events while a new read is incomplete
             pending = self._subscribe() if self._pending is None else self._pending
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and catch_up.replay.complete:
@@ -286,7 +286,7 @@ class Watch(Bound, Generic[V]):
     def _is_for_the_dump(self, key: bytes, event: Record | Deleted) -> bool:
         """Return whether an event precedes the end of the dump.
 
-        Values do; deletions do only while that end is unknown, for keys that were returned.
+        Values do. Deletions do only while the end of the dump is unknown, for keys that were returned.
         """
         if self._resumed:
             return True

@@ -1,12 +1,12 @@
 """The commit map: the offsets of one partition that are done, as an offset commit.
 
 A commit is an offset, the base, and a text. Everything below the base is done. The text adds, as runs, the offsets
-above the base that are done, so messages can be settled in any order and none that is settled comes again after a
-crash.
+above the base that are done, so messages can be settled in any order and a settled message is not delivered again after
+a crash.
 
-Every map is true by itself: it claims only what is done, whenever it is written and whatever was written before. So a
-commit that is lost, late or sent twice may cause redeliveries but never a loss. To keep this so when the text has to be
-shortened, done offsets may be forgotten, but none may ever be added.
+Every map is true by itself, whenever it is written and whatever was written before: it claims only offsets that are
+done. So a commit that is lost, late or sent twice may cause redeliveries but never a loss. Shortening the text keeps
+this true: it may forget done offsets, but never adds any.
 
 The text is ``lvq1.`` followed by unpadded base64url of::
 
@@ -114,13 +114,13 @@ class CommitMap:
     sequence: int = 0
     """Incremented by every commit.
 
-    An owner that reads back a lower one than it wrote has been overwritten.
+    If an owner reads back a lower one than it wrote, its commit was overwritten.
     """
     delivered: int | None = None
     """One past the highest offset ever handed out; None if not recorded.
 
-    Pending offsets below may have been delivered before. A mark below the base means the same as one at the base, and
-    becomes that.
+    Pending offsets below this mark may have been delivered before. A mark below the base is raised to the base, which
+    means the same.
     """
     counts: Mapping[int, int] = field(default_factory=dict, hash=False)
     """Delivery counts of pending messages, by offset; durable once this map is committed."""
@@ -175,7 +175,7 @@ class CommitMap:
 
     @property
     def longest(self) -> int:
-        """The length of its text in characters, whatever its topic, its sequence and its mark are."""
+        """The maximum length of its text in characters, for any topic, sequence and mark."""
         counts = self._packed_counts(len(self.counts))[1]
         return _text_length(_LONGEST_FRAME + len(pack_runs(self.runs)[1]) + len(counts))
 
@@ -185,8 +185,8 @@ class CommitMap:
         """Encode the text for an offset commit at ``base``.
 
         Raises:
-            ValueError: the text would exceed ``limit`` characters. Leaving something out silently would promise more
-                than is stored, so writers use `shortened` and look at what is left.
+            ValueError: the text would exceed ``limit`` characters. Leaving runs out silently would let callers believe
+                that they are stored. Writers call `shortened` first, and check which runs are left.
         """
         text = _PREFIX + urlsafe_b64encode(self._wire(self.runs, len(self.counts))).rstrip(b"=").decode()
         if len(text) > limit or len(self.runs) > MOST_RUNS:
@@ -198,16 +198,16 @@ class CommitMap:
     ) -> CommitMap:
         """Return this map if it fits into ``limit`` characters, else one that forgets offsets.
 
-        The lowest runs are kept, as many as fit: one more pair would not. Counts take precedence over runs, because
-        they identify a message that kills its handler, but get no more than half of the text if runs need the rest;
-        beyond that the counts of the highest offsets are dropped. 55 characters are enough for any base.
+        The lowest runs are kept, up to the last pair that fits. Counts take precedence over runs, because they identify
+        a message that kills its handler, but get no more than half of the text if runs need the rest; beyond that the
+        counts of the highest offsets are dropped. 55 characters are enough for any base.
 
         Promised runs take precedence over everything else. They are kept whole, and a sixteenth of the text stays free,
         because these runs grow. If they do not fit, they are dropped like anything else.
 
         Args:
-            stored: a map that is promised, and still true.
-            first: done offsets to be promised with it.
+            stored: a map whose runs are promised; it must still be true.
+            first: done offsets whose runs are promised, too.
 
         Raises:
             ValueError: not even the base fits.
@@ -363,8 +363,8 @@ def _text_length(size: int) -> int:
 def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
     """Return the maximum length of a map with ``pairs`` pairs of runs over ``span`` offsets.
 
-    That includes a delivered mark. With 36 bytes for all else (1 flags, 8 tag, 5 partitions, 9 sequence, 9 mark, 4
-    CRC)::
+    That includes a delivered mark. With 36 bytes for the other fields (1 flags, 8 tag, 5 partitions, 9 sequence, 9
+    mark, 4 CRC)::
 
         characters = 5 + ceil(4 / 3 * (36 + bytes of the runs and of their number + bytes of the counts))
 
@@ -379,12 +379,12 @@ def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
 
 @lru_cache(maxsize=64)
 def span_that_fits(limit: int, most: int = 0) -> int:
-    """Return how many offsets a map can span and always fit into ``limit`` characters.
+    """Return how many offsets a map can span and still fit into ``limit`` characters.
 
-    24,152 for 4095, whatever is done there.
+    It fits whichever of them are done. For 4095 characters, the result is 24,152.
 
     Args:
-        most: the highest delivery count, of any number of these offsets; 0 without counts.
+        most: the highest delivery count, which each of these offsets may have; 0 without counts.
     """
 
     def longest(span: int) -> int:
@@ -394,25 +394,25 @@ def span_that_fits(limit: int, most: int = 0) -> int:
 
 
 def span_after(limit: int, pairs: int, span: int) -> int:
-    """Return how many offsets always fit beside pairs of runs below them.
+    """Return how many offsets always fit above a number of pairs of runs.
 
     Args:
         limit: the length of the text, in characters.
         pairs: the number of pairs.
-        span: the number of offsets that these are within.
+        span: the number of offsets over which the pairs may be spread.
     """
     head = _text_length(_LONGEST_FRAME + windowed_bound(pairs, span, 0))
     return max(0, (limit - head) * 3 // 4 - 1) * 8
 
 
 def pairs_below(limit: int, span: int, pairs: int, farthest: int) -> int:
-    """Return how many pairs of runs always fit below others.
+    """Return how many pairs of runs always fit below ``pairs`` higher ones.
 
     Args:
         limit: the length of the text, in characters.
-        span: the number of offsets that they are within.
-        pairs: the number of the others.
-        farthest: the number of offsets that these are within.
+        span: the number of offsets over which the lower pairs may be spread.
+        pairs: the number of higher pairs.
+        farthest: the number of offsets over which the higher pairs may be spread.
     """
 
     def longest(below: int) -> int:
@@ -445,13 +445,13 @@ def _pairs_that_fit(limit: int, span: int) -> int:
 def following(sequence: int) -> int:
     """Return the sequence of the next commit.
 
-    It wraps around: nobody commits often enough to get there, but anyone can write the last number.
+    It wraps around. No consumer commits often enough to reach the end, but any client can write the last number.
     """
     return (sequence + 1) % _MOST_COMMITS
 
 
 def topic_tag(topic_id: str) -> bytes:
-    """Return eight bytes that distinguish a topic from later ones of its name; never all zero.
+    """Return eight bytes that tell a topic from later ones of the same name; never all zero.
 
     Args:
         topic_id: Kafka's topic id, a UUID as base64 text in either alphabet. The tag is the exclusive or of its two

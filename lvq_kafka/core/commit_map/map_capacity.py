@@ -1,7 +1,7 @@
-"""The room in a commit map, for consumers that hand out only messages with room in it.
+"""The room in a commit map, for consumers that hand out only messages whose acks fit.
 
-A transaction cannot commit acks that its map has no room for, and a ranked queue keeps its acks durable. Other acks can
-wait for room, so they need none beforehand.
+A transaction fails if its acks do not fit, and a ranked queue keeps its acks durable. So both look for room before they
+hand out a message. Other acks can wait for room afterwards.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lvq_kafka.core.commit_map.commit_map import (
 
 __all__ = ["FAR", "MOST_COUNTED", "MapCapacity", "Measured", "RankRoom", "text_size"]
 
-# Characters by which a map may grow without another ack: its last run grows as more is read, and the message at the
-# base, for which there is always room, may be counted.
+# Characters by which a map may grow without another ack: its last run grows as more records are read, and the message
+# at the base, for which there is always room, may get a delivery count.
 _SLACK = 32
 _SHORTEST_TEXT = 64  # characters; enough for any base
 _COUNT = 2  # bytes of the highest delivery count that is written, and of a gap in a longer list of counts
 _PARTS = 4  # of the text; see `RankRoom`
-_STEPS = 64  # in which the window moves on by its own length
+_STEPS = 64  # steps in which the window advances by its own length
 _LONGEST_MESSAGE = 40  # characters of two runs, a gap in a list of counts, and a count
 _HEAD = 8  # bytes by which the numbers before the runs and the counts may grow
 
@@ -66,9 +66,9 @@ class Allowance(NamedTuple):
 
     pairs: int
     within: int
-    """The offsets that the pairs are within."""
+    """The number of offsets over which the pairs may be spread."""
     after: int
-    """The number of offsets after the pairs that have room, a bit each, whatever is done there."""
+    """The number of offsets above the pairs that have room, as a bitmap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,16 @@ class RankRoom:
     ahead: int
     """The number of messages beyond the window that have room, wherever they are within `FAR` offsets."""
     allowances: tuple[Allowance, ...]
-    """Any one of these has room beside ``ahead``. The fewest pairs come first."""
+    """Alternatives, each with room beside ``ahead``, in ascending order of pairs."""
 
     @property
     def span(self) -> int:
-        """The number of offsets that have room, whatever is done there."""
+        """The number of offsets that have room, whichever of them are done."""
         return self.allowances[0].after
 
     @property
     def step(self) -> int:
-        """The number of offsets by which the base rises until these are counted from there."""
+        """The number of offsets by which the base rises before the window moves with it."""
         return max(1, self.span // _STEPS)
 
     @property
@@ -111,7 +111,7 @@ class RankRoom:
 
 
 class MapCapacity:
-    """The capacity of a commit map: how long its text may be, and how much is sure to fit.
+    """The capacity of a commit map: the limit of its text, and the claims that always fit.
 
     Args:
         limit: the most characters of a text, until the broker reports another limit.
@@ -134,13 +134,13 @@ class MapCapacity:
         self._limit = limit
         self._usable = limit - _SLACK
         self.window = span_that_fits(self._usable)
-        """The number of offsets above the base that fit whatever is done there, without delivery counts."""
+        """The number of offsets above the base that always fit, without delivery counts."""
         self._rank_room, self._counted_rank_room = RankRoom.of(self._usable), RankRoom.of(self._usable // 2)
         self.always = pairs_that_fit(self._usable, (1 << 63) - 1)
         """The number of pairs of runs that fit over any number of offsets."""
 
     def rank_room(self, *, counted: bool) -> RankRoom:
-        """Return the room of a queue by rank: the same object until the limit changes.
+        """Return the room of a ranked queue: the same object until the limit changes.
 
         Args:
             counted: whether half of the text is for delivery counts.
@@ -154,14 +154,14 @@ class MapCapacity:
     def refuse(self, characters: int, *, stored: int) -> None:
         """Halve the limit, since the broker refused a text of this length.
 
-        But not below the longest text that it has stored.
+        The limit does not fall below the longest text that the broker has stored.
         """
         self._refused = min(self._refused, characters)
         limit = max(characters // 2, stored if stored < characters else 0, _SHORTEST_TEXT)
         self.limit = min(limit, self.limit)
 
     def allow(self, limit: int) -> bool:
-        """Raise the limit to what the broker accepts, but below any text that it refused.
+        """Raise the limit to the broker's, but keep it below any text that the broker refused.
 
         Returns whether there is more room now.
         """
@@ -184,24 +184,24 @@ class MapCapacity:
         return span <= self.window or pairs <= pairs_that_fit(self._usable, span)
 
     def settlements_missing(self, measured: Measured) -> int:
-        """Return how many messages at least have to be settled until a measured claim fits.
+        """Return the minimum number of messages to settle until a measured claim fits.
 
-        Each takes two runs and a count out of it at most, unless it is the lowest.
+        Settling a message removes at most two runs and one count from the claim, unless it is the lowest.
         """
         return max(0, measured.characters - self._usable) // _LONGEST_MESSAGE
 
     def fits_after(self, measured: Measured, changes: int, base: int, end: int, *, counted: bool) -> bool:
         """Return whether a measured claim still fits after this many changes.
 
-        A change is a message that was counted, acked or replaced. An ack adds two runs at most: parts of one that is
-        there, or of what lies beyond the end of the claim. In a bitmap it adds nothing. A count adds an offset and a
-        number, and goes with the ack. A replaced message moves the end of a run. All this holds for numbers and
-        bitmaps. A deflated text may grow more; then acks wait, and nothing is lost (see `PartitionRoom.overflowed`).
+        A change is a message that was counted, acked or replaced. An ack adds at most two runs: it splits an existing
+        run, or extends the claim beyond its end. In a bitmap it adds nothing. A count adds an offset and a number, and
+        the ack removes it. A replaced message moves the end of a run. All this holds for numbers and bitmaps. A
+        deflated text may grow more; then acks wait, and nothing is lost (see `PartitionRoom.overflowed`).
 
         Args:
             changes: the number of changes since, at most.
-            base: the base by now.
-            end: the end of the messages that were handed out by now.
+            base: the current base.
+            end: an offset beyond all messages handed out so far.
         """
         each = 2 * _bytes(max(measured.longest_run, end - measured.end))
         if counted:

@@ -3,9 +3,9 @@
 The shortest form is chosen. docs/guarantees.md specifies the bytes; `lvq_kafka.core.commit_map.commit_map` puts them
 together.
 
-A few runs are plain numbers. Of many, dense stretches become a *bitmap*, one bit per offset, and sparse ones stay
-numbers; either may be deflated. So runs never take more than a bit per offset or a number per run, whichever is less,
-and the longest text can be computed in advance (`runs_bound`, `counts_bound`).
+A few runs are written as plain numbers. Among many runs, dense stretches become a *bitmap*, one bit per offset, and
+sparse ones stay numbers; either may be deflated. So runs never take more than a bit per offset or a number per run,
+whichever is less, and the longest text can be computed in advance (`runs_bound`, `counts_bound`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ DEFLATED, BITMAP, COUNTS_PACKED, COUNTS_DEFLATED = 1, 8, 16, 32
 """Flags of a commit map."""
 
 LONGEST_UVARINT = 9
-# Deflated text says little about its inflated size, so the format bounds it: 64 Ki runs, at most 576 KiB, and a bitmap
-# of 64 KiB.
+# Deflated text reveals little about its inflated size, so the format limits it: 64 Ki runs, at most 576 KiB, and a
+# bitmap of 64 KiB.
 MOST_RUNS = 65_536
 _MOST_BITS = 1 << 19
 # Bytes. Other forms take far longer to write than plain numbers; below this they gain little.
@@ -135,9 +135,9 @@ def windowed_bound(pairs: int, span: int, bits: int) -> int:
 
 
 def parted_bound(near: int, span: int, far: int, far_span: int) -> int:
-    """Return the maximum size in bytes of pairs of runs as numbers, near and far ones.
+    """Return the maximum size in bytes of near and far pairs of runs, as numbers.
 
-    The last run of those that are near may reach as far as the others.
+    The last of the near runs may reach as far as the far ones.
 
     Args:
         near: the number of pairs over ``span`` offsets.
@@ -206,10 +206,10 @@ def read_counts(flags: int, base: int, wire: bytes, at: int) -> tuple[Callable[[
 def counts_bound(counted: int, span: int, most: int) -> int:
     """Return the maximum size in bytes of ``counted`` counts of at most ``most``.
 
-    The counts are of ``span`` offsets. As numbers: at most 3 bytes for how many there are, and for each count its own
+    The counts are of ``span`` offsets. As numbers: at most 3 bytes for the number of counts, and for each count its own
     size. The offsets are written as differences that add up to ``span``; a difference d takes one byte and a 7th of
-    log2(d), so together they take most when they are equal. Packed: a bit per offset, and for a count c ``2 * log2(c) +
-    1``.
+    log2(d), so their total size is greatest when they are equal. Packed: a bit per offset, and for a count c ``2 *
+    log2(c) + 1``.
     """
     if not counted:
         return 0
@@ -261,8 +261,8 @@ def _gammas(packed: bytes, count: int) -> Runs:
 def _densest(runs: Runs) -> tuple[int, int] | None:
     """Return the range of runs for which a bitmap saves most; None if it saves nothing.
 
-    For each run it saves the bits of a number and costs one bit per offset. The best stretch of such gains is the
-    greatest difference between two of their sums.
+    For each run, a bitmap saves the bits of a number and costs one bit per offset. The best range is the greatest rise
+    between two prefix sums of these gains.
     """
     gains = ((8 if run < 128 else 8 * ((run.bit_length() + 6) // 7)) - run for run in runs)
     sums = list(accumulate(gains, initial=0))
@@ -329,7 +329,7 @@ def _sized(stored: bytes) -> bytes:
 
 def _deflated(stored: bytes) -> bytes:
     usual = zlib.compress(stored, wbits=-zlib.MAX_WBITS)
-    # Acks at random repeat nothing. Matches that are found all the same make the text longer.
+    # Random acks form no repeating patterns. Accidental matches would only make the text longer.
     without_matches = zlib.compressobj(wbits=-zlib.MAX_WBITS, strategy=zlib.Z_HUFFMAN_ONLY)
     return min(usual, without_matches.compress(stored) + without_matches.flush(), key=len)
 

@@ -1,11 +1,11 @@
-"""The commit pipeline: what to commit, the commit in flight, and what is durable.
+"""The commit pipeline: the next commit, the commits in flight, and the durable ones.
 
 A broker handles a few hundred commits a second, and a consumer acks many thousands of messages. So acks are gathered,
 and the next commit leaves when the previous one is answered. Each carries the complete state of its partitions. If an
-answer is negative or never comes, nothing is known and nothing is lost: the next commit repeats everything.
+answer is negative or never arrives, nothing is known and nothing is lost: the next commit repeats everything.
 
-This module holds what the partitions of a consumer share: the commits in flight. The state of a single partition is in
-`lvq_kafka.core.consumer.partition_commits`.
+This module holds the state that the partitions of a consumer share: the commits in flight. The state of a single
+partition is in `lvq_kafka.core.consumer.partition_commits`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Flight(Generic[W]):
     maps: Mapping[int, CommitMap]
     """Its content, by partition."""
     numbers: Mapping[int, int]
-    """By partition, which of its claims this is."""
+    """By partition, the number of the claim."""
     senders: Mapping[int, PartitionCommits[W]]
     """By partition, the assignment that it belongs to."""
     alone: Collection[int]
     """The partitions that had no older commit in flight.
 
-    The client may resend an older commit after this one, if it was refused temporarily.
+    In other partitions, the client may resend the older commit after this one, if the broker refused it temporarily.
     """
 
 
@@ -69,10 +69,10 @@ class Commits(Generic[W]):
         return [waiter for part in gone for waiter in part.end()]
 
     def found(self, partition: int, stored: CommitMap) -> bool:
-        """Check what the group holds; on a mismatch return False and schedule a rewrite.
+        """Check the group's commit; on a mismatch return False and schedule a rewrite.
 
-        A mismatch means that something was written over our commit, by a member thought dead or by a late request. A
-        check from before the last answer may also mismatch, and then costs one commit.
+        A mismatch means that a member thought dead, or a late request, has overwritten our commit. A check made before
+        the last answer may mismatch, too; that costs one commit.
         """
         part = self._partitions.get(partition)
         return part is None or part.found(stored, in_flight=self._is_in_flight(partition))
@@ -80,7 +80,7 @@ class Commits(Generic[W]):
     def doubt(self) -> None:
         """Treat nothing as durable until the next check.
 
-        Commits sent before may arrive once more, over later ones.
+        Earlier commits may arrive again, and overwrite later ones.
         """
         for part in self._partitions.values():
             part.doubted = True
@@ -118,12 +118,12 @@ class Commits(Generic[W]):
     def prepare(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
         """Build the next commit, or return None if there is nothing new or no room for it.
 
-        Commits in flight are repeated with their current state. They may still arrive, even after this one, so no
-        waiter is notified of this one.
+        Partitions with a commit in flight are included again, with their current state. The older commit may still
+        arrive, even after this one, so this one resolves no waiters of these partitions.
 
         Args:
             partitions: the partitions to commit; all by default.
-            leaving: messages to commit as done. The ledger learns of it only once that has succeeded.
+            leaving: messages to commit as done. The ledger is updated only after the commit succeeds.
         """
         flying = self._partitions.keys() & {partition for flight in self._flights for partition in flight.maps}
         for partition in flying:
@@ -164,15 +164,15 @@ class Commits(Generic[W]):
                     overtaken=self._is_in_flight(partition),
                 )
             elif part is not None:
-                part.distrust()  # of an earlier assignment: unknown which of the two the group ends up with
+                part.distrust()  # sent in an earlier assignment: the group may keep either of the two
         too_large = [text_size(sent) for p, sent in flight.maps.items() if each.get(p) is Answer.TOO_LARGE]
         if too_large:
             self._ledger.capacity.refuse(max(too_large), stored=self.longest)
 
     def allow(self, limit: int) -> None:
-        """Raise the limit to what the broker accepts, but below any text that it refused.
+        """Raise the limit to the broker's, but keep it below any text that the broker refused.
 
-        Parts of claims that had no room go into the next commit.
+        Parts of claims that did not fit go into the next commit.
         """
         if self._ledger.capacity.allow(limit):
             for partition in self.omitted:
@@ -185,9 +185,9 @@ class Commits(Generic[W]):
         return self._partitions[partition].durable
 
     def wait_done(self, partition: int, offset: int, waiter: W) -> bool:
-        """Return whether the group holds that this message is done.
+        """Return whether this message is durably done.
 
-        If not, the waiter becomes ready once it does.
+        If not, the waiter becomes ready once it is.
         """
         return self._partitions[partition].wait_done(offset, waiter)
 

@@ -1,8 +1,8 @@
-"""The rules of a consumer: its messages, its commits, and when it may do what.
+"""The rules of a consumer: its messages, commits, lease and transactions.
 
-One object without locks, threads or clocks. Its owner feeds it what the cluster and the application do, with the time
-where that matters, and calls `ConsumerCore.pop_outcome` afterwards for what has become of those who wait. In the
-library, the owner is `lvq_kafka.consuming.shared_state.SharedState`; `tests/simulator` is another one.
+One object without locks, threads or clocks. Its owner reports the events of the cluster and the application to it, with
+the time where that matters, and then calls `ConsumerCore.pop_outcome` for the waiters to resolve. In the library, the
+owner is `lvq_kafka.consuming.shared_state.SharedState`; in tests, it is `tests/simulator`.
 
 Each part decides one thing: the ledger (who may have which message), the commits (which settlements are durable), the
 lease (whether the messages are still ours), the hand-out (how many, and when they are counted), the transaction (which
@@ -45,13 +45,13 @@ __all__ = ["ConsumerCore", "Outcome"]
 W = TypeVar("W")
 
 _LEAVING = frozenset({MessageState.LEAVING, MessageState.LEAVING_STALE})
-# Answers after which the group will not store that commit later. Only members get them: a broker checks texts only
-# after it has found that the group knows the sender.
+# After these answers, the group will not store that commit later. Only members get them: a broker checks that the
+# sender is a member before it checks the text.
 _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
 class Outcome(NamedTuple, Generic[W]):
-    """The outcomes for waiters since the last one.
+    """The waiters to resolve, and the callers to wake, since the last outcome.
 
     Acquiring messages, steps of the ledger, and `ConsumerCore.wait_done` never produce one.
     """
@@ -59,7 +59,7 @@ class Outcome(NamedTuple, Generic[W]):
     ready: Sequence[W]
     """Waiters whose message is durably settled."""
     failed: Sequence[W]
-    """Waiters whose message never will be, by this consumer."""
+    """Waiters whose message this consumer can no longer settle durably."""
     wake: int
     """The number of callers to wake, since there may be messages for them."""
 
@@ -69,12 +69,12 @@ class ConsumerCore(Generic[W]):
 
     ``W`` is the owner's type of waiter for a settlement; the core only keeps waiters, and gives them back.
 
-    Messages are acquired from `hand_out`, and settled by the steps of `Ledger` on `ledger`. These have no outcome but
-    that there may be others to take.
+    Messages are acquired from `hand_out`, and settled by the methods of `ledger`. Settling resolves no waiter; it may
+    only make other messages available.
 
     Args:
         limits: how much to hand out, and for how long.
-        rules: those of the queue.
+        rules: the rules of the queue.
         pages: see `Ledger`.
         now: seconds on the owner's clock, as in all methods.
     """
@@ -112,13 +112,13 @@ class ConsumerCore(Generic[W]):
         self._wake = 0
 
     def pop_outcome(self) -> Outcome[W]:
-        """Return what has become of those who wait. Call after every other method."""
+        """Return the waiters to resolve and the callers to wake. Call after every other method."""
         wake = self._wake + self.hand_out.pop_counted()
         outcome = Outcome(self.commits.pop_ready(), self._failed, wake)
         self._failed, self._wake = [], 0
         return outcome
 
-    # ---------------------------------------------------------------- what the owner may look at
+    # ---------------------------------------------------------------- state for the owner
 
     @property
     def partitions(self) -> list[int]:
@@ -153,7 +153,7 @@ class ConsumerCore(Generic[W]):
 
     @property
     def full_text_report(self) -> str:
-        """A description of what does not fit into the commit text; empty if all is well."""
+        """A description of the parts that do not fit into the commit text; empty if all fit."""
         ledger = self.ledger
         omitted, evicts = self.commits.omitted, ledger.ring is not None
         return full_text_report(ledger.assignment, omitted, ledger.window, strict=ledger.bounded, evicts=evicts)
@@ -183,7 +183,7 @@ class ConsumerCore(Generic[W]):
         return SessionPins() if self.ledger.groups is None else self.ledger.groups.open()
 
     def end_session(self, session: SessionPins) -> None:
-        """End a session. It gets nothing more, and keeps what it holds."""
+        """End a session. It gets no more messages, and keeps those that it holds."""
         if self.ledger.groups is None:
             session.ended = True
         else:
@@ -194,7 +194,7 @@ class ConsumerCore(Generic[W]):
     def wait_done(self, item: Item, waiter: W) -> bool | None:
         """Return whether the message is durably settled; None if the waiter has to wait for that.
 
-        A later outcome then says that it is ready, or that it failed.
+        In that case, a later outcome lists it as ready or failed.
         """
         partition, offset, generation = item.partition, item.offset, item.generation
         if self.generations.is_current(partition, generation):
@@ -212,7 +212,7 @@ class ConsumerCore(Generic[W]):
         return silence if silence > LEASE and self.partitions else 0.0
 
     def wake(self, now: float) -> None:
-        """Do what is due by the clock: delays are over, locks expire."""
+        """Run the due timers: delays end, and locks expire."""
         due = self.ledger.next_wake
         if due is not None and due <= now:
             self.ledger.wake(now)
@@ -224,7 +224,7 @@ class ConsumerCore(Generic[W]):
         Args:
             clock: the time of this machine, in seconds since the epoch.
         """
-        self._wake += self.ledger.pass_time(clock)  # there may be others to take, or room for them
+        self._wake += self.ledger.pass_time(clock)  # there may be other messages to hand out, or room for them
 
     def pop_expired(self, most: int, now: float) -> list[Item]:
         """See `Ledger.pop_expired`.
@@ -234,7 +234,7 @@ class ConsumerCore(Generic[W]):
         return [] if self.lease.lapsed(now) else self.ledger.pop_expired(most)
 
     def read(self, fetch: Fetch, keys: Sequence[bytes | None], mismatched: int) -> None:
-        """Add what was read, under these keys."""
+        """Add the records read, under these keys."""
         self.ledger.add(fetch.batch, keys)
         self.ledger.advance(fetch.positions)
         self.epochs |= {p: max(epoch, self.epochs[p]) for p, epoch in fetch.epochs.items()}
@@ -262,7 +262,7 @@ class ConsumerCore(Generic[W]):
             epochs: the leader epochs that the commits name.
             tag: the topic's tag.
             retention: seconds for which the topic keeps tombstones.
-            taken_back: the partitions whose maps are of `promises`, because the group holds less.
+            taken_back: the partitions whose maps are from `promises`, because the group's commits are older.
         """
         for partition, commit_map in loaded.items():
             self.promises.release(partition)
@@ -279,14 +279,14 @@ class ConsumerCore(Generic[W]):
     def end_locks(self, partitions: Collection[int]) -> None:
         """End the locks on held messages of these partitions: settling then raises `LockLost`.
 
-        Everything accepted before is in the commit to come. Otherwise, settlements would be accepted while the last
-        commit is in flight, and never stored.
+        The next commit includes every settlement accepted before. Without this, a settlement that is accepted while the
+        last commit is in flight would never be stored.
         """
         self.ledger.end_locks(partitions)
         self._wake += 1
 
     def unstored(self, partitions: Collection[int]) -> list[int]:
-        """Return the partitions of which the group is not known to hold everything done."""
+        """Return the partitions whose done messages are not all known to be stored."""
         claim = self.ledger.assignment.claim
         return [p for p in partitions if not self.commits.last(p).covers(claim(p))]
 
@@ -298,7 +298,7 @@ class ConsumerCore(Generic[W]):
             last, epoch = self.commits.last(partition), self.epochs.pop(partition, -1)
             self.generations.end(partition, last)
             self.promises.keep(partition, last, epoch, self._turned_at)
-            self._unanswered.pop(partition, None)  # no longer this consumer's to repeat
+            self._unanswered.pop(partition, None)  # this consumer must not repeat it any more
         self.obstacles.clear("committing")  # if it persists for others, it is reported again
         self._failed += self.commits.untrack(partitions)
         self._wake += 1
@@ -306,10 +306,10 @@ class ConsumerCore(Generic[W]):
     # ---------------------------------------------------------------- plain commits
 
     def next_commit(self, now: float, partitions: Collection[int] | None = None) -> Flight[W] | None:
-        """Return the next commit: of all partitions once the last is answered, or of these now.
+        """Return the next commit: for all partitions once the last is answered, or for these now.
 
-        Returns None while a transaction commits. A transaction about to commit waits for the commit before it, so that
-        one is sent again until it is known to be stored, or to be too large for the broker.
+        Returns None while a transaction commits. A transaction about to commit waits for the plain commit before it.
+        That commit is sent again until it is known to be stored, or to be too large for the broker.
         """
         if self.transaction.excludes_commits or (partitions is None and self.commits.in_flight):
             return None
@@ -348,8 +348,8 @@ class ConsumerCore(Generic[W]):
         """Compare the group's commits with ours; return the partitions that were overwritten.
 
         Args:
-            before: what the group was known to hold when it was asked. If a transaction has changed that since, the
-                answer is ignored.
+            before: the maps that the group was known to hold when it was asked. A partition is ignored if its map has
+                changed since, as after a transaction.
         """
         judged = stored if before is None else [p for p in stored if before.get(p) is self.commits.last(p)]
         return [partition for partition in judged if not self.commits.found(partition, stored[partition])]
@@ -357,13 +357,13 @@ class ConsumerCore(Generic[W]):
     # ---------------------------------------------------------------- yielding partitions to others
 
     def is_of_no_use(self, now: float, *, awaited: bool) -> bool:
-        """Return whether no transaction has begun for long, and nobody consumes without them.
+        """Return whether no transaction has begun for long, and no caller consumes without.
 
-        False while one is open or may have committed: its offsets are pending for others, too, who could only wait for
-        it. Once it is decided here, they can go on at once.
+        False while a transaction is open or may have committed: its offsets are pending for other consumers, too, and
+        they could only wait for its end. Once it is decided here, they can continue at once.
 
         Args:
-            awaited: whether somebody waits for messages, and would get them.
+            awaited: whether a caller waits for messages, and would get them.
         """
         return (
             bool(self.generations)
@@ -383,9 +383,9 @@ class ConsumerCore(Generic[W]):
     # ---------------------------------------------------------------- transactions
 
     def check_transaction(self) -> None:
-        """Check that a transaction may be opened, or wait until the last one is decided.
+        """Check that a transaction may be opened, at once or when the last one is decided.
 
-        A second one would undo what the first says about all of its partitions.
+        There is one at a time: the commit of a second one would overwrite the first in all of its partitions.
 
         Raises:
             StateError: a transaction is open.
@@ -397,7 +397,7 @@ class ConsumerCore(Generic[W]):
         """Open a transaction. The last one must be decided."""
         self.transaction.advance(TransactionEvent.OPEN)
         self.obstacles.clear("transacting")
-        self.ledger.bounded = True  # a transaction cannot commit what does not fit into the text
+        self.ledger.bounded = True  # a transaction cannot commit acks that do not fit into the text
 
     def queue_transaction(self) -> None:
         """Make the transaction's commit the next one. `prepare_commit` builds it once `is_quiet`.
@@ -409,8 +409,8 @@ class ConsumerCore(Generic[W]):
     def prepare_commit(self, items: Collection[Item], now: float) -> Flight[W] | None:
         """Return the commit of a transaction for these messages, which are leaving.
 
-        No other commit is sent until the transaction ends. Returns None if the group already holds all of it, since
-        newer values have come.
+        No other commit is sent until the transaction ends. Returns None if the group's commit already marks all of them
+        as done, since newer values have superseded them.
 
         Raises:
             LockLost: one of the messages is no longer held.
@@ -455,9 +455,10 @@ class ConsumerCore(Generic[W]):
 
         Returns the transaction, and whether it has committed; None if that is not known yet.
 
-        The transaction has committed if its messages are done there. While a partition stays here, nobody else commits
-        for it, so the map is that of the transaction or the one before. If the partition has moved and all messages are
-        done, the next owner may have done them; that makes no difference to anyone asking about these messages.
+        The transaction has committed if its messages are done in these commits. While a partition stays assigned to
+        this consumer, no other consumer commits for it, so its map is that of the transaction or the one before. If the
+        partition has moved and all messages are done, the next owner may have settled them; that makes no difference to
+        a caller that asks about these messages.
         """
         undecided = self.transaction.undecided
         if undecided is None or not stored.keys() >= undecided.partitions:
@@ -476,7 +477,7 @@ class ConsumerCore(Generic[W]):
         self.transaction.advance(TransactionEvent.END)
         settled = self.settled
         for step, item in steps:
-            with suppress(LockLost):  # its partition has gone
+            with suppress(LockLost):  # its partition was revoked
                 step(self.ledger, item)
         self.yielding.decided(self.settled - settled)
         if flight is not None:

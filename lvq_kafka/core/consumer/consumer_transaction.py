@@ -1,6 +1,6 @@
-"""The phases of a consumer's transaction: its events, and where each leads.
+"""The phases of a consumer's transaction, and the events that lead from one to another.
 
-`OUTCOMES` is all of it, as data: the consumer follows this table, and docs/protocol.md shows it.
+`OUTCOMES` lists them all: the consumer follows this table, and docs/protocol.md shows it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TransactionEvent(StrEnum):
     QUEUE = "queue"
     """Its commit is due. From now on, plain commits only complete those in flight."""
     COMMIT = "commit"
-    """Its commit is built, to be sent to the group as part of it."""
+    """Its commit is built, and will be sent to the group as part of the transaction."""
     LOSE = "lose"
     """Its end was not answered."""
     END = "end"
@@ -112,7 +112,7 @@ class ConsumerTransaction:
 
     @property
     def is_open(self) -> bool:
-        """True while another one may not be opened, nor wait for that."""
+        """True while opening another one is an error. While this one is undecided, opening waits."""
         return self.phase in (_OPEN, _NEXT, _COMMITTING)
 
     @property
@@ -131,7 +131,8 @@ class ConsumerTransaction:
     def check_decided(self, partitions: Iterable[int], since: float) -> None:
         """Check that no transaction of ours may have changed these partitions' commits since then.
 
-        If one was in flight when the partitions were lost, the group accepts it once they are back.
+        If a transaction was in flight when the partitions were revoked, the group still accepts it once they are
+        assigned again.
 
         Raises:
             TransportError: one may have. The commits must be read again.

@@ -32,9 +32,9 @@ class _Reservation:
 class CountedReservations:
     """Messages reserved for a future holder until their counts are stored.
 
-    A message whose count is stored when nobody waits any longer goes to the next caller. If there is none, it was not
-    delivered (`lvq_kafka.core.ledger.ledger.Ledger.reserve`), and the last commit before its partition is revoked says
-    so.
+    If no caller waits any longer when the count is stored, the message goes to the next caller. If there is none, it
+    was not delivered (`lvq_kafka.core.ledger.ledger.Ledger.reserve`), and the last commit before its partition is
+    revoked takes the count back.
 
     Args:
         commits: commits the counts.
@@ -77,8 +77,8 @@ class CountedReservations:
     def left_by(self, waiting: Container[SessionPins | None], session: SessionPins | None, now: float) -> list[Item]:
         """Return counted messages that callers of other sessions have not collected.
 
-        Release these, so that this session can have them. Messages of groups stay if their session has others of the
-        group, or received some before.
+        Release these, so that this session can have them. A grouped message is left out if its session has other
+        messages of the group, or received some before.
 
         Args:
             waiting: the sessions that have callers who wait.
@@ -100,7 +100,10 @@ class CountedReservations:
         ]
 
     def pop_done(self) -> int:
-        """Return how many counts were stored, or given up, since the last call: there may be news."""
+        """Return how many counts were stored, or given up, since the last call.
+
+        If there are any, callers may get messages.
+        """
         before = len(self._awaited)
         self._awaited = [count for count in self._awaited if not count.done]
         number = before - len(self._awaited)
@@ -112,8 +115,8 @@ class CountedReservations:
     def overtaken(self, now: float, *, first_try: bool) -> list[Item]:
         """Return counted messages that were superseded before a caller collected them.
 
-        A caller that waits has asked before the messages were counted. But if the commit was slow, as in a rebalance,
-        they were reserved for a caller that may have left, and are old.
+        A waiting caller asked before the messages were counted, so it may have them. But after a slow commit, as in a
+        rebalance, they are old, and the caller that they were reserved for may have left.
 
         Release these so the next caller gets the newer value (or nothing, if the key was deleted). A key is skipped at
         most once; otherwise a hot key would starve callers that poll without waiting.

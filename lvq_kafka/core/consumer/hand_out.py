@@ -38,7 +38,7 @@ class ConsumerLimits:
 
 
 Acquisition = tuple[list[Item], list[Item]]
-"""The messages that were taken, and those already delivered ``max_deliveries`` times.
+"""The messages acquired, and messages already delivered ``max_deliveries`` times.
 
 The latter are leaving, for the caller to reject.
 """
@@ -60,7 +60,7 @@ class HandOut:
 
     @property
     def is_full(self) -> bool:
-        """True if as many messages are held as allowed."""
+        """True if the maximum number of messages is held."""
         return self._ledger.in_work >= self.limits.max_in_work
 
     @property
@@ -71,7 +71,7 @@ class HandOut:
     def is_suspended(self, now: float) -> bool:
         """Return whether messages wait for the group to accept a commit.
 
-        For all we know, others may have them by now.
+        The lease has lapsed, so other consumers may have them by now.
         """
         waits = self._ledger.assignment.available > 0 or self.counting > 0 or self._ledger.has_expired
         return self._lease.lapsed(now) and waits
@@ -122,7 +122,7 @@ class HandOut:
                 taken = self._count(
                     self._reservations, most, exhausted, now, session, wanted=wanted(), first_try=first_try
                 )
-            # They have arrived: time spent on the way does not count against the time to settle them.
+            # Locks begin now: the wait for the counts to be stored does not count against the time to settle.
             locked_until = None if timeout is None else now + timeout
             if not ahead:
                 for item in taken:
@@ -147,7 +147,7 @@ class HandOut:
     ) -> list[Item]:
         """Take counted messages, and count others for callers that wait."""
         if self._ledger.groups is None:
-            session = None  # as in what is wanted: anybody may have what is reserved
+            session = None  # as in `wanted`: any caller may have the reserved messages
         for item in reservations.overtaken(now, first_try=first_try):
             self._ledger.release(item)
         taken = reservations.pop_counted(most, session)
@@ -168,9 +168,9 @@ class HandOut:
         now: float,
         session: SessionPins | None,
     ) -> list[Item]:
-        """Reserve for a session messages that callers of others have not collected.
+        """Reserve for a session the messages that other sessions have not collected.
 
-        Returns those that it may have now.
+        Returns the messages that it may have now.
         """
         counted = {(item.partition, item.offset) for item in left}
         for item in left:

@@ -1,4 +1,4 @@
-"""The lease: for how long a consumer may assume that its group still counts on it."""
+"""The lease: how long a consumer may assume that it is still a member of its group."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ __all__ = ["LEASE", "Lease"]
 LEASE = 5.0
 """Seconds after sending an accepted commit during which messages may be handed out.
 
-A group removes a member that it has not heard from when the session times out, and others then work on its messages.
-The member cannot know this while it is cut off or stands still. Brokers allow no session below 6 s unless configured
-to.
+When the session of a silent member times out, the group removes it, and others then work on its messages. The member
+cannot know this while it is cut off or suspended. Brokers allow no session timeout below 6 s unless configured to.
 """
 
 

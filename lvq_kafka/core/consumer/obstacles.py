@@ -1,4 +1,4 @@
-"""Obstacles to a consumer's progress, in words for people, and what helps.
+"""Obstacles to a consumer's progress, and their remedies, in words for people.
 
 Among them are a full commit text, and more consumers than partitions.
 """
@@ -22,8 +22,10 @@ __all__ = [
 ]
 
 Doing = Literal["reading", "committing", "transacting", "rejecting", "expiring", "reclaiming", "paging"]
-"""An activity that has trouble: of the consumer's thread, of a transaction, of dead letters, of letters of expired
-messages, of reclaiming, or of paging.
+"""An activity of a consumer that may fail.
+
+Its thread reads and commits. The others are transactions, dead letters, letters of expired messages, reclaiming, and
+paging.
 """
 
 _ASIDE: frozenset[Doing] = frozenset(("rejecting", "expiring", "reclaiming", "paging"))
@@ -31,7 +33,7 @@ _ASIDE: frozenset[Doing] = frozenset(("rejecting", "expiring", "reclaiming", "pa
 
 
 class Obstacles:
-    """The current failures, and the problems that are none.
+    """The current failures, and problems that are not failures.
 
     Activities are tracked separately: incoming messages do not prove that commits are stored.
     """
@@ -80,13 +82,13 @@ _SCHEDULED_REMEDY = "Scheduled messages stay in the text until they are due: sch
 def full_text_report(
     assignment: Assignment, omitted: Mapping[int, Omitted], window: int | None, *, strict: bool, evicts: bool
 ) -> str:
-    """Describe what does not fit into a consumer's commit text; empty if everything fits.
+    """Describe the parts that do not fit into a consumer's commit text; empty if all fit.
 
     Args:
         omitted: by partition, the parts that did not fit into any commit.
         window: the number of offsets within which the order of ranks is exact; None in the order of arrival.
         strict: whether messages wait for room in any case, as in transactions.
-        evicts: whether messages are done that nobody acked, since the queue is a ring.
+        evicts: whether messages may be done without an ack, since the queue is a ring.
     """
     full = {partition: _consequences(missing, evicts) for partition, missing in omitted.items()}
     still = assignment.standing_still
@@ -145,7 +147,7 @@ STANDBY_REMEDY = (
 
 
 def standing_by(members: int, partitions: int) -> int:
-    """Return how many members of a group have no partition, since each partition has one."""
+    """Return how many members of a group have no partition: each partition has one member."""
     return max(0, members - partitions)
 
 

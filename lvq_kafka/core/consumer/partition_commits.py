@@ -1,4 +1,4 @@
-"""The commits of one partition: what the group holds, what is sent, and who waits."""
+"""The commits of one partition: the durable one, those in flight, and their waiters."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class Answer(Enum):
     TOO_LARGE = "too large"
     """The text exceeds the broker's limit.
 
-    In a commit of several partitions, others may be stored all the same, though the client reports this for all of
-    them.
+    For a commit of several partitions, the client reports this for all of them, although some may be stored.
     """
 
 
@@ -91,10 +90,10 @@ class PartitionCommits(Generic[W]):
         self.attempts = 0
         """The number of claims sent.
 
-        Each contains everything settled and counted before an earlier one.
+        Each contains everything that was settled and counted before an earlier one was sent.
         """
         self.doubted = False
-        """True while a commit may arrive late and no check has shown since that none has."""
+        """True while a commit may arrive late, until a check shows that none has."""
         self.omitted = Omitted(0, 0)
         """Parts of the last claim that had no room."""
         self.text = 0
@@ -105,7 +104,8 @@ class PartitionCommits(Generic[W]):
         self._sequence = loaded.sequence  # of the last commit sent
         self._stored = 0  # the number of the last claim known to be stored
         self._sure = True  # False while a commit sent before that one may have been written over it
-        # The first claim that may be the last one stored. Until it is, commits are sent even if nothing has changed.
+        # The lowest claim that has to be stored: until it or a later one is, commits are sent even if nothing has
+        # changed.
         self._wanted = 0
         self._asked = 0  # the last claim requested just to learn whether the group accepts commits
         self._again = False  # whether to send the claim again though it has not changed
@@ -113,7 +113,7 @@ class PartitionCommits(Generic[W]):
         self._counts: list[Count] = []
         self._ready = ready
 
-    # ---------------------------------------------------------------- what the next commit is for
+    # ---------------------------------------------------------------- whether to commit
 
     @property
     def due(self) -> bool:
@@ -124,7 +124,8 @@ class PartitionCommits(Generic[W]):
     def urgent(self) -> bool:
         """True while a waiter needs a commit, or one has to be repeated to be durable again.
 
-        Waiters for room in the text wait for others to settle: no commit helps before something changes.
+        If the message of a waiter does not fit into the text, other messages must be settled first: no commit helps
+        before something changes.
         """
         if self._stored < self._wanted:
             return True
@@ -160,34 +161,34 @@ class PartitionCommits(Generic[W]):
         self.omitted = Omitted((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
         if leaving and self.omitted.runs:
             self._part.room.overflowed()
-        # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
+        # A later commit may be stored, too, with counts of deliveries that were taken back meanwhile.
         if claim == self.durable and self._stored >= max(self.attempts, self._wanted):
             self._resolve(self.attempts + 1)
             return None
         return claim if claim.covers(self.durable) else self._repeated(capacity)
 
     def _claims(self, leaving: Collection[Item], capacity: MapCapacity) -> tuple[CommitMap, CommitMap]:
-        """Return the whole claim, and the part that there is room for."""
+        """Return the whole claim, and the part of it that fits."""
         whole = replace(
             self._part.claim(leaving),
             topic_tag=self._tag,
             partitions=self._partitions,
             sequence=self.durable.sequence,
         )
-        # Never take back stored acks (G11); those of a transaction have the next claim to room.
+        # Never take back stored acks (G11); the acks of a transaction get room next.
         return whole, whole.shortened(capacity.limit, stored=self.durable, first=[item.offset for item in leaving])
 
     def _repeated(self, capacity: MapCapacity) -> CommitMap | None:
         """Return the stored map for re-sending, or None if that would prove nothing.
 
-        The limit has dropped below the length of the stored map, and a shorter map would take acks back (G11). More has
-        to be settled first, so no caller should wait for a count to be stored until then.
+        The limit has dropped below the length of the stored map, and a shorter map would take acks back (G11). More
+        messages must be settled first; until then, no caller should wait for a count to be stored.
         """
         for count in self._counts:
             count.done = True
         self._counts.clear()
         # The stored commit is still true: it serves callers that only want to know whether the group accepts commits.
-        # It may be too large by now: the group reports that only to its members.
+        # It may be too large by now; that answer serves, too, since only members get it.
         again = replace(self.durable, sequence=following(self._sequence))
         fits = self._stored < self._wanted and text_size(again) <= capacity.limit
         return again if fits or self.attempts < self._asked else None
@@ -206,15 +207,15 @@ class PartitionCommits(Generic[W]):
         """Process the answer to a claim.
 
         Args:
-            number: which of the claims it is.
+            number: the number of the claim.
             sent: the claim as it was sent.
             alone: whether no older commit was in flight when it was sent.
-            overtaken: whether one that was is in flight still.
+            overtaken: whether another commit of this partition is still in flight.
         """
         if number == self._stored:
             return  # already known
         if number < self._stored:
-            self.distrust()  # unknown which of the two the group ends up with
+            self.distrust()  # the group may keep either of the two
         elif number < self.attempts:
             return  # a later commit that repeats it is in flight
         elif answer is Answer.STORED:
@@ -229,9 +230,9 @@ class PartitionCommits(Generic[W]):
             self._again = True
 
     def found(self, stored: CommitMap, *, in_flight: bool) -> bool:
-        """Check what the group holds; on a mismatch return False and have it rewritten.
+        """Check the group's commit; on a mismatch return False and have it rewritten.
 
-        With a commit in flight, what was found may predate it or may have been written over it.
+        With a commit in flight, the group's commit may predate it, or may have overwritten it.
         """
         if not (self.durable.sequence <= stored.sequence <= self._sequence and stored.covers(self.durable)):
             self._sequence = max(self._sequence, stored.sequence)
@@ -239,16 +240,16 @@ class PartitionCommits(Generic[W]):
             return False
         if self.doubted and not in_flight:
             self.doubted = False
-            self._again = True  # somebody may wait for something that needs no commit
+            self._again = True  # a waiter may need a check, and no commit
             self._resolve(self._stored)
         return True
 
     # ---------------------------------------------------------------- waiting
 
     def wait_done(self, offset: int, waiter: W) -> bool:
-        """Return whether the group holds that this message is done.
+        """Return whether this message is durably done.
 
-        If not, the waiter becomes ready once it does.
+        If not, the waiter becomes ready once it is.
         """
         done = self._is_final and self.durable.done(offset)
         if not done:
@@ -257,9 +258,9 @@ class PartitionCommits(Generic[W]):
         return done
 
     def wait_stored(self) -> Count:
-        """Return a handle for the delivery counts as they are.
+        """Return a handle for the current delivery counts.
 
-        They are done once they are stored, or known not to fit.
+        It is done once they are stored, or known not to fit.
         """
         count = Count(self.attempts + 1)
         self._counts.append(count)
@@ -274,7 +275,7 @@ class PartitionCommits(Generic[W]):
 
     @property
     def _is_final(self) -> bool:
-        """True if nothing can be written over the last stored commit, as far as anyone knows."""
+        """True if no commit can overwrite the last stored one, as far as is known."""
         return self._sure and not self.doubted
 
     def _resolve(self, number: int) -> None:

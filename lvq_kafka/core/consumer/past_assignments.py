@@ -1,4 +1,4 @@
-"""Past assignments, and what was durable when each ended, in case the group forgets it.
+"""Past assignments, and their last durable commits in case the group forgets them.
 
 Each assignment of a partition is a *generation*, and a handle is valid for one.
 """
@@ -17,7 +17,7 @@ __all__ = ["Generations", "Promise", "Promises"]
 _REMEMBERED = 120.0
 """Seconds for which the last commit of an assignment is remembered: longer than a coordinator takes to move.
 
-Not for good: somebody may drop the queue meanwhile and declare it again, or reset it.
+Not forever: an operator may reset the queue meanwhile, or drop it and declare it again.
 """
 
 
@@ -35,11 +35,12 @@ class Promise(NamedTuple):
 
 
 class Promises:
-    """The last durable commits of lost partitions, to compare with what the group holds.
+    """The last durable commits of lost partitions, to compare with the group's commits.
 
-    A commit that arrives late over a lost connection takes back newer ones, and so may a coordinator that moves. While
-    a partition is assigned, checks find that. Without a memory, a partition that is lost before the check and regained
-    would be consumed again from there (G11). Each commit is true whatever came later, so it may be written again.
+    A commit that arrives late over a lost connection overwrites newer ones, and a coordinator that moves may lose some.
+    While a partition is assigned, checks find that. A partition that is revoked before the check, and later assigned
+    again, would be consumed again from the older commit, if this consumer did not remember its own (G11). Each commit
+    stays true whatever happened later, so it may be written again.
     """
 
     def __init__(self) -> None:
@@ -54,9 +55,9 @@ class Promises:
         self._promises.pop(partition, None)
 
     def broken(self, partition: int, stored: CommitMap, now: float) -> Promise | None:
-        """Return the promise that the group no longer keeps; None if it holds what it should.
+        """Return the promise that the group no longer keeps; None if it keeps all of it.
 
-        A sequence of 0 is that of a queue that was just declared, perhaps not for the first time.
+        A sequence of 0 is that of a queue that was just declared, perhaps again.
         """
         promise = self._promises.get(partition)
         if promise is None or promise.until < now:
@@ -69,7 +70,7 @@ class Promises:
 
 
 def _with_deliveries(last: CommitMap, stored: CommitMap) -> CommitMap:
-    """Return the last commit with deliveries that somebody else may have counted since."""
+    """Return the last commit, with deliveries that another consumer may have counted since."""
     marks = [mark for mark in (last.delivered, stored.delivered) if mark is not None]
     counts = dict(last.counts)
     for offset, count in stored.counts.items():
@@ -90,7 +91,7 @@ class Generations:
         self._present[partition] = generation
 
     def end(self, partition: int, last: CommitMap) -> None:
-        """Record that an assignment ended, and what the group is known to hold."""
+        """Record that an assignment ended, and the last commit that the group is known to hold."""
         self._last[self._present.pop(partition)] = last
         while len(self._last) > _GENERATIONS:
             self._last.popitem(last=False)
@@ -100,7 +101,7 @@ class Generations:
         return self._present.get(partition) == generation
 
     def committed(self, offset: int, generation: int) -> bool:
-        """Return whether the group was known to have the message done when the generation ended."""
+        """Return whether the message was durably done when its generation ended."""
         last = self._last.get(generation)
         return last is not None and last.done(offset)
 

@@ -18,8 +18,8 @@ before they reconnect. A rolling restart is a series of these, with work in betw
 class Yielding:
     """Judge by the clock whether a consumer is useless to its partitions.
 
-    Time counts from the first of the attempts that failed in a row, as long as attempts continue. It restarts whenever
-    something is consumed outside of transactions, or requested there and nothing is waiting.
+    The time counts from the first of several failed attempts in a row, as long as attempts continue. It restarts when
+    messages are consumed outside of transactions, or requested there while none waits.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Yielding:
         self._since = now
 
     def lasted(self, now: float, settled: int) -> float:
-        """Return for how many seconds the consumer was of no use; 0 if it is, or if nobody tries."""
+        """Return for how many seconds the consumer was useless; 0 if it is not, or nobody tries."""
         if settled != self._settled:
             self._restart(now, settled)
         if self._trying:
@@ -87,7 +87,7 @@ class Yielding:
         return self._tried_at - self._since if now - self._tried_at <= PATIENCE else 0.0
 
     def is_due(self, now: float, settled: int) -> bool:
-        """Return whether the consumer has been of no use for long enough to leave."""
+        """Return whether the consumer has been useless for long enough to leave."""
         return self.lasted(now, settled) >= PATIENCE
 
     def _restart(self, now: float, settled: int) -> None:

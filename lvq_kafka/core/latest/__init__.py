@@ -1,4 +1,4 @@
-"""The newest value of each key, and how far a reader is with finding it.
+"""The newest value of each key, and the progress of a reader in finding it.
 
-It imports `lvq_kafka.core.queue` and what that imports.
+It imports `lvq_kafka.core.queue` and its dependencies.
 """

@@ -1,11 +1,11 @@
-"""Catching up: how far a reader of a topic has got, and what it says about itself.
+"""Catching up: how far a reader of a topic has got, and the state that it reports.
 
 A read of a topic has two targets. The first is the end of the log when the read began. A reader that has reached it
 asks for the last stable offset and reads on to that one: a value below the first target may have been replaced, and
 compacted away, before it was read. Its replacement is committed, and lies below the second target.
 
-Meanwhile the cluster may not answer, or what is read may no longer exist. `TRANSITIONS` says what each event makes of
-the stage of a read and of such troubles, and `LADDER` which state follows from all that is known.
+Meanwhile the cluster may stop answering, or records may be gone from the log. `TRANSITIONS` defines the effect of each
+event on the stage of a read and on such troubles, and `LADDER` the state that a reader is in.
 docs/maintainers/architecture.md shows them.
 """
 
@@ -43,10 +43,10 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 
 - ``catching-up``: it has not yet read everything that the log held when it was opened, or it was away for longer than
   the topic keeps deletes and has not read anything since.
-- ``blocked``: it has read all it may; an open transaction hides the rest of what the log held at that time.
+- ``blocked``: it has read all it may; an open transaction hides the other records that the log held at that time.
 - ``caught-up``: it has read everything that the log held at that time, and follows.
 - ``disconnected``: it cannot reach the cluster, keeps retrying by itself, and may be stale meanwhile.
-- ``failed``: it has stopped permanently; ``failure`` says why.
+- ``failed``: it has stopped permanently; ``failure`` is the reason.
 - ``closed``: it was closed.
 """
 
@@ -85,7 +85,7 @@ class Transition(NamedTuple):
     """The effect of an event."""
 
     stages: Mapping[ReadStage | None, ReadStage]
-    """The next stage, by stage; None is that of a read which has not begun. Any other stage stays as it is."""
+    """The next stage, by stage; None stands for a read that has not begun. Stages not listed stay as they are."""
     ends: frozenset[Trouble] = frozenset()
     """The troubles that are over."""
 
@@ -117,15 +117,15 @@ class ReaderStatus:
     trouble: LVQError | None
     """The reason why it may be stale, or None."""
     lag_by_partition: dict[int, int]
-    """The offsets left to the end of the log, by partition, as of the last look at the topic."""
+    """The offsets left to the end of the log, by partition, as of the last check of the topic."""
     progress: tuple[int, int]
     """Offsets read, and total offsets to read until caught up."""
     blocked_by: list[Shortfall]
-    """The partitions where an open transaction hides records, as of the last look."""
+    """The partitions where an open transaction hides records, as of the last check."""
     silence: float
-    """Seconds since the last question about all partitions' ends that was answered.
+    """Seconds since the last answered request for the ends of all partitions.
 
-    Without lag, nothing that was acknowledged earlier is missing.
+    Without lag, no record that was acknowledged before that request is missing.
     """
     clock_behind: float = 0.0
     """Seconds by which this machine's clock was behind the newest append time, when they were last compared.
@@ -136,20 +136,20 @@ class ReaderStatus:
 
     @property
     def lag(self) -> int:
-        """The offsets left to the end of the log, as of the last look at the topic."""
+        """The offsets left to the end of the log, as of the last check of the topic."""
         return sum(self.lag_by_partition.values())
 
 
 class CatchUp:
-    """The knowledge of a reader of a topic, and what follows from it.
+    """The state of one reader of a topic: its read, its values, and its troubles.
 
-    ``replay`` is the read in progress, and ``values`` what the reader shows: those of the replay or, after it has
-    started over, those of the previous read until the new one is complete. So no one sees a value older than one shown
-    before, or a gap (G2).
+    ``replay`` is the read in progress, and ``values`` the store that the reader shows: that of the replay or, after
+    starting over, that of the previous read until the new one is complete. So no caller sees a gap, or a value older
+    than one shown before (G2).
 
-    ``since`` is where to start reading, within the bounds of the log. To read from further back, use `rewind`.
+    ``since`` holds the positions to read from, within the bounds of the log. To read from further back, use `rewind`.
 
-    Methods that return keys return those whose shown value may have changed. Not thread-safe, but attributes may be
+    Methods that return keys return the keys whose shown value may have changed. Not thread-safe, but attributes may be
     read at any time; `status` and `check` rely on that.
 
     Args:
@@ -176,7 +176,7 @@ class CatchUp:
         """True if partitions had stalled when the topic was last observed."""
         self._stalled: dict[int, int] = {}  # the positions of the partitions that are in trouble
         self.time = LogTime() if timed else None
-        """The time by which messages are due and expire; None if no message has to do with it."""
+        """The time by which messages are due and expire; None if time does not matter to messages."""
 
     def _note(self, event: ReadEvent) -> bool:
         """Follow the table; return whether the read has just caught up."""
@@ -247,7 +247,7 @@ class CatchUp:
         return () if self.starting_over else keys
 
     def _note_progress(self, keys: Iterable[bytes] = ()) -> Iterable[bytes]:
-        """Note that the read may have reached its target, having changed these keys."""
+        """Note that the read may have reached its target; return the changed keys to report."""
         replay = self.replay
         keys = () if self.starting_over else keys
         if self._rewinds_if_needed():
@@ -261,7 +261,7 @@ class CatchUp:
     def _rewinds_if_needed(self) -> bool:
         """Rewind if the store needs another read; return whether it does.
 
-        Not before the first target: by then, the store has noted all keys that require one.
+        It does not rewind before the first target: by then, the store has noted all keys that require another read.
         """
         if not self.replay.values.needs_reread or self.replay.stage is ReadStage.FIRST_TARGET:
             return False
@@ -269,7 +269,7 @@ class CatchUp:
         return True
 
     def _show(self) -> Iterable[bytes]:
-        """Show what was read. Return the differences, found when they are iterated over."""
+        """Show the values of the replay. Return the keys that differ, as they are found."""
         before, after = self.values, self.replay.values
         while self.time is not None and after.pass_time(self.time.now) is not None:
             pass  # it is compared and shown as a whole
@@ -277,7 +277,7 @@ class CatchUp:
         return () if before is after else _differences(before, after)
 
     def accept(self) -> Iterable[bytes]:
-        """Count what was read as complete, although an open transaction hides some records."""
+        """Count the read as complete, although an open transaction hides some records."""
         self.replay.accepted = True
         return self._show() if self.starting_over else ()
 
@@ -303,9 +303,9 @@ class CatchUp:
         self._note(ReadEvent.OBSERVE)
 
     def lose(self, now: float, error: LVQError, topic_id: str) -> None:
-        """Note that what is read no longer exists, so that reading has to start over.
+        """Note that records are gone from the log, so that reading has to start over.
 
-        Late news about a topic that is no longer read is ignored.
+        Ignores late news about a topic that is no longer read.
         """
         if topic_id == self.replay.topic_id:
             self.gone_since = now if self.gone is None else self.gone_since
@@ -316,9 +316,9 @@ class CatchUp:
         return self.replay.absence.stalled(now)
 
     def stall(self, now: float, error: LVQError) -> None:
-        """Note that polls brought nothing of stalled partitions.
+        """Note that polls returned no records of stalled partitions.
 
-        They are in trouble until each has moved, and are about to get another connection.
+        The trouble lasts until all of them have moved. They are about to get another connection.
         """
         self._stalled, self.overdue = self.stalled(now), False
         self.replay.absence.try_again(now)
@@ -358,7 +358,7 @@ class CatchUp:
 
     @property
     def rewinding(self) -> bool:
-        """True if reading did not start where it should, and is about to start again."""
+        """True if the read started at other positions than requested, and is about to restart."""
         return self.since is not self.replay.since
 
     @property
@@ -421,7 +421,7 @@ class CatchUp:
 
 
 class Rung(NamedTuple):
-    """A rung of the ladder: the state of a reader of which this holds, and nothing above it."""
+    """A rung of the ladder: the state of a reader for which it holds, and no rung above."""
 
     state: State
     when: str
@@ -444,8 +444,8 @@ LADDER = (
 class AsFarAsAllowed:
     """The goal of a wait that stops at open transactions.
 
-    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only if it still
-    is after a moment. Everything committed until then is read, for the reason that there are two targets.
+    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only if it is
+    still open a moment later. Everything committed until then is read, for the same reason that a read has two targets.
     """
 
     def __init__(self, reader: CatchUp) -> None:

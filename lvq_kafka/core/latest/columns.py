@@ -78,7 +78,7 @@ class ColumnTable:
         self._line: ref[_KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_line": None}  # weak references stay here
+        return {**self.__dict__, "_line": None}  # weak references cannot be pickled
 
     # ---------------------------------------------------------------- reading
 
@@ -135,8 +135,7 @@ class ColumnTable:
     def _in_order(self, order: Order) -> Iterator[tuple[list[bytes], list[int]]]:
         """Yield all keys and their slots in queue order, in parts.
 
-        Nothing here looks at all keys at once: one sort of a million keys takes 0.3 s, during which no other thread
-        runs.
+        No step handles all keys at once: one sort of a million keys takes 0.3 s, during which no other thread runs.
         """
         keys, slots = _listed(self.index), _listed(self.index.values())
         if order == "in-place":
@@ -153,7 +152,7 @@ class ColumnTable:
     def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
         """Yield the headers of the newest record of each of these keys. All must have one."""
         slots, own = map(self.index.__getitem__, keys), self._own_headers
-        if len(own) == len(self.index):  # the common case if they mean something, in half the time
+        if len(own) == len(self.index):  # the common case if the queue uses headers, in half the time
             return map(_unpack, map(own.__getitem__, slots))
         return map(self._headers, keys, slots)
 
@@ -315,7 +314,7 @@ class ColumnTable:
         return _OWN_HEADERS
 
     def remove(self, keys: Iterable[bytes]) -> int:
-        """Remove keys, and return how many it held. Their slots stay empty until `_compact`."""
+        """Remove keys; return how many were in the table. Their slots stay empty until `_compact`."""
         pop, values, own = self.index.pop, self._values, self._own_headers
         removed = 0
         for key in keys:
@@ -382,7 +381,7 @@ def _pack(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """
     try:
         return marshal.dumps(headers)  # type: ignore[arg-type]
-    except ValueError:  # subclasses of str or bytes; they never come over a wire, but an in-memory cluster has them
+    except ValueError:  # subclasses of str or bytes, which only an in-memory cluster has
         return marshal.dumps([(str(name), value and bytes(value)) for name, value in headers])
 
 
@@ -391,7 +390,7 @@ def _unpack(packed: bytes) -> Headers:
 
 
 def _flag_of_all(headers: list[RawHeaders]) -> int | None:
-    """Return the flag that all these headers share, or None to look at each one."""
+    """Return the flag that all these headers share, or None if each must be checked."""
     if not any(headers):
         return _NO_HEADERS
     return _KEY_HEADER if headers[0] is IMPLIED else None

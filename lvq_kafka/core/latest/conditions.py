@@ -27,7 +27,7 @@ class Condition(Protocol):
     def by_headers(self) -> ByHeaders | None:
         """The same condition on headers alone; None if it needs more of a record.
 
-        It takes half the time.
+        Evaluating it takes half the time.
         """
 
     def matches(self, record: Record) -> bool:
@@ -38,7 +38,7 @@ class Condition(Protocol):
 
 
 class HeaderCondition:
-    """The last header of each of these names has this value; None stands for any value."""
+    """The condition that the last header of each name has this value; None is any value."""
 
     def __init__(self, wanted: Mapping[str, bytes | None]) -> None:
         self._wanted = dict(wanted)
@@ -48,7 +48,7 @@ class HeaderCondition:
         return self.by_headers(record.headers)
 
     def by_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> bool:
-        """Return whether all are among these headers."""
+        """Return whether these headers meet the condition."""
         for name, wanted in self._wanted.items():
             found = header_value(headers, name)
             if found is None or (wanted is not None and found != wanted):
@@ -66,7 +66,7 @@ class KeySelection:
         self._prefixes = prefixes
 
     def __bool__(self) -> bool:
-        """Return whether this is less than all keys."""
+        """Return whether this selects fewer than all keys."""
         return self._keys is not None or self._prefixes is not None
 
     def __contains__(self, key: bytes | None) -> bool:

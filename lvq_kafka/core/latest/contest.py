@@ -22,7 +22,7 @@ def is_home(key: bytes, partition: int, partitions: int, placement: Placement) -
 
 
 def winner(key: bytes, rivals: Mapping[int, Record], partitions: int, placement: Placement) -> Record:
-    """Return the current record of a key, of its newest ones in each partition."""
+    """Return the current record of a key, given its newest record in each partition."""
     if placement == "key" and len(rivals) > 1:
         home = rivals.get(home_partition(key, partitions))
         if home is not None:

@@ -18,8 +18,8 @@ __all__ = ["ExpiringTable"]
 class ExpiringTable(ColumnTable):
     """A `ColumnTable` whose records expire (R10).
 
-    A look-up of one key judges by the time `now`, so it is right however much has expired at once. Everything else
-    includes a record until `pop_expired` has returned its key and the owner has removed it.
+    A look-up of one key judges by the time `now`, so it is right at any moment. All other methods include an expired
+    record until `pop_expired` has returned its key and the owner has removed it.
     """
 
     def __init__(self, *, partitions: int, key_header: str | None, expiry_times: ExpiryTimes) -> None:
@@ -60,7 +60,7 @@ class ExpiringTable(ColumnTable):
         return NEVER if due is None else due
 
     def copy(self) -> Self:
-        """Return a copy that shares only the values. It stays as it is at this time."""
+        """Return a copy that shares only the values. In the copy, time stands still."""
         twin = super().copy()
         twin._expiries = self._expiries[:]
         twin._buckets = array("q")
@@ -117,7 +117,7 @@ class ExpiringTable(ColumnTable):
                 self._queue.add(key, expiry)
 
     def remove(self, keys: Iterable[bytes]) -> int:
-        """Remove keys, and return how many it held. Their slots stay empty until `_compact`."""
+        """Remove keys; return how many were in the table. Their slots stay empty until `_compact`."""
         removed = super().remove(keys)
         self._queue.tidy(self.index.__len__)
         return removed

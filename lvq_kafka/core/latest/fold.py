@@ -45,14 +45,17 @@ class ReaderStats:
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or is unreadable (R16)."""
     returned: int = 0
-    """Messages of a standard queue that were returned, and so are kept no longer."""
+    """Messages of a standard queue that were returned to the caller and dropped."""
     malformed: int = 0
     """Values whose TTL is 0, or whose TTL or due time cannot be read: they count as having none (R10, R11)."""
     split: int = 0
     """Keys found in more than one partition (R14)."""
     scheduled: int = 0
-    """Messages that are set aside now, since they are not due (R11). They are not among those added, until they count
-    or a newer record of their key does. Deletes may be scheduled, too, and are not counted."""
+    """Messages that are set aside now, since they are not due (R11).
+
+    ``added`` includes them once they count, or once a newer record of their key does. Scheduled deletes are not
+    counted.
+    """
 
 
 class Changes(NamedTuple):
@@ -61,7 +64,7 @@ class Changes(NamedTuple):
     touched: Collection[bytes] = ()
     """Their records have become due (R11)."""
     deselected: Collection[bytes] = ()
-    """Their values, which have become due, are not selected, and those before were."""
+    """Their new values have become due and are not selected; the previous values were."""
     expired: Collection[bytes] = ()
     """Their values have expired (R10)."""
 
@@ -82,7 +85,7 @@ class LatestValues:
 
     Args:
         partitions: the topic's partition count.
-        rules: those of the queue. With the order in place (R4), a key that had expired before its new value arrived
+        rules: the rules of the queue. With the order in place (R4), a key that had expired before its new value arrived
             moves to the end, also for a reader that learns of both at once.
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
         foreign: looks for headers of other systems; None to ignore them.
@@ -114,7 +117,7 @@ class LatestValues:
             )
         self._place_expiry_times = (
             rules.times.expiry_times() if rules.order.in_place else None
-        )  # its own, as it counts, too
+        )  # a judge of its own, since judges count malformed TTLs
         self.progress = Progress({})
         self.stats = ReaderStats()
         self._rules = rules
@@ -123,7 +126,7 @@ class LatestValues:
         self._foreign = foreign
         self._newest_timestamp = 0
         self._malformed = 0  # counted so far
-        # The newest record in each partition, of keys that have, or may come to have, records in several (R14).
+        # The newest record in each partition, of keys that have, or may get, records in several (R14).
         self._contested: dict[bytes, dict[int, Record]] = {}
         self._prune_at = 1024
         self._all_new = True  # whether the last run had only new keys, so the next one may, too
@@ -145,8 +148,8 @@ class LatestValues:
 
         Args:
             batch: the records.
-            late: these were read before, and not folded in. They are newer than what is known of their keys in their
-                partitions.
+            late: whether the records were read before, and not folded in. They are newer than the known records of
+                their keys in their partitions.
 
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``; nothing is applied.
@@ -155,7 +158,7 @@ class LatestValues:
         name = self.table.key_header
         if name is not None and any(headers):
             if only_key_headers(name, keys, headers):
-                headers = [IMPLIED] * len(keys)  # no other header to look at, row by row
+                headers = [IMPLIED] * len(keys)  # there is no other header to check, row by row
             else:
                 keys, mismatched = self._rules.keys.choose(batch)
                 self.stats.mismatched += mismatched
@@ -261,8 +264,8 @@ class LatestValues:
     def _fold_plain(self, partition: int, columns: Columns) -> bool:
         """Fold records without deletes in bulk, or return False if that is not possible.
 
-        It is not if a key has, or would have, records in several partitions. The first read of a topic takes
-        this path, so as far as possible there is no statement per record.
+        It is not possible if a key has, or would have, records in several partitions. The first read of a topic takes
+        this path, so it runs no Python statement per record where that can be avoided.
         """
         keys = columns[2]
         if self._contested and not self._contested.keys().isdisjoint(keys):
@@ -282,7 +285,7 @@ class LatestValues:
         return True
 
     def _fold_mixed(self, partition: int, columns: Columns) -> bool:
-        """Do what `_fold_plain` does, where some keys are new."""
+        """Fold records in bulk like `_fold_plain`, where some keys are new."""
         keys = columns[2]
         met = self.table.slots(keys)
         old = [slot for slot in met if slot is not None]
@@ -309,7 +312,7 @@ class LatestValues:
                 self.table.remove([key])  # at once, so that a later put enters again at the tail
                 puts.pop(key, None)
                 deletes[key] = row
-        # Subtract what `_fold_distinct` will count again.
+        # Subtract the rows that `_fold_distinct` will count again.
         stats.added -= len(puts)
         stats.replaced -= sum(key in index for key in puts)
         return {**puts, **deletes}
@@ -344,7 +347,7 @@ class LatestValues:
         """Remove values that have expired by now, in ms; return their keys.
 
         Args:
-            most: how many to remove; if there are as many, call again.
+            most: the maximum number to remove. If that many are returned, call again.
         """
         table = self._expiring
         if table is None:
@@ -365,7 +368,7 @@ class LatestValues:
         self.stats.expired += self.table.remove(keys)
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
-        """Remove some of what has expired by now; see `ValueStore.pass_time`."""
+        """Remove some of the values that have expired by now; see `ValueStore.pass_time`."""
         expired = self.expire(now)
         return Changes(expired=expired) if expired else None
 

@@ -8,25 +8,25 @@ from typing import Literal
 __all__ = ["Cause", "ConflatedKeys", "Pace"]
 
 Cause = Literal["deselected", "expired"]
-"""Why a key has no value any longer, if it was not deleted: its value is not selected, or has expired."""
+"""The reason why a key lost its value without a delete: not selected, or expired."""
 
 
 class ConflatedKeys:
     """Keys that wait for one slow reader, in memory bounded by the number of keys (G3).
 
-    First come the keys of the dump, in order. One that changes before its turn keeps its turn: the reader gets the
-    newest value when it gets there. Then come updates; a key that changes again moves to the tail. In batches, it keeps
-    its turn there, too: so one that changes all the time is in each batch.
+    The keys of the dump are first, in order. A key that changes before its turn keeps its turn: the reader then gets
+    the newest value. Updates follow; a key that changes again moves to the tail. In batches, updates keep their turn,
+    too, so a key that changes all the time is in each batch.
 
     Every operation takes constant time. Nothing is ever removed from the front of a dict, which would walk over all
     earlier removals. Instead, keys stand in a line that does not change, and the keys changed since are noted beside
     it.
 
     Args:
-        dump: its keys, in order. They are neither copied nor looked at before their turn, so many readers can share
-            them.
+        dump: the keys of the dump, in order. They are neither copied nor examined before their turn, so many readers
+            can share them.
         selects: returns whether a key concerns the reader; None if all do.
-        batches: whether updates come in batches, with a pause at each `at_pause`.
+        batches: whether updates are returned in batches, with a pause whenever `at_pause` is true.
     """
 
     __slots__ = ("__weakref__", "_batches", "_causes", "_changed", "_line", "_selects", "_turn", "in_dump")
@@ -51,7 +51,7 @@ class ConflatedKeys:
         return self._turn < len(self._line) or bool(self._changed)
 
     def changed(self, keys: Iterable[bytes], cause: Cause | None = None) -> None:
-        """Note keys that have a newer value, or none any longer, for this cause."""
+        """Note keys that have a newer value, or have lost theirs for this cause."""
         if self._selects is not None:
             keys = filter(self._selects, keys)
         changed, causes = self._changed, self._causes
@@ -104,7 +104,7 @@ class ConflatedKeys:
                 if self._turn == len(self._line):
                     self.in_dump, self._line, self._turn = False, (), 0
                 return key
-            if key not in changed:  # otherwise its turn comes later
+            if key not in changed:  # otherwise its turn is later
                 return key
 
 
@@ -132,7 +132,7 @@ class Pace:
         return max(0.0, self._due - self._clock())
 
     def begin(self) -> bool:
-        """Begin a batch if it may; return whether it may."""
+        """Begin a batch if one is due; return whether it was."""
         now = self._clock()
         if now < self._due:
             return False

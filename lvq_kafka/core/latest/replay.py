@@ -1,4 +1,4 @@
-"""One read of a topic: its stage, its targets, and what is missing."""
+"""One read of a topic: its stage, its targets, and its distance from them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ReadStage(StrEnum):
     FIRST_TARGET = "first target"
     """It reads up to the end that the log had when it began."""
     BETWEEN_TARGETS = "between targets"
-    """It has got there, and needs the last stable offset that the log has now."""
+    """It has reached that end, and needs the current last stable offset of the log."""
     SECOND_TARGET = "second target"
-    """It reads up to that one."""
+    """It reads up to that offset."""
     CAUGHT_UP = "caught up"
-    """It has got there as well, and follows."""
+    """It has reached that offset, and follows the log."""
 
 
 @dataclass(eq=False, slots=True)
@@ -32,15 +32,15 @@ class Replay:
 
     topic_id: str
     partitions: int
-    """The topic's partition count, as of the last look."""
+    """The topic's partition count, as of the last check."""
     values: ValueStore
     since: Mapping[int, int]
     """The requested start; the log may start later."""
     starts: Mapping[int, int]
     ends: Mapping[int, int]
-    """The log ends, as of the last look."""
+    """The log ends, as of the last check."""
     stable: Mapping[int, int]
-    """The last stable offsets, as of the last look."""
+    """The last stable offsets, as of the last check."""
     absence: Absence
     targets: Mapping[int, int] = field(init=False)
     stage: ReadStage | None = None
@@ -62,13 +62,13 @@ class Replay:
 
     @property
     def blocked(self) -> bool:
-        """True if everything that is missing until caught up is hidden by open transactions."""
+        """True if open transactions hide all records that are missing until caught up."""
         shortfalls = self.shortfalls(self.targets)
         return bool(shortfalls) and all(shortfall.blocked for shortfall in shortfalls)
 
     @property
     def hidden(self) -> list[Shortfall]:
-        """The partitions where an open transaction hides records, as of the last look."""
+        """The partitions where an open transaction hides records, as of the last check."""
         positions, stable = self.values.progress.positions, self.stable
         return [
             Shortfall(partition, position, end, position)
@@ -88,7 +88,7 @@ class Replay:
         return done, total
 
     def shortfalls(self, targets: Mapping[int, int]) -> list[Shortfall]:
-        """Return what is missing to a target, and what blocks it."""
+        """Return the partitions below their targets, and the offsets that block them."""
         # A target may lie beyond the end of the log, which is not the fault of a transaction.
         hiding = {p: stable for p, stable in self.stable.items() if stable < self.ends.get(p, stable)}
         return self.values.progress.shortfalls(targets, hiding)

@@ -1,4 +1,4 @@
-"""A store whose records count from the moment they are due, and what waits for that (R11)."""
+"""A store whose records count once they are due, and the records set aside (R11)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ScheduledValues:
     counts drops those below it.
 
     Args:
-        values: the store of what counts, empty.
-        rules: those of the queue, as the fold has them.
-        judge: the judge of when records are due.
+        values: the store of the records that count, empty.
+        rules: the rules of the queue, as the fold has them.
+        judge: decides when records are due.
     """
 
     def __init__(self, values: LatestValues | SelectedValues, rules: QueueRules, judge: DueTimes) -> None:
@@ -59,7 +59,7 @@ class ScheduledValues:
         return self._values.split_keys
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold in a batch but for what is not due; see `ValueStore.apply`."""
+        """Fold in a batch, but set aside the records that are not due; see `ValueStore.apply`."""
         unreadable = self._judge.malformed
         not_due = [one for one in self._judge.scheduled(batch.timestamps, batch.headers) if one[1] > self._now]
         changed = self._apply_due(batch, not_due) if not_due or self._scheduled else self._values.apply(batch)
@@ -75,7 +75,7 @@ class ScheduledValues:
         for row, dropped in self._scheduled.supersede(batch, keys, self.progress.positions):
             self._count_superseded(dropped, batch.values[row])
         changed = self._values.apply(batch)
-        self.progress.advance(ends)  # only now: the fold drops what lies below
+        self.progress.advance(ends)  # only now: the fold drops records below
         return changed
 
     def _set_aside(self, batch: RecordBatch, not_due: Iterable[tuple[int, int]]) -> list[int]:
@@ -92,7 +92,7 @@ class ScheduledValues:
         return aside
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
-        """Fold in some of what is due by now, and remove some of what has expired."""
+        """Fold in some of the records due by now, and remove some of the expired values."""
         self._now = now
         if self._scheduled.next_due > now or not (due := self._pop_due(now, first)):
             return self._values.pass_time(now, first)
@@ -123,7 +123,7 @@ class ScheduledValues:
         self._values.forget_returned(keys)
 
     def _count_superseded(self, dropped: Iterable[SetAside], value: bytes | None) -> None:
-        """Count what was dropped for a newer value or delete, although it never counted."""
+        """Count the messages that a newer value or delete superseded before they were due."""
         count = sum(_is_message(one.record) for one in dropped)
         self.stats.scheduled -= count
         self.stats.added += count
@@ -150,9 +150,9 @@ class SetAside(NamedTuple):
 class Scheduled:
     """The records of a log that are not due yet, by partition and key.
 
-    Of the records of one key in one partition, that with the highest offset counts among those that are due. So when
-    one counts, all below it are superseded, and never count again. Therefore records only ever leave a key's line from
-    its front, and an entry of the queue is obsolete if its line begins beyond it.
+    Among the due records of one key in one partition, the one with the highest offset counts. So when a record counts,
+    all below it are superseded for good. Therefore records leave a key's line only from its front, and an entry of the
+    queue is obsolete if its line begins beyond it.
     """
 
     def __init__(self) -> None:
@@ -184,9 +184,9 @@ class Scheduled:
     def supersede(
         self, batch: RecordBatch, keys: Sequence[bytes | None], positions: Mapping[int, int]
     ) -> Iterator[tuple[int, list[SetAside]]]:
-        """Drop what is superseded by records that count.
+        """Drop the records that are superseded by records that count.
 
-        Yields the row of each that supersedes any, and what was dropped.
+        Yields the row of each record that supersedes others, and the records dropped.
 
         Args:
             batch: the records. Those read before change nothing.
@@ -207,17 +207,17 @@ class Scheduled:
         self._queue.tidy(self.__len__)
 
     def pop_due(self, now: int, most: int, first: bytes | None = None) -> list[list[SetAside]]:
-        """Remove some of what is due by now; call again until nothing is.
+        """Remove some of the records due by now; call again until none is left.
 
-        Returns, for each partition and key concerned, the record that counts, after those that it supersedes.
+        Returns a list for each partition and key: first the superseded records, last the record that counts.
 
         Args:
             now: the time in ms.
-            most: the number of records that are looked at.
-            first: a key of which nothing that is due shall be left.
+            most: the maximum number of records to examine.
+            first: a key whose due records are all removed.
         """
         found = self._queue.pop_due(now + 1, most)
-        if first is not None and self.next_due <= now:  # there may be more than were looked at
+        if first is not None and self.next_due <= now:  # there may be more than were examined
             for lines in self._lines.values():
                 found += [one for one in lines.get(first, ()) if one.due <= now]
         newest: dict[tuple[int, bytes], int] = {}
@@ -229,7 +229,7 @@ class Scheduled:
         return taken
 
     def _pop_up_to(self, lines: dict[bytes, OffsetLine[SetAside]], key: bytes, offset: int) -> list[SetAside]:
-        """Remove and return what a key's line has up to this offset."""
+        """Remove and return the records of a key's line up to this offset."""
         line = lines[key]
         taken = line.pop_below(offset + 1)
         if not line:

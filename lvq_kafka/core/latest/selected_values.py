@@ -20,14 +20,14 @@ _DOUBTS = 3  # readings of the topic for keys outside their home partitions, bef
 class StrayKeys:
     """The keys with selected records outside their home partition.
 
-    They outlast a read that starts over. ``keys`` is None once all keys count as such.
+    They are kept when a read starts over. ``keys`` is None once all keys count as strays.
     """
 
     keys: set[bytes] | None = field(default_factory=set)
     doubts: int = 0
 
     def doubt(self) -> None:
-        """Note that the topic has to be read once more; if that happens often, consider all keys."""
+        """Note that the topic has to be read once more; if that happens often, count all keys."""
         self.doubts += 1
         if self.doubts > _DOUBTS:
             self.keys = None
@@ -37,18 +37,18 @@ class SelectedValues:
     """`LatestValues` of the keys whose newest value is selected.
 
     A value that is not selected arrives as `UNSELECTED`. It acts as a delete, so no older value of its key reappears
-    (R7). Nothing is kept of a key that is not selected, unless it may have records in several partitions:
+    (R7). No record of an unselected key is kept, unless the key may have records in several partitions:
 
     - The newest record in a key's home partition wins against any in other partitions (R14). If it is selected, nothing
       else matters; if it is not, the key is absent, whatever other partitions hold.
-    - So only a selected record outside its home partition, a *stray*, raises a question: has its home partition a
-      record of this key? An unselected one is forgotten. So the stray is skipped, its key is noted, and the fold
-      ``needs_reread``: the topic must be read again, and this time all records of that key count.
+    - So only a selected record outside its home partition, a *stray*, raises a question: has the home partition a
+      record of this key? If that one was not selected, it was forgotten. So the stray is skipped, its key is noted, and
+      the fold ``needs_reread``: the topic must be read again, and this time all records of that key count.
     - Where messages are placed by group, no partition is a key's home: all keys are remembered from the start.
 
     Args:
         values: the fold, empty.
-        rules: those of the queue, as the fold has them.
+        rules: the rules of the queue, as the fold has them.
         strays: the keys noted by earlier reads.
         several: whether several partitions are read.
     """
@@ -82,7 +82,7 @@ class SelectedValues:
     def apply(self, batch: RecordBatch, *, late: bool = False) -> list[bytes]:
         """Fold in a batch. Return the keys it touched, but not those in ``deselected``.
 
-        ``deselected`` has the keys that were selected before, and have an unselected value now.
+        ``deselected`` then holds the keys that were selected before, and have an unselected value now.
 
         Args:
             batch: the records.
@@ -110,7 +110,7 @@ class SelectedValues:
         return [key for key in changed if key in index or (key in shown and key not in deselected)]
 
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
-        """Remove some of what has expired by now; see `ValueStore.pass_time`."""
+        """Remove some of the values that have expired by now; see `ValueStore.pass_time`."""
         passed = self._values.pass_time(now, first)
         if self._several and passed is not None:
             self._forgetful.update(range(self.table.partitions))
@@ -120,7 +120,7 @@ class SelectedValues:
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count: keys get other homes, so the topic has to be read again.
 
-        Return the keys whose value has changed already: that reading will not find them different.
+        Returns the keys whose value has changed already: the new read will not report them.
         """
         self._several = self.needs_reread = True
         return self._values.grow(partitions)
@@ -132,7 +132,8 @@ class SelectedValues:
     def _without_deletes(self, keys: list[bytes | None], values: list[bytes | None]) -> list[int] | None:
         """Return the rows with selected values, or None if the others matter.
 
-        They do if one of their keys is held, or has a selected value, too. In most of a first read they do not.
+        They matter if one of their keys is in the table, or has a selected value, too. In most batches of a first read
+        they do not.
         """
         rows, others = [], set()
         for row, (key, value) in enumerate(zip(keys, values)):
@@ -196,5 +197,5 @@ class SelectedValues:
         return {key for key, unselected in last.items() if unselected}
 
     def _forget(self, gone: Iterable[bytes | None]) -> None:
-        """Forget deletes. A selected rival of one then counts as a stray."""
+        """Forget deletes. A selected record of such a key elsewhere then counts as a stray."""
         self._values.forget_deletes(key for key in gone if key is not None and not self._is_noted(key))

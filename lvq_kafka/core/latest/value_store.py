@@ -1,4 +1,4 @@
-"""The interfaces that readers need of a store of latest values."""
+"""The interfaces of a store of latest values, as far as readers need them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NewestRecords", "ValueStore"]
 
 
 class NewestRecords(Protocol):
-    """The newest record of each key of a topic, to be read.
+    """The newest record of each key of a topic, for reading.
 
     `ColumnTable`, in memory, is the only implementation.
     """
@@ -41,7 +41,7 @@ class NewestRecords(Protocol):
     def newest(self, keys: Sequence[bytes]) -> RecordBatch:
         """Return the newest records of these keys, without headers. Skips keys without a value.
 
-        Of values that expire, call `ValueStore.pass_time` first.
+        If values expire, call `ValueStore.pass_time` first.
         """
 
     def records(self, order: Order = "tail") -> Iterator[Record]:
@@ -57,10 +57,10 @@ class NewestRecords(Protocol):
 class ValueStore(Protocol):
     """A fold of a topic into a `NewestRecords`, up to a position in each partition.
 
-    `LatestValues`, in memory, is one; `SelectedValues`, which holds only some keys, and `ScheduledValues`, for queues
-    with scheduled messages, are others. Another one, such as a store on disk, has to provide only this; the
-    reading thread (`lvq_kafka.reading.reader_thread`) chooses the store. A store is used by one thread at a time;
-    copies of its table may be used by others.
+    `LatestValues` implements it in memory; so do `SelectedValues`, which holds only some keys, and `ScheduledValues`,
+    for queues with scheduled messages. Another store, such as one on disk, has to provide only these members. The
+    reading thread (`lvq_kafka.reading.reader_thread`) chooses the store. One thread at a time uses a store; other
+    threads may use copies of its table.
     """
 
     stats: ReaderStats
@@ -91,8 +91,8 @@ class ValueStore(Protocol):
     def pass_time(self, now: int, first: bytes | None = None) -> Changes | None:
         """Apply some of the values that are due by now, in ms, and remove some that have expired.
 
-        Call again until it returns None: then the table is current as of this time. Before, only a look-up of the key
-        ``first`` is.
+        Call again until it returns None: then the table is current as of this time. Before that, only look-ups of the
+        key ``first`` are current.
         """
 
     def grow(self, partitions: int) -> list[bytes]:

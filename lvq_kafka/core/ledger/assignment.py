@@ -21,7 +21,7 @@ class Assignment:
 
     Args:
         partitions: the ledger's partitions, by number.
-        timed: all of them, in a queue with options of time; else none.
+        timed: the timed parts of all partitions, in a queue with options of time; else empty.
     """
 
     def __init__(self, partitions: Mapping[int, PartitionLedger], timed: Mapping[int, TimedPartition]) -> None:
@@ -40,7 +40,7 @@ class Assignment:
         return [self._partitions[partition] for partition in partitions]
 
     def claim(self, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
-        """Return what the group may commit now.
+        """Return the claim that the group may commit now.
 
         The claim stays true whatever happens to the commit later. Done means acked, rejected, evicted, superseded or
         deleted; in a transaction, also ``leaving`` with it.
@@ -80,7 +80,7 @@ class Assignment:
     def opened(self) -> bool:
         """True if messages wait in a partition that has reached its target.
 
-        One may be taken any time.
+        One may be acquired at any time.
         """
         return any(part.hands_out for part in self._partitions.values())
 
@@ -96,7 +96,7 @@ class Assignment:
 
     @property
     def standing_still(self) -> list[int]:
-        """Partitions that hand out nothing, since what waits has no room in the commit map."""
+        """Partitions that hand out nothing, since no waiting message has room in the commit map."""
         return [number for number, part in self._partitions.items() if part.stands_still]
 
     @property
@@ -109,7 +109,7 @@ class Assignment:
         return self._partitions[partition].unsettled
 
     def scheduled(self, partition: int) -> list[Item]:
-        """Return the messages that are scheduled, and deletes, in offset order."""
+        """Return the scheduled messages and deletes, in offset order."""
         return sorted(self._timed[partition].scheduled, key=_OFFSET) if partition in self._timed else []
 
     @property

@@ -17,8 +17,8 @@ _FEW = 8192  # keys of a partition; with fewer, it is too early to see whether k
 class CatchUpBuffer:
     """Records that a partition has yet to process while it catches up.
 
-    Nothing is handed out before the partition has been read to its end. So of the many records replaced until then only
-    the key is looked up, at a tenth of the cost of processing each of them.
+    Nothing is handed out before the partition has been read to its end. Many records are replaced before that: only
+    their keys are looked up, at a tenth of the cost of processing them.
     """
 
     __slots__ = ("_beside", "_counted", "_kind", "_newest", "position")
@@ -28,7 +28,7 @@ class CatchUpBuffer:
         self._kind = RecordBatch
         self._beside = self._counted = 0
         self.position = 0
-        """The next offset to read: past the last record, and past what followed it."""
+        """The next offset to read: past the last record, and any markers and holes after it."""
 
     def __bool__(self) -> bool:
         return bool(self._newest.entries)

@@ -27,8 +27,8 @@ class Expiring:
 
     A message that a holder has received is not among them. It is scheduled again if it is returned.
 
-    Most messages are consumed, or replaced, long before they expire. So what is read together is noted together, at the
-    time of the first that expires; only what is still there by then is looked at one by one.
+    Most messages are consumed, or replaced, long before they expire. So messages that are read together are noted
+    together, at the earliest of their expiry times. Only those that still wait by then are examined one by one.
 
     Args:
         expiry_times: when a message expires.
@@ -51,9 +51,9 @@ class Expiring:
     # ---------------------------------------------------------------- scheduling
 
     def schedule(self, pending: PendingList, since: int) -> list[Item]:
-        """Schedule what was just read: the messages at or above an offset.
+        """Schedule the messages just read: those at or above an offset.
 
-        Returns those that have expired already.
+        Returns the messages that have expired already.
         """
         items: list[Item] = []
         item = pending.last
@@ -106,7 +106,7 @@ class Expiring:
         return self._queue.pop_due(now, _ALL) if self.next < now else []
 
     def tidy(self, count: Callable[[], int]) -> None:
-        """Forget messages that were consumed or replaced, once they may be most of what is noted.
+        """Forget messages that were consumed or replaced, once they may be most of the entries.
 
         Args:
             count: returns the number of messages that are not done.

@@ -1,4 +1,4 @@
-"""The seam for options of a queue that change what a partition does with its messages."""
+"""The hooks by which options of a queue change how a partition treats its messages."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Feature", "overrides_of"]
 
 
 class Feature:
-    """The part of an option in an assigned partition.
+    """The effect of one option of a queue on an assigned partition.
 
-    A partition calls these hooks of all its features, in their order. A feature overrides those that it needs; here
-    they do nothing.
+    A partition calls these hooks of all its features, in order. A feature overrides the hooks that it needs; by
+    default, they do nothing.
     """
 
     __slots__ = ()
 
     buffers = True
-    """Whether records may wait in the buffer of catch-up, where nothing is a message yet."""
+    """Whether records may be buffered during catch-up, before they become messages."""
 
     @property
     def without_room(self) -> int:
@@ -28,10 +28,10 @@ class Feature:
         return 0
 
     def prepare(self) -> None:
-        """Note that records are about to be added, or scheduled messages to count."""
+        """Note that records are about to be added, or that scheduled messages are about to count."""
 
     def update(self) -> None:
-        """Note that this is done, or that the read position has moved."""
+        """Note that these changes are done, or that the read position has moved."""
 
     def enter(self, item: Item) -> None:
         """Note that a scheduled message counts from now on."""
@@ -40,7 +40,7 @@ class Feature:
         """Note that a message waits that is not ready: it is delayed, or its key is in work."""
 
     def hold(self, item: Item) -> None:
-        """Note that a message is about to be in work. An error keeps it from that."""
+        """Note that a message is about to be in work. An error prevents that."""
 
     def free(self, item: Item) -> None:
         """Note that a message is no longer in work."""
@@ -59,6 +59,6 @@ class Feature:
 
 
 def overrides_of(features: Iterable[Feature], hook: str) -> tuple[Callable[..., Any], ...]:
-    """Return a hook of the features that override it. Use it for what each message calls."""
+    """Return the overrides of a hook. Use this for hooks that are called for each message."""
     base = getattr(Feature, hook)
     return tuple(getattr(feature, hook) for feature in features if getattr(type(feature), hook) is not base)

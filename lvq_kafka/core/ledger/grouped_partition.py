@@ -13,8 +13,8 @@ __all__ = ["GroupedPartition"]
 class GroupedPartition(Feature):
     """The messages of an assigned partition in their groups.
 
-    It tells the groups what is no longer in work, so that pins can end. And it has messages that cannot be handed out
-    yet keep their places there.
+    It notifies the groups of messages that are no longer in work, so that pins can end. And it lets messages that
+    cannot be handed out yet keep their places in their groups.
 
     Args:
         grouped: the ready queue of all partitions, with its groups.

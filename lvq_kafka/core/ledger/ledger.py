@@ -1,12 +1,12 @@
 """The delivery ledger: messages held and in work, and the claim of the next commit.
 
 Feed it every record of the assigned partitions in offset order. It conflates them, so only the newest value of each key
-waits. It hands messages out, takes the holders' decisions, and derives what a commit may claim. It knows no client,
+waits. It hands messages out, applies the holders' settlements, and derives the claims of commits. It knows no client,
 thread or clock; times are seconds on the caller's clock.
 
 Messages move only along the transitions in `lvq_kafka.core.waiting.lifecycle`; everything else is refused. The state of
 a single partition is in `lvq_kafka.core.ledger.partition_ledger`; this module holds the state that a consumer's
-partitions share. Questions about them are answered by `Ledger.assignment`.
+partitions share. `Ledger.assignment` answers queries on them.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Ledger:
     `AlreadySettled`, or `LockLost` if the partition was revoked since the hand-out or the holder's time ran out.
 
     Args:
-        rules: those of the queue.
+        rules: the rules of the queue.
         limit: the maximum length of a commit map, in characters.
         count_deliveries: whether delivery counts are committed.
-        bounded: whether to hand out only what the commit map has room for, always; see `bounded`.
+        bounded: whether to hand out only messages that the commit map has room for; see `bounded`.
         pages: where values are written beyond the limits of a queue that pages to disk (R12).
         hand_out: the policy that picks the next of the ready messages; by default that of the rules.
     """
@@ -116,7 +116,7 @@ class Ledger:
             rules=rules,
             line=self._line,
             new_item=self._item_factory(),
-            slots=count() if rules.times.max_delay is None else repeat(-1),  # there, the items know better
+            slots=count() if rules.times.max_delay is None else repeat(-1),  # else `placed_items` sets them
             stats=self.stats,
             count_deliveries=count_deliveries,
         )
@@ -156,7 +156,7 @@ class Ledger:
     def bounded(self, bounded: bool) -> None:
         self._bounded_hand_out.strict = bounded
         looks_for_room = bounded or self.ranking is not None
-        self._is_plain = not looks_for_room and self.groups is None  # whether the next ready message is simply the next
+        self._is_plain = not looks_for_room and self.groups is None  # whether no message has to be checked
         if self.groups is None:
             self._pop = self._bounded_hand_out.next
         elif looks_for_room:
@@ -200,7 +200,7 @@ class Ledger:
         return generation
 
     def _new_features(self, number: int, part: PartitionLedger) -> list[Feature]:
-        """Return the parts of the options in a partition. They are called in this order."""
+        """Return the features of a partition, in the order in which they are called."""
         features: list[Feature] = []
         if self.times is not None:
             self._timed[number] = TimedPartition(number, part, self.times, self.stats)
@@ -354,7 +354,7 @@ class Ledger:
         nobody receives it, for whatever reason, it was not delivered and the count is taken back.
 
         Args:
-            session: whose message it will be, where messages are grouped; by default, all callers are one session.
+            session: the session that will hold it, where messages are grouped; by default, all callers are one session.
         """
         item = self._line.pop() if self._is_plain else self._pop(session)
         if item is not None:
@@ -435,10 +435,11 @@ class Ledger:
                 self.stats.timed_out += not item.reserved
 
     def pass_time(self, clock: float) -> bool:
-        """Let scheduled messages count that are due, and drop the waiting ones that have expired.
+        """Let due messages count, and drop waiting messages that have expired.
 
         Call it before messages are handed out. Messages that are set aside are no longer handed over once they expire.
-        Those in work stay with their holders, and are dropped if returned. Returns whether there were any.
+        Those in work stay with their holders, and are dropped if returned. Returns whether any message was due or had
+        expired.
 
         Args:
             clock: the time of this machine, in seconds since the epoch; see `LogTime.advance`.
@@ -472,7 +473,7 @@ class Ledger:
         self._timed[item.partition].withdraw(item)
 
     def bury_withdrawn(self, item: Item) -> None:
-        """Remove a message that was withdrawn, after that was committed."""
+        """Remove a withdrawn message, after a commit has claimed it as done."""
         item.state = _ON_COMMIT[item.state]
         self._partitions[item.partition].bury(item)
 
@@ -496,13 +497,13 @@ class Ledger:
     def keeps_expired(self, item: Item) -> bool:
         """Return whether an expired message must still be stored elsewhere.
 
-        That is for its next owner once its partition has gone.
+        Once its partition is revoked, that is up to the next owner.
         """
         part = self._timed.get(item.partition)
         return part is not None and part.keeps(item)
 
     def bury_expired(self, item: Item) -> None:
-        """Remove an expired message that was stored elsewhere, unless its partition has gone."""
+        """Remove an expired message that was stored elsewhere, unless its partition was revoked."""
         if self.keeps_expired(item):
             self._timed[item.partition].bury_expired(item)
 

@@ -1,4 +1,4 @@
-"""The time of a consumer, which decides what is due and what expires (R10, R11)."""
+"""The time of a consumer, by which messages become due and expire (R10, R11)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ class MessageTimes:
         self.kept: PrecedenceHeap[Item] = PrecedenceHeap()
         """Messages that have expired, and must be stored elsewhere, by partition and offset."""
         self.alarm = 0.0
-        """Nothing happens before this machine's clock says so, in seconds since the epoch, or more is read."""
+        """The time of this machine's clock before which nothing is due or expires.
+
+        It is in seconds since the epoch, and holds until more records are read.
+        """
         self.next_due = math.inf
-        """No message is due before that, likewise."""
+        """The time before which no message is due, likewise."""
 
     @classmethod
     def of(cls, rule: TimeRule) -> MessageTimes | None:
@@ -54,7 +57,7 @@ class MessageTimes:
         return expiring + (0 if self.scheduling is None else self.scheduling.due_times.malformed)
 
     def saw(self, timestamps: list[int]) -> None:
-        """Note the append times of what was read."""
+        """Note the append times of the records read."""
         self.time.saw(max(timestamps))
         self.alarm = 0.0
 

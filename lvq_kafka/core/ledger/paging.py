@@ -45,7 +45,7 @@ class Paging:
     """The common part of the paging of a ledger's partitions.
 
     Args:
-        limits: those of the whole queue. Each partition has an even share.
+        limits: the limits of the whole queue. Each partition has an even share.
         store: where pages are written.
     """
 
@@ -95,7 +95,7 @@ _store = Item.__dict__["value"].__set__
 
 
 class _Gone:
-    """The page of a message that is done, or whose partition has gone, and that nobody holds."""
+    """The page of a message that is done, or whose partition was revoked, and nobody holds."""
 
     length = 0
 
@@ -114,13 +114,13 @@ _GONE = _Gone()
 class PagedPartition(Feature):
     """The pages of an assigned partition: the values of new messages beyond its share.
 
-    A message whose value is in memory counts until it is done, and with the bytes of its value only. Values are in
-    memory again before their messages are in work: a message whose value cannot be read is never handed out.
+    A message whose value is in memory counts until it is done, and with the bytes of its value only. Values are read
+    back into memory before their messages are in work: a message whose value cannot be read is never handed out.
     """
 
     __slots__ = ("_entered", "_most_bytes", "_most_messages", "_paging", "_pending", "bytes", "messages")
 
-    buffers = False  # a buffer would have everything in memory that waits
+    buffers = False  # a buffer would keep all waiting values in memory
 
     def __init__(self, pending: PendingList, paging: Paging) -> None:
         share = paging.limits.share(max(1, pending.loaded.partitions))
@@ -165,7 +165,7 @@ class PagedPartition(Feature):
             return
         page, paging = item.page, self._paging
         if page is not None:
-            item.value = _GONE  # whatever still refers to the message, such as a timer
+            item.value = _GONE  # something may still refer to the message, such as a timer
             paging.messages -= 1
             paging.bytes -= page.length
         else:

@@ -1,6 +1,6 @@
-"""One partition's part of the ledger: what waits, what is in work, and what is done.
+"""One partition's part of the ledger: its waiting messages, those in work, and its claim.
 
-It carries out decisions of the ledger: which message is next, and whether a settlement is allowed.
+It carries out the decisions of the ledger on which message is next, and whether a settlement is allowed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Hooks = tuple[Callable[..., Any], ...]
 
 
 class RecordSorter(Protocol):
-    """The way into a partition where some records do not count yet; see `TimedPartition`."""
+    """The entrance to a partition where some records do not count yet; see `TimedPartition`."""
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None: ...
 
@@ -64,14 +64,14 @@ class RecordSorter(Protocol):
 class PartitionLedger:
     """An assigned partition.
 
-    Its `features` are the parts of options that do more with messages: time, rings, message groups, paging.
+    Its `features` implement options of the queue: time, rings, message groups, paging.
 
     Args:
         pending: its messages, none so far.
         target: the offset to read up to before anything is handed out.
         generation: the number of this assignment.
-        room: makes what judges whether the commit map has room for a message.
-        ledger: what it shares with the ledger's other partitions.
+        room: makes the judge of whether the commit map has room for a message.
+        ledger: the parts that it shares with the ledger's other partitions.
     """
 
     __slots__ = (
@@ -129,9 +129,9 @@ class PartitionLedger:
         """Whether a newer value keeps the place of the waiting one that it replaces (R4)."""
         self._expiry_times = (
             rules.times.expiry_times() if self.is_in_place else None
-        )  # its own, as it counts what cannot be read
+        )  # a judge of its own, since judges count unreadable TTLs
         self._rules = rules
-        self._selects = rules.selects is not None and rules.keys.conflates  # else the ledger has judged, by the keys
+        self._selects = rules.selects is not None and rules.keys.conflates  # without conflation, the ledger has judged
         self._count_deliveries = ledger.count_deliveries
         loaded = pending.loaded
         self.pending = pending
@@ -154,7 +154,7 @@ class PartitionLedger:
         # One past the highest offset ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
         self.reach = max(self._delivered, loaded.end)
-        """An offset beyond all that was handed out, by anyone."""
+        """An offset beyond all messages handed out, by any consumer."""
         self.attempted: dict[int, Item] = {}
         """By offset, messages handed out before; only if counts are durable."""
         self.most_deliveries = max(loaded.counts.values(), default=1)
@@ -164,21 +164,21 @@ class PartitionLedger:
         self.changed = True
         """True if the claim may differ from the last one sent."""
         self.room = room(self)
-        """It judges whether the commit map has room for a message."""
+        """The judge of whether the commit map has room for a message."""
         self._line: Entrance[Any] = ledger.line if self.room.window is None else self.room.window
         self.features: Sequence[Feature] = ()
-        """The parts of options, in the order in which they are called."""
+        """The features, in the order in which they are called."""
         self._sorter: RecordSorter | None = None
-        self._buffers = not self.is_in_place  # there, a key's first value sets its place
+        self._buffers = not self.is_in_place  # in place, a key's first value sets its place
         self._on_hold: _Hooks = ()
         self._on_free: _Hooks = ()
         self._on_wait: _Hooks = ()
 
     def add_features(self, features: Sequence[Feature], sorter: RecordSorter | None) -> None:
-        """Add the parts of options, before any record.
+        """Add the features, before any record.
 
         Args:
-            sorter: the one that adds new records, by `add_counting` and `append`; None if all count.
+            sorter: adds new records, by `add_counting` and `append`; None if all records count at once.
         """
         self.features, self._sorter = features, sorter
         self._buffers = self._buffers and all(feature.buffers for feature in features)
@@ -200,7 +200,7 @@ class PartitionLedger:
 
     @property
     def hands_out(self) -> bool:
-        """True if messages wait, and the target is reached. One may be taken any time."""
+        """True if messages wait, and the target is reached. One may be acquired at any time."""
         return self.open and bool(self.waiting)
 
     @property
@@ -230,7 +230,7 @@ class PartitionLedger:
 
         Args:
             keys: the keys under which they conflate; None stands alone.
-            names: the keys that the messages have as a property, where none conflates.
+            names: the keys as properties of the messages, in a queue without conflation.
 
         Raises:
             StateError: an offset was read before. Earlier records of the batch are kept.
@@ -260,7 +260,7 @@ class PartitionLedger:
             self._add_records(batch, keys)
 
     def _name(self, batch: RecordBatch, names: Sequence[bytes | None]) -> None:
-        """Give the messages of a batch, which was added without keys, these as a property."""
+        """Set these keys as properties of the messages of a batch that was added without keys."""
         first, _ = batch.ends
         named = dict(zip(batch.offsets, names))
         item = self.pending.last
@@ -283,14 +283,14 @@ class PartitionLedger:
             self.pending.position = position
 
     def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        if self._selects:  # not before: of what the buffer replaces, nothing has to be judged
+        if self._selects:  # not before: records that the buffer replaces need no judgment
             batch = self.selected(batch, keys)
         pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, new_item = self._number, self.open, self.is_in_place, self.new_item
         on_wait = self._on_wait
         renewable = (
             1 if new_item is Item and self._expiry_times is None else 0
-        )  # deliveries; others have to be looked at
+        )  # with as many deliveries, a message is not reused
         delivered, position, next_done = self._delivered, pending.position, pending.next_done
         loaded, loaded_end = pending.loaded, pending.loaded.end
         read = replaced = deleted = 0
@@ -311,8 +311,8 @@ class PartitionLedger:
                 old = waiting.get(lane)
                 if value is None or (offset < loaded_end and loaded.done(offset)):
                     if old is not None and in_place and value is not None:
-                        # Where the newer value was acked, its place is done, too. So this one was replaced, and by one
-                        # that is still to come.
+                        # An ack of this newer value would have made its place done, too. So it was replaced, by a value
+                        # that is still to be read.
                         self._keep_place(old, timestamp, header)
                     elif old is not None:
                         self.discard(old)
@@ -360,10 +360,10 @@ class PartitionLedger:
             self.changes += replaced + deleted
 
     def _keep_place(self, item: Item, timestamp: int, headers: RawHeaders) -> None:
-        """Keep a waiting message for its place, while the value lives that was replaced after it.
+        """Keep a waiting message for its place, unless it expired before the replaced value.
 
         Args:
-            timestamp: that of the replaced value, which is done.
+            timestamp: the timestamp of the replaced value, which is done.
             headers: its headers.
         """
         if self._expiry_times is not None:
@@ -375,7 +375,7 @@ class PartitionLedger:
         self._place_givers[item.lane] = item
 
     def selected(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> RecordBatch:
-        """Return the records as the queue has them; see `QueueRules.selected`."""
+        """Return the records as the queue sees them; see `QueueRules.selected`."""
         return self._rules.selected(batch, keys) if self._selects else batch
 
     def is_done(self, offset: int) -> bool:
@@ -427,8 +427,8 @@ class PartitionLedger:
     def inherit(self, item: Item, old: Item) -> None:
         """Give a message the place of the waiting one that it is about to replace (R4).
 
-        But not if its own is the better one, since the other was scheduled and never counted; nor if the other had
-        expired before, so that its key was gone.
+        It keeps its own place if that is better, since the old message was scheduled and never counted; or if the old
+        message had expired before, so that its key was gone.
         """
         if item.slot < old.slot:
             return
@@ -442,11 +442,11 @@ class PartitionLedger:
 
     @property
     def awaits_acks(self) -> bool:
-        """True if something is in work that is not done, as superseded messages are."""
+        """True if a message in work is not done. A superseded message in work is done."""
         return any(item.state in _NEWEST_IN_WORK for item in self.held.values())
 
     def forget_places(self) -> bool:
-        """Claim the records as done that give waiting keys their places.
+        """Claim as done the records that give waiting keys their places.
 
         Returns whether there were any.
         """
@@ -509,7 +509,7 @@ class PartitionLedger:
                     self.pending.pass_over(position - 1)
         if not self.open and not self._withheld and self.position >= self.target:
             self._drain_buffer()
-            for lane, item in self._place_givers.items():  # nothing came after all: a text without room left runs out
+            for lane, item in self._place_givers.items():  # no newer value followed: a full text omitted its run
                 if self.waiting.get(lane) is item:
                     self.discard(item)
                     self._stats.replaced += 1
@@ -528,7 +528,7 @@ class PartitionLedger:
             self._line.add(item)
 
     def withdraw(self, item: Item) -> None:
-        """Take a message out of those that may be handed out."""
+        """Remove a message from those that may be handed out."""
         self._line.remove(item)
         self.room.remove(item)
 
@@ -539,7 +539,7 @@ class PartitionLedger:
 
     @property
     def stands_still(self) -> bool:
-        """True if messages wait for room, and somebody has got none for that reason."""
+        """True if messages wait for room, and a caller got none for that reason."""
         return self.room.stands_still and self.without_room > 0
 
     @property
@@ -675,7 +675,7 @@ class PartitionLedger:
     # ---------------------------------------------------------------- committing
 
     def claim(self, leaving: Collection[Item]) -> CommitMap:
-        """Return what the group may commit now. The messages in ``leaving`` count as acked."""
+        """Return the claim that the group may commit now; ``leaving`` messages count as acked."""
         mine = {item for item in leaving if item.partition == self._number and item.state is MessageState.LEAVING}
         base, runs = self.pending.claim(mine)
         counts: dict[int, int] = {}

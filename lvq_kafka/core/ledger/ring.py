@@ -3,14 +3,14 @@
 An evicted message is done for its queue, as if it had been acked, and the next commit claims it. The next owner might
 not evict it again: the message may lie above one in work, and the queue may be shorter by then.
 
-It takes no more room in the commit map than the acks of what is in work: all that waited below an evicted message was
-evicted before it, so between two messages in work there is one run. Where messages have ranks, or some are scheduled,
+Evictions take no more room in the commit map than the acks of the messages in work: all messages that waited below an
+evicted one were evicted before it, so between two messages in work there is one run. With ranks or scheduled messages,
 there may be more.
 
-Messages are evicted by offset, and where they have ranks the worst rank first, then by offset. Within a rank, messages
-are handed out by place, which is another order for what was scheduled: it takes its place when it is due. It is evicted
-as what it is, one of the oldest records; and what is evicted then lies at the low end of the log, where it takes no
-room in a commit.
+Messages are evicted by offset; where they have ranks, the worst rank first, then by offset. Within a rank, messages are
+handed out by place instead, and a scheduled message takes its place only when it is due. It is still evicted by its
+offset, as one of the oldest records. So evicted messages lie at the low end of the log, where they take no room in a
+commit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ring:
     """The common part of the rings of a ledger's partitions.
 
     Args:
-        limits: those of the whole queue.
+        limits: the limits of the whole queue.
         ranked: whether messages have ranks.
     """
 
@@ -77,11 +77,12 @@ class Ring:
 class RingPartition(Feature):
     """The ring of an assigned partition.
 
-    Nothing is evicted before the partition has been read to its end: newer values and deletes further on decide what it
-    holds. Messages are put into the order of evictions only when there is something to evict.
+    Nothing is evicted before the partition has been read to its end: the newer values and deletes up to there decide
+    which messages it holds. Messages are put into the order of evictions only when there is something to evict.
 
     Args:
-        timed: whether messages may be scheduled, or expire. These do not count while they are pending for that reason.
+        timed: whether messages may be scheduled, or expire. Such messages do not count while they are pending for that
+            reason.
     """
 
     def __init__(self, part: PartitionLedger, ring: Ring, *, timed: bool) -> None:
@@ -92,13 +93,13 @@ class RingPartition(Feature):
         self._messages = math.inf if share.messages is None else share.messages
         self._bytes = math.inf if share.bytes is None else share.bytes
         self._weighs = share.bytes is not None
-        self._meter = SizeMeter() if timed or self._weighs else None  # else all that is pending counts
+        self._meter = SizeMeter() if timed or self._weighs else None  # else all pending messages count
         self._pending.meter = self._meter
-        self._counted = 0  # the offset up to which all that was read has been counted
+        self._counted = 0  # the offset below which all messages have been counted
         self._entered: list[Item] = []  # messages that became due since the last update
         self._newest = -1  # the offset of the last message
         self._order = ring.new_order()
-        self._ordered = 0  # the offset below which all that waits is in that order
+        self._ordered = 0  # the offset below which all waiting messages are in that order
         self._before = 0, 0  # the depth before the last change, in messages and bytes
         self._evicts = False
 
@@ -176,15 +177,16 @@ class RingPartition(Feature):
         return waiting
 
     def _add(self, item: Item) -> None:
-        if item.offset < self._ordered:  # else it will be found there
+        if item.offset < self._ordered:  # else `_evict_surplus` will add it
             self._order.add(item)
 
     # ---------------------------------------------------------------- evicting
 
     def _evict_growth(self) -> None:
-        """Evict what is beyond the share, unless the queue is no longer than it was at `prepare`.
+        """Evict messages beyond the share, unless the depth has not grown since `prepare`.
 
-        It may have been beyond its share because of what is in work, and an update must not cost another key its value.
+        The depth may have been beyond the share because of messages in work, and an update must not cost another key
+        its value.
         """
         messages, size = self._before
         self._evict_surplus(
@@ -203,7 +205,7 @@ class RingPartition(Feature):
             if item is None:
                 break
             if item.offset == self._newest:
-                spared = item  # there is room for what came last, whatever else must go
+                spared = item  # the newest message stays, whatever else is evicted
                 continue
             self._evict(item)
             if not self._evicts:
@@ -229,7 +231,7 @@ _OFFSET = attrgetter("offset")
 class EvictionOrder(Protocol):
     """The messages that wait, the next to be evicted first.
 
-    Entries of messages that no longer wait are passed over, and swept out once they may be most of all.
+    Entries of messages that no longer wait are skipped, and removed once they may be the majority.
     """
 
     def __len__(self) -> int:
@@ -304,7 +306,7 @@ class ByRank:
 def _is_current(offset: int, item: Item) -> bool:
     """Return whether the message of an entry still waits.
 
-    Its object may be that of a newer message by now.
+    The object may have been reused for a newer message.
     """
     return item.offset == offset and item.state in WAITS
 

@@ -20,12 +20,12 @@ _PARTITION, _OFFSET = 31, 63  # bits
 
 
 def placed_items(kind: Callable[..., Item], due_times: DueTimes) -> Callable[..., Item]:
-    """Return a function that makes an item, with its place, of the arguments of `Item`.
+    """Return a function that makes an item, with its place, from the arguments of `Item`.
 
     The place is by the time from which the message counts, then by its position. So it does not depend on when a
     consumer reads the message, or finds that it is due.
     """
-    due = copy(due_times).due  # which counts the times that cannot be read, and the other one has counted them
+    due = copy(due_times).due  # a copy, since judges count unreadable times, and `due_times` counts these
 
     def placed(partition: int, offset: int, timestamp: int, *rest: Any, **named: Any) -> Item:
         item = kind(partition, offset, timestamp, *rest, **named)
@@ -86,7 +86,7 @@ class ScheduledItems:
     def pop_due(self) -> list[Item]:
         """Return the messages that are due.
 
-        Each stays here until it is dropped, since one of these may supersede another.
+        Each stays scheduled until it is dropped, since one of them may supersede another.
         """
         now = self._time.now
         return self._queue.pop_due(now + 1, _ALL) if self.next <= now else []

@@ -1,7 +1,8 @@
 """The effects of time on one partition: due messages count, and expired ones are removed.
 
 A lane has one message that counts, which waits or is in work, and scheduled ones above it. All of them are pending in
-the commit map: what is done there has counted for somebody, so it supersedes all below it for everyone.
+the commit map: a message that is done there has counted for some consumer, so it supersedes all below it for every
+consumer.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class TimedPartition(Feature):
         self._times = times
         self._stats = stats
         self._scheduled: dict[bytes | int, OffsetLine[Item]] = {}  # by lane
-        self._kept: dict[int, Item] = {}  # by offset, what has expired and is done once it was stored elsewhere
-        self._late: list[Item] = []  # what has expired while this is catching up, if it must be stored
-        self._judged = part.pending.position  # what was read before was looked at for its expiry
+        self._kept: dict[int, Item] = {}  # by offset, expired messages that are done once they are stored elsewhere
+        self._late: list[Item] = []  # messages that expired during catch-up and must be stored
+        self._judged = part.pending.position  # the offset below which messages were judged for expiry
 
     # ---------------------------------------------------------------- reading
 
@@ -78,7 +79,7 @@ class TimedPartition(Feature):
     def _add_counting(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         """Add records that count.
 
-        Each supersedes what is scheduled below it, also while it is only buffered.
+        Each supersedes the messages scheduled below it, even while it is only buffered.
         """
         if not keys:
             return
@@ -181,8 +182,8 @@ class TimedPartition(Feature):
     def expire(self, item: Item) -> None:
         """Drop a waiting message that has expired.
 
-        Its key is gone: the values that it replaced do not return (R8). If it must be stored elsewhere, it stays until
-        `bury_expired`; and it waits for the end of catch-up, since a newer value may be further on.
+        Its key is gone: the values that it replaced do not return (R8). If it must be stored elsewhere, it stays
+        pending until `bury_expired`. During catch-up, it first waits for the end, since a newer value may follow.
         """
         part = self._part
         if not self._times.keeps_expired:
@@ -196,7 +197,7 @@ class TimedPartition(Feature):
         self._stats.expired += 1
 
     def _keep(self, item: Item) -> None:
-        """Take a message out of the queue that is not done until it was stored elsewhere."""
+        """Take an expired message out of the queue. It is not done until it is stored elsewhere."""
         part = self._part
         item.state = _ON_EXPIRE[item.state]
         del part.waiting[item.lane]

@@ -1,4 +1,4 @@
-"""Timers for the ends of delays and of holders' time."""
+"""Timers for the ends of delays and locks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _WITH_A_TIME = frozenset({MessageState.DELAYED, MessageState.ACQUIRED, MessageSt
 class Timers:
     """Messages with a deadline, by time.
 
-    Most holders finish long before their time is over. Removing their timers would cost more than setting them.
+    Most holders finish long before their time is over. Their timers stay, since removing them would cost more than
+    setting them.
     """
 
     def __init__(self) -> None:

@@ -13,12 +13,12 @@ __all__ = ["PRESENT", "STALLED", "Absence", "Lapse"]
 PRESENT = 10.0  # seconds; a reader that checked the topic since then is not away, however short the retention
 
 STALLED = 10.0
-"""Seconds without progress after which a partition that is longer than what was read has stalled.
+"""Seconds without progress after which a partition with unread records has stalled.
 
-A reader gives up a broker that does not answer after as long.
+A reader gives up on a broker that does not answer after the same time.
 """
 _TRUSTED = 0.9  # of the retention; the rest allows for clocks that run at different speeds
-_FRUITLESS = 60.0  # seconds; a read that was current to the log's end for longer than this was of some use
+_FRUITLESS = 60.0  # seconds; a read that was current to the log's end for longer than this was useful
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Lapse:
     retention: float
     """Seconds for which the topic keeps deletes."""
     fruitless: bool
-    """True if this read never got anywhere: the next one is unlikely to be faster."""
+    """True if this read was hardly ever current: the next one is unlikely to be faster."""
 
     def __str__(self) -> str:
         return (
@@ -60,12 +60,12 @@ class Absence:
     """Judge by the clock whether reads of a topic's partitions are still complete.
 
     A broker keeps a delete for ``delete.retention.ms`` from its first cleaning on, and does not clean beyond the last
-    stable offset. So a reader that had read a partition at time *t* up to the last stable offset of that moment misses
-    no delete in what it reads within that time from *t*. A reader that has just started holds nothing,
-    so it has missed nothing.
+    stable offset. So a reader that at time *t* had read a partition up to its last stable offset misses no delete in
+    the records that it reads within that time after *t*. A reader that has just started holds no records, so it has
+    missed no delete.
 
-    A later read is too late if offsets are missing in it: one of them may have been a delete. If none is missing, no
-    delete was.
+    A later read is too late if offsets are missing in it, since one of them may have been a delete. If no offset is
+    missing, no delete is.
 
     Args:
         retention: seconds for which the topic keeps deletes.
@@ -133,7 +133,7 @@ class Absence:
     def stalled(self, now: float) -> dict[int, int]:
         """Return the positions of stalled partitions.
 
-        They were longer `STALLED` seconds ago, and have not moved since.
+        They had unread records `STALLED` seconds ago, and have not moved since.
         """
         return {
             partition: known.position

@@ -15,9 +15,8 @@ K = TypeVar("K")
 class NewestMessages(Generic[K]):
     """The newest message of each key.
 
-    Of the many messages that are replaced by newer ones, only the key is ever looked up, in a dict. All others become
-    columns once, in the end. All batches must be of one kind (see `RecordBatch.gather`), and each must follow the one
-    before.
+    For a message that is replaced by a newer one, only the key is ever looked up, in a dict. All others become columns
+    once, at the end. All batches must be of one kind (see `RecordBatch.gather`), and each must follow the one before.
     """
 
     __slots__ = ("_gather", "entries")
@@ -43,8 +42,8 @@ class NewestMessages(Generic[K]):
     def drain(self, rows: int) -> Iterator[tuple[RecordBatch, list[K]]]:
         """Remove and yield the messages with their keys, in offset order, ``rows`` at a time.
 
-        Each is released as it is yielded. Otherwise all of them would grow as their columns are read, and Python's
-        cyclic collector would walk them and what becomes of them.
+        Each message is released as it is yielded. Otherwise, all of them would grow as their columns are read, and
+        Python's cyclic garbage collector would walk them and the objects made from them.
         """
         keys, entries = list(self.entries), list(self.entries.values())
         self.entries.clear()

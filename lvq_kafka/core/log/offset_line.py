@@ -1,4 +1,4 @@
-"""A line of records in the order of their offsets, which leave from its front."""
+"""A line of records in offset order, which are removed from its front."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["OffsetLine"]
 
 T = TypeVar("T")
 
-_SPARE = 32  # places of records that have left, beside as many as there are records
+_SPARE = 32  # places of removed records, in addition to one for each record
 
 
 class OffsetLine(Generic[T]):
-    """The records of one key, such as its scheduled ones. There is one at first.
+    """The records of one key, such as its scheduled ones. It begins with one record.
 
-    Leaving takes constant time, however many records stay: a list would move all of these each time.
+    Removing takes constant time, however many records stay: a list would move all of them each time.
 
     Args:
         first: the first record.
@@ -28,19 +28,19 @@ class OffsetLine(Generic[T]):
 
     def __init__(self, first: T, offset: Callable[[T], int]) -> None:
         self._offset = offset
-        self._records: list[T | None] = [first]  # None in the places of those that have left
+        self._records: list[T | None] = [first]  # None in the places of removed records
         self._start = 0
 
     def __len__(self) -> int:
         return len(self._records) - self._start
 
     def __iter__(self) -> Iterator[T]:
-        return islice(self._records, self._start, None)  # type: ignore[arg-type]  # these are here
+        return islice(self._records, self._start, None)  # type: ignore[arg-type]  # all are records
 
     @property
     def first(self) -> T:
         """The record of the lowest offset. There must be one."""
-        return self._records[self._start]  # type: ignore[return-value]  # it is here
+        return self._records[self._start]  # type: ignore[return-value]  # it is a record
 
     def append(self, record: T) -> None:
         """Add a record, whose offset is above all others."""
@@ -49,10 +49,10 @@ class OffsetLine(Generic[T]):
     def pop_below(self, offset: int) -> list[T]:
         """Remove and return the records below an offset."""
         records, start = self._records, self._start
-        end = bisect_left(records, offset, lo=start, key=self._offset)  # type: ignore[arg-type]  # these are here
+        end = bisect_left(records, offset, lo=start, key=self._offset)  # type: ignore[arg-type]  # all are records
         gone = records[start:end]
         self._leave(end)
-        return gone  # type: ignore[return-value]  # they were here
+        return gone  # type: ignore[return-value]  # all are records
 
     def remove(self, record: T) -> None:
         """Remove a record. That takes longer if it is not the first."""

@@ -51,5 +51,5 @@ class Progress:
 
 
 def describe(shortfalls: Iterable[Shortfall]) -> str:
-    """Return one sentence about what is missing, to be shown to people."""
+    """Describe shortfalls in one sentence, for people."""
     return "; ".join(map(str, shortfalls))

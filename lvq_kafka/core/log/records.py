@@ -171,7 +171,7 @@ def runs(partitions: Sequence[int]) -> list[tuple[int, Rows]]:
 
 
 def rows_by_partition(partitions: Sequence[int]) -> Collection[tuple[int, Rows | list[int]]]:
-    """Return each partition's rows as `runs` does, or all as lists if some are apart."""
+    """Return each partition's rows like `runs`, or all as lists if some are not adjacent."""
     starts = _starts(partitions)
     if len(starts) <= 1 or len({partitions[start] for start in starts}) == len(starts):
         return _slices(partitions, starts)

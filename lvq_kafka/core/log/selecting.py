@@ -1,4 +1,4 @@
-"""The records of a topic as a queue with a selector has them (R26)."""
+"""The records of a topic as a queue with a selector sees them (R26)."""
 
 from __future__ import annotations
 

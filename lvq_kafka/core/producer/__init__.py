@@ -1,4 +1,4 @@
-"""The rules for what a producer may send (R12).
+"""The rules for the messages that a producer may send (R12).
 
-It imports `lvq_kafka.core.queue` and what that imports.
+It imports `lvq_kafka.core.queue` and its dependencies.
 """

@@ -1,8 +1,8 @@
 """Admission to a queue with limits, as its producers decide it (R12).
 
-A key counts once, by the size of its newest message. The producer's own sends are newer than what a follower shows
-until that follower has read past them. Until then they count, whether or not the cluster has answered: so a producer
-alone never exceeds a limit, and several exceed it by what the others have under way at most.
+A key counts once, by the size of its newest message. The producer's own sends are newer than the messages that its
+follower shows, until the follower has read past them. Until then they count, whether or not the cluster has answered.
+So a single producer never exceeds a limit, and several exceed it at most by the sends that the others have in flight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Send:
     Args:
         key: its key.
         size: its size in bytes; None for a delete.
-        topics: how many topics there were before the one that it is sent to.
+        topics: the number of topics before the one that it is sent to.
     """
 
     __slots__ = ("key", "size", "topics")
@@ -38,11 +38,11 @@ class Send:
 class Admission:
     """The contents of a queue, this producer's own sends included, and its room.
 
-    The caller passes on what its follower has read and the group has not consumed (`show`, `remove`, then `read`), and
-    what becomes of each `send`. Not thread-safe.
+    The caller reports the messages that its follower has read and the group has not consumed (`show`, `remove`, then
+    `read`), and the outcome of each `send`. Not thread-safe.
 
     Args:
-        limits: those of the queue, with the policy ``"reject"`` or ``"block"``.
+        limits: the limits of the queue, with the policy ``"reject"`` or ``"block"``.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -51,7 +51,7 @@ class Admission:
         self._most_messages = inf if limits.messages is None else limits.messages
         self._most_bytes = inf if limits.bytes is None else limits.bytes
         self._messages = self._bytes = 0
-        self._shown: dict[bytes, int] = {}  # the sizes of what waits or is in work
+        self._shown: dict[bytes, int] = {}  # the sizes of messages that wait or are in work
         self._sends: dict[bytes, list[Send]] = {}  # in the order of sending
         self._stored: dict[int, list[tuple[int, int, Send]]] = {}  # by partition, a heap of offset, number, send
         self._positions: dict[int, int] = {}
@@ -95,9 +95,9 @@ class Admission:
                 self._count(before, None)
 
     def read(self, positions: Mapping[int, int]) -> None:
-        """Note how far the follower has read, by partition; all below was shown or removed.
+        """Note the follower's positions, by partition; all messages below were shown or removed.
 
-        Own sends below count no longer as such. Those of an aborted transaction were never shown.
+        Own sends below these positions no longer count as sends. Those of an aborted transaction were never shown.
         """
         if positions == self._positions:
             return
@@ -110,7 +110,7 @@ class Admission:
                 del self._stored[partition]
 
     def forget(self) -> None:
-        """Forget what was shown, and where sends are stored: the topic is another one."""
+        """Forget the messages shown, and where sends are stored: the topic was replaced."""
         self.remove(self.shown)
         for stored in self._stored.values():
             for _, _, send in stored:
@@ -131,7 +131,8 @@ class Admission:
     def has_room(self, size: int) -> bool:
         """Return whether the queue has room for one more message.
 
-        Once full, a queue with the policy ``"block"`` has none until its depth is down to the part ``resume``.
+        Once full, a queue with the policy ``"block"`` has no room until its depth has shrunk to the part ``resume`` of
+        the limits.
         """
         if not self._blocks:
             return self._messages < self._most_messages and self._bytes + size <= self._most_bytes

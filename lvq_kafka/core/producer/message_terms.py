@@ -1,4 +1,4 @@
-"""The terms that a message may carry of its own, in headers that mean something (R22)."""
+"""The terms that a message may set for itself, in headers with a meaning (R22)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OwnTerms:
     """Adds and checks the terms of messages for one queue.
 
     Args:
-        rules: those of the queue.
+        rules: the rules of the queue.
         now: returns the time, in seconds since the epoch.
     """
 
@@ -119,12 +119,12 @@ class OwnTerms:
             headers.append((TTL_HEADER, ttl_text(ttl)))
 
     def check(self, name: str, value: bytes | None) -> None:
-        """Check that this header, one of `judged`, and its value mean something in this queue.
+        """Check that this header, one of `judged`, and its value have a meaning in this queue.
 
-        One of another system may mean nothing: `foreign` notes that.
+        A header of another system may have none: `foreign` notes that.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: they have none.
         """
         if name in self.foreign.names:
             self._check_foreign(name, value)
@@ -132,7 +132,7 @@ class OwnTerms:
         if name in self._refused:
             raise self._reserved(name)
         if name == self._group_header:
-            if value is not None:  # which says that there is no group
+            if value is not None:  # None stands for no group
                 encode_group(f"The header {name}", value)
             return
         if name == PRIORITY_HEADER:
@@ -286,7 +286,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def _epoch_seconds(not_before: float | datetime) -> float:
-    """Return the time from which on a message is to count, in seconds since the epoch.
+    """Return the time from which a message counts, in seconds since the epoch.
 
     Raises:
         ConfigError: it is not a time, or has no time zone.

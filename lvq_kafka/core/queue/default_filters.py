@@ -50,7 +50,7 @@ class DefaultFilters:
         """Return the filters that a caller names; None if there are none.
 
         Raises:
-            ConfigError: there is no filter of a name, or it is malformed.
+            ConfigError: a name is not that of a filter, or a filter is malformed.
         """
         if given is None or isinstance(given, DefaultFilters):
             return given
@@ -74,14 +74,14 @@ class DefaultFilters:
         return None if filters == cls() else filters
 
     def to_wire(self) -> dict[str, object]:
-        """Return the part of a definition's JSON: what is set, with times in ms."""
+        """Return the part of a definition's JSON: the filters that are set, with times in ms."""
         period = None if self.replay_period is None else round(self.replay_period * 1000)
         parts = {"replay_period_ms": period, "selector": self.selector}
         return {name: value for name, value in parts.items() if value is not None}
 
     @classmethod
     def from_wire(cls, part: object) -> DefaultFilters:
-        """Parse what `to_wire` returns.
+        """Parse the result of `to_wire`.
 
         Raises:
             ConfigError: it is something else.
@@ -99,9 +99,9 @@ LONGEST_SELECTOR = 65_536
 
 
 def check_selector(text: object, option: str = "selector") -> str:
-    """Check that this may be a selector.
+    """Check that this may be the text of a selector.
 
-    Only `lvq_kafka.selectors.selector.Selector` knows whether it is one.
+    Only `lvq_kafka.selectors.selector.Selector` parses it.
 
     Raises:
         ConfigError: it is not text, it is empty, or it is too long.

@@ -60,7 +60,10 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "groups": (Groups.to_wire, Groups.from_wire),
     "limits": (Limits.to_wire, Limits.from_wire),
 }
-"""The fields of version 2, each with the writer and the parser of its JSON. Those not used are not written."""
+"""The fields of version 2, each with the writer and the parser of its JSON.
+
+Fields that are not used are not written.
+"""
 
 _LONGEST_NAME = 200
 _LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
@@ -88,7 +91,7 @@ class QueueOptions(BareOptions, total=False):
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
         order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place until compaction removes the
             record that gives it, and the key then is where its newest record is (R4). With ``"priority"`` or
-            ``"sorted"``, what is handed out next depends on its rank (R20).
+            ``"sorted"``, the next message handed out depends on its rank (R20).
         key_mismatch: which one counts when key header and record key disagree (R16).
         ttl: how long messages live; None if none of them expires, and none may carry a TTL (R10, R22).
         max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may (R11, R22).
@@ -98,17 +101,17 @@ class QueueOptions(BareOptions, total=False):
             `LastValueQueue.reclaim`.
         priorities: with ``order="priority"``, the number of levels, from 2 to 10; 10 unless another is given (R20).
         sort_header: with ``order="sorted"``, the header by whose text messages are sorted; ``lvq-sort`` unless another
-            is given. Those without it come first (R20).
+            is given. Messages without it are first (R20).
         groups: how messages are grouped; None if each is for any consumer (R36). A group is one consumer's at a time if
             it lies in one partition: if the topic has one, with ``placement="group"``, or if the group is the key.
         limits: how much the queue may hold, and what happens beyond; None for no limit (R12).
         non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
-        expiry_topic: the existing topic to which consumers write what has expired; None drops it. Needs ``ttl``, and
+        expiry_topic: the existing topic to which consumers write expired messages; None drops them. Needs ``ttl``, and
             consumers.
         selector: the condition that a message must meet to be in the queue, in the syntax of JMS selectors, for example
-            ``"exchange = 'NYSE'"``; None for all. Others are done for this queue, and replace the value of their key
-            (R26). Needs the extra ``selectors``.
-        default_filters: what a browser selects if its caller says nothing: ``"replay_period"`` and ``"selector"``, as
+            ``"exchange = 'NYSE'"``; None for all. Other messages are done for this queue, and replace the value of
+            their key (R26). Needs the extra ``selectors``.
+        default_filters: the selection of a browser whose caller names none: ``"replay_period"`` and ``"selector"``, as
             for `LastValueQueue.browser` (R28).
     """
 
@@ -219,7 +222,7 @@ class QueueDefinition:
             check_sort_header(self.sort_header)
 
     def _check_consumed(self) -> None:
-        """Check that a queue whose limits are for its consumers has some."""
+        """Check that a queue has consumers if they enforce its limits."""
         assert self.limits is not None
         policy = self.limits.policy
         does = {"ring": "evict what is beyond a ring", "disk": "page to disk what is beyond the limits"}.get(policy)
@@ -250,7 +253,7 @@ class QueueDefinition:
     def check_declarable(self) -> None:
         """Check that this queue may be declared.
 
-        Used bare, without a declaration, any topic will do.
+        A queue used bare, without a declaration, may have any topic.
 
         Raises:
             ConfigError: the shell would take its name for an option, or its topic belongs to Kafka or to the registry.
@@ -311,7 +314,7 @@ class QueueDefinition:
 
     @classmethod
     def from_json(cls, data: bytes, *, name: str) -> QueueDefinition:
-        """Parse what the registry holds under ``name``.
+        """Parse the definition that the registry holds under ``name``.
 
         Raises:
             ConfigError: the definition is malformed, of a newer version, or has fields that this library does not know.

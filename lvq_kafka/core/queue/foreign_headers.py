@@ -1,7 +1,7 @@
 """Headers of other systems that schedule a message or name its group (R22).
 
-Programs written for those systems go on setting them. Where the definition of a queue gives them a meaning, its
-producers write this library's header in their place. Elsewhere they are ordinary headers, and a warning says so, once.
+Programs written for those systems still set them. Where the definition of a queue gives them a meaning, its producers
+write this library's header in their place. Elsewhere they are ordinary headers, and a warning says so, once.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class ForeignHeaders:
         self._warnings: list[str] = []
 
     def check(self, headers: Sequence[RawHeaders]) -> None:
-        """Look for such headers in what was read.
+        """Look for such headers in the records read.
 
-        A producer of this library would have written the queue's own in their place.
+        A producer of this library would have replaced them by the queue's own.
         """
         if self._unreported and any(headers):
             names = set(map(_NAME, chain.from_iterable(filter(None, headers))))

@@ -38,7 +38,7 @@ GROUP_OPTIONS = (
 
 
 def pop_groups(given: dict[str, object]) -> Groups | None:
-    """Remove the options of groups, and return what they ask for.
+    """Remove the options of groups, and return the `Groups` that they ask for, if any.
 
     Raises:
         ConfigError: a value is malformed, two options contradict each other, or a queue cannot have one.

@@ -38,7 +38,7 @@ _REMEDIES = {
     SORT_HEADER: 'Declare the queue with `order="sorted"`; or set the header by which it is sorted, if that is another',
     GROUP_HEADER: "Declare the queue with `groups=Groups()`",
 }
-"""By header, how to have the option. Headers that are missing here belong to no option yet."""
+"""By header, how to enable its option. Headers missing from this table belong to no option yet."""
 
 _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 
@@ -57,7 +57,7 @@ def reserved_header(name: str, topic: str, option: str | None = None) -> ConfigE
 
 
 def misspelt(name: str, headers: Iterable[str]) -> str | None:
-    """Return the header that may be meant for one that is missing; None if none is near."""
+    """Return the header that this name may be a misspelling of; None if none is similar."""
     by_letters = {header.lower(): header for header in headers if header not in RESERVED}
     near = get_close_matches(name.lower(), by_letters, n=1, cutoff=0.75)
     return by_letters[near[0]] if near else None

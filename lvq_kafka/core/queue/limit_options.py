@@ -1,4 +1,4 @@
-"""The options that limit a queue, by their names here and in Qpid, Artemis and Broker-J."""
+"""The options that limit a queue, by our names and those of Qpid, Artemis and Broker-J."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
     """Remove the options that limit a queue; return the `Limits` they ask for, if any.
 
     Raises:
-        ConfigError: one is malformed, or asks for what no queue here does; or two disagree.
+        ConfigError: one is malformed, or asks for something that no queue of this library does; or two disagree.
     """
     said = {option: given.pop(option) for option in LIMIT_OPTIONS if option in given}
     messages = _agreed(
@@ -87,7 +87,7 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
     resume = _agreed([*_resumes(said)])
     limits = [one for one in (messages, size) if one is not None and one.asks is not None]
     if not limits:
-        # Artemis is shipped with PAGE and limits of -1, which is to say without limits.
+        # Artemis is shipped with PAGE and limits of -1, that is, without limits.
         pointless = ("none",) if messages is None and size is None else ("none", "disk")
         other = policy if policy is not None and policy.asks not in pointless else resume
         if other is None:
@@ -114,7 +114,7 @@ def pop_limits(given: dict[str, object]) -> Limits | None:
 
 
 def _agreed(said: list[_Said]) -> _Said | None:
-    """Return what all of these ask for."""
+    """Return the first of these options, if there is one; all must ask for the same."""
     for one in said[1:]:
         if one.asks != said[0].asks:
             raise disagreement(said[0][:2], one[:2])

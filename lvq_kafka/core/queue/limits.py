@@ -1,7 +1,7 @@
-"""Limits on what a queue holds, and what happens beyond them (R12).
+"""Limits on the contents of a queue, and the policies beyond them (R12).
 
-The depth counts after conflation. An update of a key that has a value makes the queue no longer, so it is
-never refused, and never costs another key its value.
+The depth counts after conflation. An update of a key that has a value does not lengthen the queue, so it is never
+refused, and never costs another key its value.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Limits:
         messages: the most messages that wait or are in work, after conflation.
         bytes: the most bytes of their keys, values and headers.
         policy: ``"none"`` reports a breach and does nothing else; ``"ring"`` drops the lowest waiting messages;
-            ``"reject"`` has producers refuse what would add to a full queue; ``"block"`` has them wait until there is
-            room; ``"disk"`` has consumers keep values in memory up to the limits, and on disk beyond them.
-        resume: with ``"block"``, the part of the limits down to which a full queue must shrink before producers go on;
-            0.8 unless another is given. With 1.0 they go on as soon as there is room.
+            ``"reject"`` makes producers refuse messages that would add to a full queue; ``"block"`` makes them wait
+            until there is room; ``"disk"`` makes consumers keep values in memory up to the limits, and on disk beyond
+            them.
+        resume: with ``"block"``, the part of the limits down to which a full queue must shrink before producers
+            continue; 0.8 unless another is given. With 1.0 they continue as soon as there is room.
 
     Raises:
         ConfigError: a value is malformed, or two contradict each other.
@@ -90,12 +91,12 @@ class Limits:
         return " and ".join(f"{most:,} {what}" for most, what in pairs if most is not None)
 
     def exceeded_by(self, depth: Depth) -> bool:
-        """Return whether a queue holds more than this."""
+        """Return whether a queue exceeds these limits."""
         messages, size = self.messages, self.bytes
         return (messages is not None and depth.messages > messages) or (size is not None and depth.bytes > size)
 
     def breach(self, depth: Depth) -> str:
-        """Describe by how much a queue holds more than this; empty if it does not, or if it may."""
+        """Describe by how much a queue exceeds these limits; empty if it does not, or if it may."""
         if self.policy == "disk":
             return ""
         pairs = ((depth.messages, self.messages, "messages"), (depth.bytes, self.bytes, "bytes"))
@@ -133,7 +134,7 @@ class Limits:
 
     @classmethod
     def from_wire(cls, part: object) -> Limits:
-        """Parse what `to_wire` returns.
+        """Parse the result of `to_wire`.
 
         Raises:
             ConfigError: it is something else.

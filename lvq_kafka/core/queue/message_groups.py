@@ -30,13 +30,13 @@ class Groups:
 
     Args:
         header: the header that names the group of a message.
-        mode: a *sticky* group stays with the consumer that got its first message until that one is closed. A *shared*
-            one is free again as soon as nothing of it is in work.
+        mode: a *sticky* group stays with the consumer that got its first message until that consumer is closed. A
+            *shared* group is free again as soon as none of its messages is in work.
         default: the group of messages without one, where groups are shared; `NO_GROUP` unless another is given. Where
             they are sticky, such messages are for anyone.
-        placement: what a producer chooses the partition of a message by. With ``"key"``, messages of a group may lie in
-            several partitions, and in each the group has a consumer of its own. With ``"group"`` they lie in one; a
-            key whose messages change their group is in several then.
+        placement: the property by which a producer chooses the partition of a message. With ``"key"``, messages of a
+            group may lie in several partitions, and in each the group has a consumer of its own. With ``"group"`` they
+            lie in one; a key whose messages change their group is then in several.
 
     Raises:
         ConfigError: a value is malformed, or two contradict each other.
@@ -88,7 +88,7 @@ class Groups:
 
     @classmethod
     def from_wire(cls, part: object) -> Groups:
-        """Parse what `to_wire` returns.
+        """Parse the result of `to_wire`.
 
         Raises:
             ConfigError: it is something else.

@@ -1,4 +1,4 @@
-"""Values of options by name, as text or as what JSON has."""
+"""Conversions of option values, given as text or as values of JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def number(option: str, value: object) -> float:
     """Convert the value of an option to a number.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a number.
     """
     try:
         return float(str(value))
@@ -38,10 +38,10 @@ def number(option: str, value: object) -> float:
 
 
 def whole_number(option: str, value: object) -> int:
-    """Read a whole number, by its value.
+    """Convert the value of an option to a whole number.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a whole number.
     """
     try:
         return int(str(value))
@@ -50,7 +50,7 @@ def whole_number(option: str, value: object) -> int:
 
 
 def boolean(option: str, value: object) -> bool:
-    """Read the value of an option as true or false (R3).
+    """Convert the value of an option to true or false (R3).
 
     Raises:
         ConfigError: it is neither.

@@ -30,8 +30,8 @@ CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Options that are one of several words, with the field that each sets."""
 
-# Options, by their names here and in other brokers, and the field that each sets. Where a name here has a hyphen, the
-# argument of `declare` is understood, too.
+# Options, by their names in this library and in other brokers, and the field that each sets. Where a name of this
+# library has a hyphen, the argument of `declare` is understood, too.
 _KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
 _NO_BROWSE_OPTION = "qpid.last_value_queue_no_browse"
 _SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", _NO_BROWSE_OPTION)
@@ -53,12 +53,12 @@ _EXPIRY_POLICIES = {"DELETE": False, "ROUTE_TO_ALTERNATE": True}  # whether expi
 _MAX_DELAY_OPTION, _HOLD_OPTION = "max-delay", "holdOnPublishEnabled"
 _CONFLATE_OPTION, _TYPE_OPTION, _ORDER_OPTION = "conflate", "type", "order"
 _TYPES = {"lvq": True, "standard": False, "priority": False, "sorted": False}  # of Broker-J: whether they conflate
-_RANKED = ("priority", "sorted")  # types that are orders here
+_RANKED = ("priority", "sorted")  # types that are orders in this library
 _PRIORITIES_OPTIONS = ("priorities", "qpid.priorities", "x-qpid-priorities")
 _SORT_HEADER_OPTIONS = ("sort-header", "sortKey", "qpid.queue_sort_key")
 _FILTER_OPTIONS = ("default-selector", "default-replay-period")
 _SELECTING_OPTIONS = ("selector", *_FILTER_OPTIONS)
-# Arguments of `declare` that are objects, and the options that say the same.
+# Arguments of `declare` that are objects, and the options that set the same.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "ttl": (*_TTL_OPTIONS, *_TTL_SWITCHES),
     "default_filters": _FILTER_OPTIONS,
@@ -66,7 +66,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "limits": LIMIT_OPTIONS,
 }
 _OPTIONS_WANTED = 'For example {"key-header": "ticker"}.'
-# Options of those brokers that a last value queue cannot have, and the feature they ask for.
+# Options of other brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
     "qpid.paging": "paging",
     "qpid.last_value_queue_sorted": "sorting",
@@ -100,7 +100,7 @@ def fields_with_options(name: str, arguments: Mapping[str, Any], options: Mappin
 
     Args:
         name: the queue's name.
-        arguments: those that are given, by field. ``key_header`` None stands for the record key.
+        arguments: the arguments given, by field. ``key_header`` None stands for the record key.
         options: options by name, as for `fields_of`.
 
     Raises:
@@ -187,7 +187,7 @@ def fields_of(name: str, options: Mapping[str, object], *, record_key: bool = Fa
 def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | None, kind: str) -> dict[str, bool]:
     """Remove the options that ask for conflation or for none; return what each asks for.
 
-    Those of other brokers ask for conflation by the key header, so one that is off contradicts a key header.
+    Options of other brokers ask for conflation by the key header, so an option that is off contradicts a key header.
     """
     switches: dict[str, bool] = {}
     for option in (*_SWITCH_OPTIONS, _CONFLATE_OPTION):
@@ -220,7 +220,8 @@ def _pop_switches(given: dict[str, object], key_header: tuple[str, object] | Non
 def _pop_order(given: dict[str, object], kind: str, lasting: str | None) -> dict[str, Any]:
     """Remove the options of the order, and return the fields that they set.
 
-    Queues of other brokers that have an order by rank do not conflate, and neither do those declared by their options.
+    Queues of other brokers that have an order by rank do not conflate, and neither do queues declared by the options of
+    those brokers.
 
     Args:
         kind: the type of queue that is asked for, or "".
@@ -386,7 +387,7 @@ SYSTEM_OPTIONS = (
     *GROUP_OPTIONS,
     *LIMIT_OPTIONS,
 )
-"""The names of all options, here and in other brokers."""
+"""The names of all options, in this library and in other brokers."""
 
 
 def _unknown_option(option: object) -> ConfigError:

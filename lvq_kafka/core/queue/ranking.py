@@ -1,7 +1,7 @@
 """Ranks of messages: the order in which they are handed out (R20).
 
-In a queue with ``order="priority"`` or ``"sorted"``, the rank of a message is in one of its headers. A lower rank comes
-first; messages of the same rank come in the order of arrival. With conflation, the rank of a key is that of its newest
+In a queue with ``order="priority"`` or ``"sorted"``, the rank of a message is in one of its headers. A lower rank is
+first; messages of the same rank are in the order of arrival. With conflation, the rank of a key is that of its newest
 value.
 """
 
@@ -56,11 +56,12 @@ class Ranking:
 
     Args:
         header: the header that holds the rank.
-        rank: returns the rank for the value of that header, None if there is none; or None if it cannot be read.
+        rank: returns the rank for the value of that header, or None if it cannot be read. The value is None if the
+            header is missing.
         has_levels: whether there are only a few different ranks.
     """
 
-    expected = f"a digit from 0 to {HIGHEST_PRIORITY}"  # of text, any is a rank
+    expected = f"a digit from 0 to {HIGHEST_PRIORITY}"  # any text is a rank
 
     def __init__(self, header: str, rank: Callable[[bytes | None], Rank | None], *, has_levels: bool = False) -> None:
         self.header = header
@@ -68,7 +69,7 @@ class Ranking:
         self.malformed = 0
         """The number of messages whose rank could not be read."""
         self.example: bytes | None = None
-        """The first value of those."""
+        """The first such value."""
         self._rank = rank
         default = rank(None)
         assert default is not None
@@ -76,7 +77,7 @@ class Ranking:
 
     @classmethod
     def of(cls, order: QueueOrder, *, priorities: int | None, sort_header: str | None) -> Ranking | None:
-        """Return the ranking of a queue's messages; None if they come in the order of arrival."""
+        """Return the ranking of a queue's messages; None if they are in the order of arrival."""
         if order == "priority":
             return cls(PRIORITY_HEADER, _levels(priorities or _LEVELS).get, has_levels=True)
         return cls(sort_header or SORT_HEADER, _text_rank) if order == "sorted" else None
@@ -116,7 +117,7 @@ def check_priorities(option: str, value: object) -> None:
 def _levels(number: int) -> dict[bytes | None, int]:
     """Return the rank of each priority, where there are fewer levels than priorities.
 
-    The levels lie around the default priority, and what is above or below them belongs to the nearest; so of two
+    The levels lie around the default priority, and a priority above or below them belongs to the nearest. So of two
     levels, one has 0 to 4 and the other 5 to 9. Broker-J and Qpid do the same.
     """
     lowest = _LEVELS // 2 - (number + 1) // 2
@@ -126,7 +127,7 @@ def _levels(number: int) -> dict[bytes | None, int]:
 
 
 def _text_rank(value: bytes | None) -> bytes:
-    """Rank by the bytes of UTF-8, in the order of code points; no text comes first."""
+    """Rank by the bytes of UTF-8, in the order of code points; a missing text is first."""
     return b"" if value is None else b"\x01" + value
 
 

@@ -1,7 +1,7 @@
 """The rules of a queue: the meaning of its definition, composed once.
 
-A consumer, and what measures or moves a queue's messages, take one `QueueRules`, so that none of them can know only
-some of the options. Rules do not change. A reader asks them for judges of its own, which count the headers that they
+Consumers, and functions that measure or move a queue's messages, take one `QueueRules`, so that none of them can miss
+an option. Rules are immutable. Each reader gets judges of its own from them, since judges count the headers that they
 cannot read.
 """
 
@@ -40,7 +40,7 @@ class KeyRule:
 
     @property
     def naming_header(self) -> str | None:
-        """The header whose value says which message is replaced; None in a standard queue."""
+        """The header whose value decides which message is replaced; None in a standard queue."""
         return self.header if self.conflates else None
 
     def choose(self, batch: RecordBatch) -> tuple[list[bytes | None], int]:
@@ -74,7 +74,7 @@ class TimeRule:
     max_delay: float | None = None
     """The seconds by which a message may be scheduled ahead; None if none may."""
     keeps_expired: bool = False
-    """Whether a consumer stores elsewhere what has expired, before that is done."""
+    """Whether a consumer stores expired messages elsewhere before they are done."""
 
     @property
     def matters(self) -> bool:
@@ -158,7 +158,7 @@ class QueueRules:
 
     @property
     def placement(self) -> Placement:
-        """The thing that producers choose the partition of a message by (R14, R36)."""
+        """The property by which producers choose the partition of a message (R14, R36)."""
         return "key" if self.groups is None else self.groups.placement
 
     @property

@@ -1,8 +1,8 @@
-"""Standard queues: those without conflation, in which each message stands alone (R35).
+"""Standard queues: queues without conflation, in which each message stands alone (R35).
 
-Nothing replaces a message but its consumption, so nothing hangs on its key. The record key is that of the key header,
-if there is one: it gives messages with the same key one partition, and so an order. Without one it is null, which
-spreads messages over the partitions. The topic is not compacted, so neither has to be unique.
+No message replaces another, so nothing depends on their keys. The record key is the value of the key header, if there
+is one: messages with the same key are in one partition, and so in order. Otherwise, the record key is null, which
+spreads messages over the partitions. The topic is not compacted, so record keys need not be unique.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def check_standard(name: str, **options: str) -> None:
     """Check that the options of a standard queue leave messages alone.
 
     Args:
-        name: the queue's, for errors.
-        options: those that say how keys relate messages.
+        name: the queue's name, for errors.
+        options: the options on how keys relate messages, by name.
 
     Raises:
         ConfigError: one of them has no meaning in a standard queue.
@@ -51,9 +51,9 @@ def check_mapping(name: str, *, conflate: bool, what: str) -> None:
     """Check that a queue has a current value for each key.
 
     Args:
-        name: the queue's, for errors.
+        name: the queue's name, for errors.
         conflate: whether it is a last value queue.
-        what: what needs that, as the subject of a sentence.
+        what: the feature that needs this, as the subject of a sentence.
 
     Raises:
         ConfigError: it is a standard queue.
@@ -80,7 +80,7 @@ def conflate_from_wire(part: object) -> bool:
 def judged_keys(keys: Sequence[bytes | None]) -> list[bytes | None]:
     """Return the keys of messages as selectors see them.
 
-    That of a message without one is empty, as it is in a delivery.
+    A message without a key has an empty one, as in a delivery.
     """
     return [key or b"" for key in keys]
 

@@ -33,7 +33,7 @@ __all__ = [
 DELETE_RETENTION = 86_400.0
 """Kafka's default for ``delete.retention.ms``, in seconds: a day.
 
-It applies to topics where nobody has set how long deletes are kept.
+It applies to topics without a setting of their own.
 """
 
 _SKEW = 3600.0
@@ -44,7 +44,8 @@ _MINUTE, _DAY = 60_000, 86_400_000  # ms
 _SHORTEST_DELETE_RETENTION = 10_000  # ms
 """The shortest retention of deletes that readers can work with.
 
-They look at the log's end every few seconds, and a topic takes seconds to read; below this they start over.
+They check the log's end every few seconds, and a topic takes seconds to read. With a shorter retention, they start
+over.
 """
 
 _REASONS = {
@@ -88,7 +89,7 @@ _REMEDIES = {
     "partitions": "Leave `partitions|TopicSpec(partitions=...)` out, or name another `topic`",
     "replication_factor": "Or leave `replication-factor|TopicSpec(replication_factor=...)` out",
 }
-"""By reason, what to do. Settings that are missing here can be changed."""
+"""Remedies, by reason. Settings that are missing from this table can be changed."""
 _RECONCILE = """`on_mismatch="reconcile"` sets it"""
 _PLURAL = ("groups", "limits")
 _OWN = ("groups", "limits", "order", "ttl")  # the queue's own options
@@ -107,7 +108,7 @@ class TopicSpec:
         replication_factor: None means the cluster's default.
         delete_retention: seconds for which a delete stays readable; a reader away for longer has to start over.
         reclaim: use the policy ``compact,delete``, so that DeleteRecords can remove a consumed prefix.
-        config: topic settings, by Kafka's names, that override those chosen here.
+        config: topic settings, by Kafka's names, that override those of this library.
     """
 
     partitions: int | None = None
@@ -147,7 +148,7 @@ class TopicSpec:
 class Finding:
     """A setting that does not suit a queue.
 
-    An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
+    An ``error`` breaks guarantees, a ``warning`` weakens some. The setting is one of the topic's, ``partitions``,
     ``replication_factor``, or ``order``, ``ttl``, ``groups`` or ``limits``, which are the queue's own.
     """
 
@@ -163,17 +164,17 @@ class Finding:
 
     @property
     def fact(self) -> str:
-        """The setting, what is wrong with it, and why it matters."""
+        """The setting, its fault, and why it matters."""
         verb = "are" if self.setting in _PLURAL else "is"
         rather = "" if self.setting in _OWN else f", not {self.expected}"
         return f"{self.setting} {verb} {self.actual}{rather}: {self.reason}"
 
     def worded(self, spell: Spelling) -> str:
-        """Return the fact and what to do, with each option that it mentions spelled by a function."""
+        """Return the fact and the remedy, with each option in them spelled by a function."""
         return f"{self.fact}. {self.remedy(spell)}."
 
     def remedy(self, spell: Spelling) -> str:
-        """Return what to do, with each option that it mentions spelled by a function."""
+        """Return the remedy, with each option that it mentions spelled by a function."""
         return worded(_REMEDIES.get(self._case, _RECONCILE), spell)
 
     def __str__(self) -> str:
@@ -189,10 +190,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeds:
-    """The needs of the queues on a topic that come from their options."""
+    """The needs of the queues on a topic that follow from their options."""
 
     lifetime: float | None = None
-    """Seconds after which it need not keep a message of the queue that is declared.
+    """Seconds after which the topic may drop a message of the queue that is declared.
 
     None if the queue's messages never expire; infinity if they do, but some may live on, in this queue or in another
     one on the topic.
@@ -200,15 +201,21 @@ class TopicNeeds:
     max_delay: float = 0.0
     """The longest time, in seconds, by which any queue on it lets messages be scheduled ahead."""
     own: bool = False
-    """True if the queue that is declared has such an option itself. If not, what is wrong does not break it."""
+    """True if the queue that is declared has such an option itself.
+
+    If not, unsuitable settings do not break it.
+    """
     conflate: bool = True
-    """Whether the queues on it are last value queues. Standard queues share no topic with those."""
+    """Whether the queues on it are last value queues.
+
+    Standard queues share no topic with last value queues.
+    """
     consumed: bool = True
     """Whether the queue that is declared is ever consumed."""
 
     @classmethod
     def of(cls, definition: QueueDefinition, others: Iterable[QueueDefinition]) -> TopicNeeds:
-        """Return what a queue needs of its topic, among all declared queues, on any topic."""
+        """Return a queue's needs of its topic, given all declared queues, on any topic."""
         sharing = [definition, *(other for other in others if other.topic == definition.topic)]
         lifetime = None
         if definition.expires:
@@ -230,7 +237,7 @@ class TopicNeeds:
 
 
 NO_NEEDS = TopicNeeds()
-"""Those of a queue without options of time."""
+"""The needs of a queue without options of time."""
 
 
 def check_policy(spec: TopicSpec, *, conflate: bool) -> None:
@@ -342,7 +349,7 @@ def judge(
         expect(setting, least, _number(config, setting) >= float(least), severity)
 
     policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
-    if not needs.conflate:  # without compaction, retention alone removes messages; nobody may have had them
+    if not needs.conflate:  # only retention removes messages, perhaps before they are consumed
         size = wanted["retention.bytes"]
         expect("cleanup.policy", "delete", "compact" not in policy, "error")
         expect("retention.ms", retention, _retains(config.get("retention.ms"), retention), "error")
@@ -373,14 +380,14 @@ def judge(
         fits = float(shortest) <= _number(config, "max.compaction.lag.ms") <= _as_number(longest)
         expect("max.compaction.lag.ms", longest, fits)
         at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
-    for setting, value in spec.config.items():  # what no rule is about is as it was asked for, or not
+    for setting, value in spec.config.items():  # settings without a rule must have the spec's value
         if setting not in judged and config.get(setting) != value:
             findings.append(Finding(setting, value, config.get(setting, "no setting of a topic"), "warning"))
     return findings
 
 
 def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> list[Finding]:
-    """Compare a topic's size with what was asked for, if anything. Settings cannot change it."""
+    """Compare a topic's size with that of a spec, if it has one. Settings cannot change it."""
     asked = {
         "partitions": (spec.partitions, partitions),
         "replication_factor": (spec.replication_factor, replication_factor),
@@ -397,7 +404,7 @@ def judge_definition(definition: QueueDefinition, needs: TopicNeeds, partitions:
 
     Args:
         definition: the queue.
-        needs: what it needs of the topic.
+        needs: its needs of the topic.
         partitions: returns the topic's partition count; called if it matters.
     """
     order, groups = definition.order, definition.groups

@@ -1,6 +1,6 @@
-"""The base of all errors, and the error of a wrong option, which the lowest rules raise.
+"""The base of all errors, and the error of a wrong option, which the lowest layers raise.
 
-`lvq_kafka.errors` has the whole tree, and is where both are imported from.
+`lvq_kafka.errors` has the whole tree; import both from there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LVQError(Exception):
 
 
 def _kept(options: Mapping[str, object] | Sequence[str]) -> dict[str, Any]:
-    """Return options with those of their values that anything can keep, and anybody type."""
+    """Return options with their values, if these are text, numbers or booleans."""
     values = options if isinstance(options, Mapping) else dict.fromkeys(options, BARE)
     return {name: value if isinstance(value, str | int | float | bool) else BARE for name, value in values.items()}
 
@@ -65,17 +65,17 @@ class ConfigError(LVQError, ValueError):
     """
 
     def of_options(self, given: Mapping[str, tuple[str, object]]) -> ConfigError:
-        """Return this error about other options, which set those that it names.
+        """Return this error about other options: the ones that set the options it names.
 
         Args:
-            given: by option that it may name, the one that set it, and its value.
+            given: by the name of an option, the option that set it, and its value.
         """
         message, hint = self._texts
         options: dict[str, object] = {}
         for option, value in self._given.items():
             name, said = given.get(option, (option, value))
             options[name] = value if value is BARE else said
-        # The values in a hint would do, and are those of this library's own options.
+        # The values in a hint are valid, and belong to this library's own options.
         return ConfigError(renamed(message, given), options=options, hint=renamed(hint, given, with_values=False))
 
 

@@ -13,15 +13,15 @@ __all__ = ["MOST_NESTED", "check_nesting", "read_json"]
 MOST_NESTED = 500
 """The maximum nesting depth.
 
-Python reads and writes JSON by recursion, and how deep that can go depends on the caller. Half of it is left to
-callers, so that one can write what another has read.
+Python reads and writes JSON by recursion, and how deep that can go depends on the caller. Half of the depth is left to
+callers, so that one caller can write a value that another has read.
 """
 
 
 def read_json(text: str, most_nested: int = MOST_NESTED, *, once: bool = False) -> Any:
     """Parse JSON, without the NaN and infinities that Python accepts.
 
-    Of a name that an object has several times, the last counts; with ``once`` it is an error.
+    If an object has a name several times, the last one counts; with ``once``, that is an error.
 
     Raises:
         ValueError: the text is not JSON, is nested more than ``most_nested`` deep, or has a number too large for a

@@ -20,7 +20,7 @@ _HEAD, _TAIL = 3000, 1000  # characters of a message; the cause is stated first,
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Escape whatever could control a terminal, except the characters in ``keep``."""
+    """Escape characters that could control a terminal, except those in ``keep``."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)

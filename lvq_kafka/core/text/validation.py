@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 HIGHEST = 2**63 - 1
-"""The largest whole number of an option that has no lower one: that of 64 bits."""
+"""The largest whole number of an option without a limit of its own: 64 bits, signed."""
 
 _FOREVER = 1e9  # seconds: 30 years, not much less than the longest wait of the operating system
 _LAST_MOMENT = 253_402_300_800.0  # the end of the year 9999 in seconds since the epoch, the latest time of a log
@@ -139,7 +139,7 @@ def at_least_one(highest: int = HIGHEST, /, **options: object) -> None:
     """Check for whole numbers from 1 on.
 
     Args:
-        highest: the largest that makes sense; that of 64 bits, unless another is given.
+        highest: the largest number that makes sense; by default, that of 64 bits.
         options: the numbers, by option.
 
     Raises:
@@ -189,10 +189,10 @@ def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
 def function(option: str, value: object, *arguments: str, hint: str, classes: bool = True) -> None:
     """Check for a plain function, or another callable, that takes these arguments.
 
-    One whose signature cannot be read, as of some builtins, passes.
+    A callable whose signature cannot be read, such as some builtins, passes.
 
     Args:
-        arguments: the names of what it is called with.
+        arguments: the names of the arguments that it is called with.
         hint: what to do instead of giving an async function.
         classes: whether a class will do, which returns an object.
 
@@ -227,7 +227,7 @@ def function(option: str, value: object, *arguments: str, hint: str, classes: bo
 
 
 def unfinished(outcome: object) -> str:
-    """Describe what a function has returned in place of a result: a coroutine or a generator.
+    """Describe a coroutine or a generator that a function has returned in place of a result.
 
     Returns an empty text for anything else. A coroutine is closed, so Python does not warn of it later.
     """
@@ -240,7 +240,7 @@ def unfinished(outcome: object) -> str:
 
 
 def _unwrapped(value: object) -> tuple[object, int, bool]:
-    """Return what a callable calls in the end.
+    """Return the function that a callable calls in the end.
 
     Also return the number of arguments that are bound to it, and whether some are named.
     """
@@ -258,7 +258,7 @@ def _unwrapped(value: object) -> tuple[object, int, bool]:
 
 
 def _takes(value: Callable[..., object], called: object, number: int, own: int, named: bool) -> bool:
-    """Return whether a callable takes as many arguments: its own, or with those bound to it."""
+    """Return whether a callable takes ``own`` arguments: ``number`` with the bound ones."""
     if isinstance(called, FunctionType) and not named:  # in a tenth of the time that `signature` needs
         code, defaults = called.__code__, len(called.__defaults__ or ())
         most = math.inf if code.co_flags & CO_VARARGS else code.co_argcount

@@ -1,7 +1,7 @@
-"""Options in texts for people: as Python writes them, or as somebody else types them.
+"""Options in texts for people: as Python writes them, or as users type them.
 
 Errors and findings mention an option between backticks. It may have a value, as a Python literal: ``order='priority'``
-between backticks. Where Python writes it otherwise, that follows a bar: ``max-ttl=60|ttl=Ttl(maximum=60)``. Python
+between backticks. If Python writes it differently, that form follows a bar: ``max-ttl=60|ttl=Ttl(maximum=60)``. Python
 reads the text that `in_python` returns. The command line rewords it, and names the options that it has.
 """
 
@@ -69,10 +69,10 @@ def worded(
 
 
 def renamed(text: str, given: Mapping[str, tuple[str, object]], *, with_values: bool = True) -> str:
-    """Return a text that mentions others in place of these options, each with its value.
+    """Return a text with these options replaced by others, each with its value.
 
     Args:
-        with_values: False leaves those that are mentioned with a value.
+        with_values: False keeps the options that are mentioned with a value.
     """
 
     def rename(found: re.Match[str]) -> str:

@@ -1,8 +1,8 @@
-"""Scheduled messages: those that count from a later time on than they were written (R11).
+"""Scheduled messages: they count from a time after they were written (R11).
 
-Nobody keeps such a message back on its way. It is in the log at once, and each reader, consumer and Spark task works
-out by itself when it counts: from its append time, the header `NOT_BEFORE_HEADER` and the queue's longest delay. None
-of these changes, so all agree.
+Nothing holds such a message back. It is in the log at once, and each reader, consumer and Spark task computes by itself
+when it counts: from its append time, the header `NOT_BEFORE_HEADER` and the queue's longest delay. None of these
+changes, so all agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 NOT_BEFORE_HEADER = "lvq-not-before"
-"""Carries the time from which on a message counts: milliseconds since the epoch, as decimal digits."""
+"""Carries the time from which a message counts: milliseconds since the epoch, in digits."""
 
 LONGEST_DELAY = 31_536_000.0
 """The longest delay that a queue may allow: 365 days, in seconds. Its topic is not compacted for as long."""
@@ -55,7 +55,7 @@ def delay_to_wire(max_delay: float) -> dict[str, int]:
 
 
 def delay_from_wire(part: object) -> float:
-    """Parse what `delay_to_wire` returns.
+    """Parse the result of `delay_to_wire`.
 
     Raises:
         ConfigError: it is something else.
@@ -70,7 +70,7 @@ def check_ahead(option: str, not_before: float, *, now: float, max_delay: float)
 
     Args:
         option: the option or header that schedules it.
-        not_before: the time from which on it is to count, in seconds since the epoch, as is ``now``.
+        not_before: the time from which it counts, in seconds since the epoch, as is ``now``.
         max_delay: the longest delay of the queue, in seconds.
 
     Raises:
@@ -85,7 +85,7 @@ def check_ahead(option: str, not_before: float, *, now: float, max_delay: float)
 
 
 class DueTimes:
-    """Judges from when on the messages of one queue count, for one reader.
+    """Judges from when the messages of one queue count, for one reader.
 
     Anyone can write any header. A time that cannot be read counts as none, and is counted. One that is further ahead of
     the append time than the queue allows counts as the longest delay.
@@ -101,7 +101,7 @@ class DueTimes:
         self.malformed = 0
         """The number of messages whose time could not be read."""
         self.example: bytes | None = None
-        """The first value of those."""
+        """The first such value."""
         self._longest = round(max_delay * 1000)
 
     @classmethod
@@ -129,7 +129,7 @@ class DueTimes:
     ) -> list[tuple[int, int]]:
         """Return the rows of scheduled messages, each with the time when it is due.
 
-        A message is scheduled if it counts from a later time than its append time on.
+        A message is scheduled if it counts only from a time after its append.
 
         Args:
             timestamps: the append times of a batch.

@@ -16,7 +16,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 BUCKET = 8
 """The bits of a time, in ms, that a bucket spans: 256 ms, less than two clocks differ."""
 
-_SPARE = 4096  # entries that may no longer count, beside as many as do
+_SPARE = 4096  # obsolete entries allowed, in addition to one for each that counts
 
 UNSCHEDULED = 1 << 62
 """The bucket of an entry that is not in the queue: later than all others."""
@@ -36,11 +36,11 @@ class ExpiryQueue(Generic[T]):
     """Entries by their time: sorted in open buckets, in plain lists before that.
 
     An entry costs a reference, and is touched twice. Sorting all of them would cost ten times as much, and most are
-    renewed before they are due. For that reason, an entry that is now due later than when it was added stays where it
-    is: its time is asked for when its bucket opens, and if that is later, it moves.
+    renewed before they are due. So an entry whose time is postponed stays where it is: its time is looked up when its
+    bucket opens, and if that is later, the entry moves.
 
-    So an entry has to be added again only if it is now due in an earlier bucket, or in an open one. It then is there
-    more than once, and counts in the bucket that its owner knows.
+    An entry has to be added again only if it is now due in an earlier bucket, or in an open one. The queue then holds
+    it more than once, and it counts in the bucket that its owner knows.
     """
 
     __slots__ = ("_far", "_near", "_order", "_schedule", "_size", "_ticks", "_tidy_at", "opened")
@@ -49,10 +49,10 @@ class ExpiryQueue(Generic[T]):
         self._schedule = schedule
         self._far: dict[int, list[T]] = {}
         self._order: list[int] = []  # a heap of the buckets
-        self._near: list[tuple[int, int, T]] = []  # what is in open buckets, by its time, negative: the first is last
+        self._near: list[tuple[int, int, T]] = []  # entries in open buckets, by negative time: the first is last
         self.opened = -1
         """The last bucket that is open; all before it are, too."""
-        self._ticks = count()  # of equal times, the first is first; entries are never compared
+        self._ticks = count()  # of equal times, the first added is first; entries are never compared
         self._size = 0
         self._tidy_at = _SPARE
 
@@ -105,7 +105,7 @@ class ExpiryQueue(Generic[T]):
             if current is None:
                 continue
             if current <= -due:
-                self._schedule.moved(entry, UNSCHEDULED)  # it may be there more than once
+                self._schedule.moved(entry, UNSCHEDULED)  # the queue may hold it more than once
                 found.append(entry)
             else:
                 self.add(entry, current)

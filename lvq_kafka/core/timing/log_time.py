@@ -10,9 +10,9 @@ _DIGITS = re.compile(rb"[0-9]{1,15}")  # 30,000 years; longer ones would leave t
 
 
 MOST_AHEAD = 3_600_000
-"""The most milliseconds by which an append time may be ahead of this machine's clock and be believed.
+"""The most ms by which a trusted append time may be ahead of this machine's clock.
 
-A topic may be configured to take its times from producers; this is as far ahead as a broker accepts those by default
+A topic may be configured to take its times from producers; a broker accepts times this far ahead by default
 (``message.timestamp.after.max.ms``).
 """
 
@@ -25,15 +25,15 @@ def header_ms(value: bytes | None) -> int | None:
     return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 
-_ROUNDING = 0.001  # ms; a whole number of them, as a float in seconds, may be less by a part of that
+_ROUNDING = 0.001  # ms; a whole number of them, as a float in seconds, may be too low by less than this
 
 
 class LogTime:
     """The time of one reader of a log, in ms since the epoch.
 
-    It is never set back, so that nothing expired returns.
+    It never moves back, so that expired messages do not return.
 
-    It is that of this machine's clock, or the newest append time seen, if that is later: then this clock is slow.
+    It is the time of this machine's clock, or the newest append time seen, if that is later: then the clock is slow.
     """
 
     __slots__ = ("_newest", "behind", "now")

@@ -1,8 +1,8 @@
-"""TTL: until when a message counts (R10).
+"""TTL: the time until which a message counts (R10).
 
-A queue may let messages expire. Nobody writes a delete for one that has: it could kill a newer value on its way. Each
-reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER` and the queue's `Ttl`.
-These never change, so all of them agree, and what has expired cannot return.
+A queue may let messages expire. Nobody writes a delete for an expired message: it could delete a newer value that
+arrives meanwhile. Each reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER`
+and the queue's `Ttl`. These never change, so all of them agree, and an expired message cannot return.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class Ttl:
         return ", ".join(f"{value:,g} s {what}" for value, what in limits if value is not None) or "as messages say"
 
     def to_wire(self) -> dict[str, object]:
-        """Return the part of a definition's JSON: what is set, in ms."""
+        """Return the part of a definition's JSON: the limits that are set, in ms."""
         if self.never:
             return {"never": True}
         return {f"{name}_ms": _ms(value) for name in _LIMITS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_wire(cls, part: object) -> Ttl:
-        """Parse what `to_wire` returns.
+        """Parse the result of `to_wire`.
 
         Raises:
             ConfigError: it is something else.
@@ -153,7 +153,7 @@ def check_ttl_header(own: int) -> None:
     """Check for the milliseconds that a message may live, by its header.
 
     Raises:
-        ConfigError: they are not between 1 and those of `LONGEST_TTL`.
+        ConfigError: they are not between 1 and the milliseconds of `LONGEST_TTL`.
     """
     if not 1 <= own <= _ms(LONGEST_TTL):
         raise ConfigError(
@@ -164,7 +164,7 @@ def check_ttl_header(own: int) -> None:
 
 
 def own_ttl(value: bytes | None) -> int | None:
-    """Return a message's own TTL, in milliseconds, from its header; None if that has none.
+    """Return a message's own TTL, in ms, from its header; None if the header holds none.
 
     0 counts as none: JMS writes it for a message that never expires, and a TTL of 0 would be useless.
     """
@@ -184,7 +184,7 @@ class ExpiryTimes:
         self.malformed = 0
         """The number of messages whose TTL is 0 or could not be read."""
         self.example: bytes | None = None
-        """The first value of those."""
+        """The first such value."""
         self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
         self._maximum = NEVER if ttl.maximum is None else _ms(ttl.maximum)
         usual = ttl.maximum if ttl.default is None else ttl.default
@@ -210,18 +210,18 @@ class ExpiryTimes:
         """Return the `expiry` of each of these messages.
 
         Args:
-            plain: none of them has a header but, at most, the queue's key header.
+            plain: whether none of them has a header other than the queue's key header.
         """
         found = self._unbounded(timestamps, headers, plain=plain)
-        # Where producers set the times, any number of 64 bits is one.
+        # Where producers set the times, a time may be any number of 64 bits.
         return found if max(found, default=0) <= NEVER else [min(expiry, NEVER) for expiry in found]
 
     def _unbounded(
         self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
     ) -> list[int]:
-        """Return what `expiries` does, but not within 64 bits."""
+        """Return the result of `expiries`, but not limited to 64 bits."""
         if not plain and any(headers):
-            # Producers send the TTL last; of such a message, no call takes the time of the rest.
+            # Producers send the TTL last; such a message is judged without a call.
             known = self._known.get
             return [
                 timestamp + ttl

@@ -1,4 +1,4 @@
 """The messages that are not done, their life, and which is next (R20, R36).
 
-It imports `lvq_kafka.core.queue`, what that imports, and `lvq_kafka.core.commit_map`.
+It imports `lvq_kafka.core.queue`, its dependencies, and `lvq_kafka.core.commit_map`.
 """

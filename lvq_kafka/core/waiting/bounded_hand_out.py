@@ -1,8 +1,8 @@
 """Hand-out of messages that the commit maps have room for.
 
-A message whose turn comes while there is no room is kept at the gate of its partition. In a ranked queue,
-those beyond a partition's window do not even reach the ready queue. Both compete again as soon as they have room; in
-such a queue, outside of transactions, also when no message has room and no later ack will make any.
+A message whose turn arrives while it has no room waits at the gate of its partition. In a ranked queue, messages beyond
+a partition's window do not even reach the ready queue. Both compete again as soon as they have room. In a ranked queue
+outside of transactions, they also do so when no message has room and no later ack will make any.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class BoundedHandOut:
         self._grouped = grouped
         self._strict = True
         self._gating: set[int] = set()  # partitions at whose gates messages wait, or did
-        self._sized_for = capacity.window  # which says whether the limit has changed
+        self._sized_for = capacity.window  # to notice when the limit changes
 
     @property
     def strict(self) -> bool:
         """True if messages without room wait in any case, as in transactions.
 
-        Otherwise they do so only in a queue by rank, and not without end.
+        Otherwise, they wait only in a ranked queue, and not forever.
         """
         return self._strict
 
@@ -120,7 +120,7 @@ class BoundedHandOut:
     def next_of_groups(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
         """Pop the next message for a session that there is room for.
 
-        That pins its group, so what precedes it has to compete before.
+        Popping it pins its group, so all messages that precede it must compete first.
         """
         if self._sized_for != self._capacity.window:
             self._resize()
@@ -132,7 +132,7 @@ class BoundedHandOut:
         if item is None and self._ranked and not self._strict:
             item = self._pop_without_room(groups, session)
         gated = groups.gated_for(session) if item is None else []
-        for partitions in (gated, self._partitions) if gated else ():  # others may have what the gated ones wait for
+        for partitions in (gated, self._partitions) if gated else ():  # others may hold what gated ones need
             if item is None and self._give_up_places(partitions):
                 item = groups.pop_with_room(session, self._admits, self._lowest)
         if item is None:
@@ -149,15 +149,15 @@ class BoundedHandOut:
             gated = groups.gated_before(session, item)
             for partition in gated:
                 self._mark(partition)
-            # None, if something better has found room only now.
+            # `_overtakes` returns None if a better message has found room only now.
             self._stats.out_of_order += bool(gated) or self._overtakes(*precedence(item)) is not False
         return item
 
     def _pop_without_room(self, groups: GroupedQueue, session: SessionPins | None) -> Item | None:
         """Pop the best message for a session that gets nothing else.
 
-        Messages that have room may be in groups of other sessions. So may be those beyond the windows: these join their
-        groups.
+        Messages that have room may be in groups of other sessions. So may messages beyond the windows, which join their
+        groups one by one.
         """
         while True:
             item = groups.pop_with_room(session, self._goes_without_room, self._lowest)
@@ -184,16 +184,16 @@ class BoundedHandOut:
         return len(self._partitions[partition].held) > 0
 
     def _lowest(self, partition: int) -> Item | None:
-        """Return what a partition may hand out without room, if that waits."""
+        """Return the message that a partition may hand out without room, if it waits."""
         lowest = self._partitions[partition].room.exempt
         return lowest if lowest is not None and lowest.state is MessageState.AVAILABLE else None
 
-    # ---------------------------------------------------------------- what waits for room
+    # ---------------------------------------------------------------- messages that wait for room
 
     def _overtakes(self, rank: Rank, slot: int) -> bool | None:
         """Return whether better messages than one of this rank wait for room.
 
-        Returns None if some that precede it have found room: then they are in the ready queue.
+        Returns None if a message that precedes it has found room: then that one is in the ready queue.
         """
         overtakes = False
         for number, window in self.beyond.items():
@@ -221,7 +221,7 @@ class BoundedHandOut:
         return overtakes
 
     def _let_go(self, partition: int) -> bool:
-        """Let the best message of a partition compete without room, if none there has room.
+        """Let a partition's best message compete without room, if none of its messages has room.
 
         Return whether there is one.
         """
@@ -245,7 +245,7 @@ class BoundedHandOut:
             window.overtaken = True
 
     def _let_through(self) -> None:
-        """Let messages compete again that found room at the gates, and the lowest ones."""
+        """Let the lowest messages, and gated ones that have room by now, compete again."""
         for partition in tuple(self._gating):
             room = self._partitions[partition].room
             room.let_through(self._line)
@@ -268,10 +268,10 @@ class BoundedHandOut:
         return False
 
     def _give_up_places(self, partitions: Collection[int]) -> bool:
-        """Drop places of keys where messages wait for room and no ack will make any (R4).
+        """Drop places of keys in these partitions, where no ack will make room (R4).
 
-        That is where no message is in work, or only superseded ones are. Call it if there is nothing else to hand out.
-        Return whether there were any places.
+        That is the case where no message is in work, or only superseded ones are. Call it if there is nothing else to
+        hand out. Return whether there were any places.
         """
         parts = [self._partitions[partition] for partition in partitions]
         given_up = [part.forget_places() for part in parts if not part.awaits_acks]

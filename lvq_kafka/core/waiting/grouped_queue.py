@@ -3,7 +3,7 @@
 This is the ready queue of a queue with groups.
 
 A group is *pinned* to the session that has messages of it in work. A sticky group stays pinned until the session ends;
-a shared one until nothing of it is in work.
+a shared one until none of its messages is in work.
 
 Within a group, the order of the queue is exact. The group waits for its first message, whatever that one waits for: a
 delay after a release, the settlement of an older value of its key, room in the commit map. Groups do not wait for each
@@ -29,15 +29,15 @@ __all__ = ["GroupedQueue", "by_slot"]
 by_slot: Callable[[Item], Any] = attrgetter("slot")
 """Returns the precedence of a message in the order of arrival."""
 
-_SPARE = 64  # obsolete entries of a heap, beside as many as others
+_SPARE = 64  # obsolete entries of a heap, in addition to one for each current one
 
 
 class GroupedQueue:
     """The ready queue of a queue with groups. See `ReadyQueue`.
 
-    Popping a message takes logarithmic time, however many groups there are and in which sessions. A group that is
-    pinned stays among what anyone may have, since often the same session comes again, or the pin ends. Once another
-    session comes across it, it waits where only its own session looks.
+    Popping a message takes logarithmic time, however many groups there are, and whichever sessions they are pinned to.
+    A pinned group stays in the offers to any session, since often the same session asks again, or the pin ends. Once
+    another session finds it there, it moves to the offers of its own session.
 
     Args:
         groups: how messages are grouped.
@@ -63,7 +63,7 @@ class GroupedQueue:
         self._unready: set[Any] = set()  # messages that only keep their places
         self._often = 0  # waiting messages that were returned often
         self._turns = count()
-        self._sole = SessionPins()  # of callers that name none
+        self._sole = SessionPins()  # the session of callers that name none
         self._owners = {self._sole}  # sessions that groups are pinned to, or may be
 
     # ---------------------------------------------------------------- sessions
@@ -76,7 +76,7 @@ class GroupedQueue:
         return session
 
     def end(self, session: SessionPins) -> None:
-        """End a session: it gets nothing more.
+        """End a session: it gets no more messages.
 
         Messages that it holds stay with it, and so do their groups.
         """
@@ -113,11 +113,11 @@ class GroupedQueue:
         return sum(session.pinned for session in self._owners)
 
     def kept_from(self, sessions: Collection[SessionPins | None]) -> tuple[int, int]:
-        """Return the number of groups that only other sessions can go on with, and of these."""
+        """Return the number of groups that only other sessions can get, and of these sessions."""
         others = [len(session.offers) for session in self._owners if session.offers and session not in sessions]
         return sum(others), len(others)
 
-    # ---------------------------------------------------------------- what waits
+    # ---------------------------------------------------------------- waiting messages
 
     def __len__(self) -> int:
         """The number of waiting messages that are ready, or keep their places."""
@@ -126,7 +126,7 @@ class GroupedQueue:
     def gated_in(self, partition: int) -> int:
         """Return the number of messages that wait for room in a commit map.
 
-        Of each group, only the first one does.
+        Of each group, only the first message does.
         """
         lines = [self._free, *(session.offers for session in self._owners)]
         return sum(len(offers.gated[partition]) for offers in lines if partition in offers.gated)
@@ -224,10 +224,10 @@ class GroupedQueue:
         item = self._items.get(precedence)
         return item is not None and item.group is group
 
-    # ---------------------------------------------------------------- what is on offer
+    # ---------------------------------------------------------------- messages on offer
 
     def _list(self, group: WaitingGroup) -> None:
-        """Offer the first message of a group to those who may have it, if it is ready."""
+        """Offer the first message of a group to the sessions that may have it, if it is ready."""
         first = group.first
         if first is not None and not (self._unready and first in self._unready):
             group.listed = True
@@ -263,7 +263,7 @@ class GroupedQueue:
         if offers.turns and (turn := offers.turns.pop(precedence, None)) is not None:
             offers.often.remove(turn)
             return
-        offers.number -= 1  # its entry stays until it comes up, or until most are such
+        offers.number -= 1  # its entry stays until it reaches the top, or until most are obsolete
         line, heap = offers.line, offers.heap
         if not offers.number:
             line.clear()
@@ -287,7 +287,7 @@ class GroupedQueue:
         """Pop the next message for a session, and pin its group; return None if there is none.
 
         Args:
-            session: who takes it; the sole one by default.
+            session: the session that receives it; by default, all callers are one session.
         """
         if session is None:
             session = self._sole
@@ -343,7 +343,7 @@ class GroupedQueue:
         return item
 
     def _pop_offer(self, session: SessionPins) -> Item | None:
-        """Return the next of the messages that a session may get.
+        """Return the next message that a session may get.
 
         It is no longer on offer, but still in its group.
         """
@@ -374,9 +374,10 @@ class GroupedQueue:
         return min((one for one in found if one is not None), default=None)
 
     def _lowest(self, offers: Offers[Item], session: SessionPins) -> Any:
-        """Return the lowest precedence here that is on offer to a session; see `lowest`.
+        """Return the lowest precedence in these offers that a session may get; see `lowest`.
 
-        Groups of other sessions that are in its way move to what only those may have, each once while it is pinned.
+        Groups that precede it, but are pinned to other sessions, move to the offers of those sessions, each once while
+        it is pinned.
         """
         items, line, heap = self._items, offers.line, offers.heap
         while line or heap:
@@ -398,7 +399,7 @@ class GroupedQueue:
         return precedence not in offers.turns and (gated is None or precedence not in gated)
 
     def _pop_often(self, session: SessionPins, lowest: Any) -> Item | None:
-        """Pop a message that often came back, if it is its turn.
+        """Pop a message that was returned often, if it is its turn.
 
         See `lvq_kafka.core.waiting.ready_queue.InTurns`.
         """
@@ -415,7 +416,7 @@ class GroupedQueue:
         return item
 
     def _hand_out(self, item: Item, session: SessionPins) -> None:
-        """Take a message out that is no longer on offer, and pin its group to the session."""
+        """Take out a message that is no longer on offer, and pin its group to the session."""
         precedence = self._precedence(item)
         del self._items[precedence]
         if item.deliveries >= TRIED_OFTEN:
@@ -443,15 +444,15 @@ class GroupedQueue:
             group.offers = session.offers
             self._list(group)
 
-    # ---------------------------------------------------------------- handing out what there is room for
+    # ---------------------------------------------------------------- handing out messages that have room
 
     def pop_with_room(
         self, session: SessionPins | None, admits: Callable[[Item], bool], lowest: Callable[[int], Item | None]
     ) -> Item | None:
         """Pop the next message for a session that there is room for in its partition's commit map.
 
-        A partition's lowest message needs no room, and makes some. So it goes in place of a message that finds none,
-        also before others of its own group.
+        A partition's lowest message needs no room, and its ack makes some. So it is handed out in place of a message
+        that has none, even before others of its own group.
 
         Args:
             admits: whether there is room for a message.
@@ -477,14 +478,14 @@ class GroupedQueue:
     def pop_stuck(
         self, session: SessionPins | None, lowest: Iterable[Item], in_work: Callable[[int], bool]
     ) -> Item | None:
-        """Pop a partition's lowest message whose group waits for room in another one.
+        """Pop a partition's lowest message whose group waits for room in another partition.
 
-        Nothing is in work there, so no ack will make that room. The lowest message there may wait for its own group,
-        and so on in a circle. Call it if `pop_with_room` returns nothing.
+        Nothing is in work in that other partition, so no ack will make the room. Its own lowest message may wait for
+        its group, and so on in a circle. Call it if `pop_with_room` returns nothing.
 
         Args:
             lowest: the lowest messages of all partitions.
-            in_work: whether anything of a partition is in work.
+            in_work: returns whether any message of a partition is in work.
         """
         session = session or self._sole
         if not (session.offers.is_gated or self._free.is_gated):
@@ -498,7 +499,7 @@ class GroupedQueue:
     def gated_before(self, session: SessionPins | None, item: Item) -> list[int]:
         """Return the partitions where messages that precede this one wait for room.
 
-        Only messages count that the session may get.
+        Only messages that the session may get are considered.
         """
         precedence = self._precedence(item)
         return [
@@ -509,7 +510,7 @@ class GroupedQueue:
         ]
 
     def gated_for(self, session: SessionPins | None) -> list[int]:
-        """Return the partitions where messages wait for room that the session may get."""
+        """Return the partitions where messages that the session may get wait for room."""
         return [
             partition
             for offers in ((session or self._sole).offers, self._free)
@@ -528,7 +529,7 @@ class GroupedQueue:
         offers.gated.setdefault(item.partition, PrecedenceHeap()).add(precedence, item)
 
     def _ungate(self, session: SessionPins, admits: Callable[[Item], bool]) -> None:
-        """Put messages on offer again that have room by now."""
+        """Put gated messages that have room by now on offer again."""
         for offers in (session.offers, self._free):
             for partition, gated in list(offers.gated.items()):
                 while gated and admits(gated.first):
@@ -538,9 +539,9 @@ class GroupedQueue:
                     del offers.gated[partition]
 
     def _stand_in(self, session: SessionPins, lowest: Callable[[int], Item | None]) -> tuple[Any, Item | None]:
-        """Return a partition's lowest message that can stand in for one that finds no room.
+        """Return a partition's lowest message that can stand in for a gated one.
 
-        Returns the precedence of that one, too.
+        The first part of the result is the precedence of the gated message.
         """
         found: list[tuple[Any, Item]] = []
         for offers in (session.offers, self._free):

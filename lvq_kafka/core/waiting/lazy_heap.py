@@ -11,15 +11,15 @@ __all__ = ["LazyHeap", "PrecedenceHeap"]
 
 T = TypeVar("T")
 
-_SPARE = 64  # entries of removed messages, beside as many as there are messages
+_SPARE = 64  # entries of removed messages, in addition to one for each message
 _SWEEP_AT_LEAST = 256  # entries
 
 
 class LazyHeap(Generic[T]):
     """Entries of messages by their keys, lowest first.
 
-    An entry whose message has moved on stays where it is. It is passed over at the top, and swept out once such entries
-    may be most of all: so the heap is at most about twice as long as necessary.
+    An entry that no longer counts stays where it is. It is skipped at the top, and removed once such entries may be the
+    majority. So the heap is at most about twice as long as necessary.
 
     Args:
         counts: returns whether the entry of a message, with this key, still counts.
@@ -75,7 +75,7 @@ class PrecedenceHeap(Generic[T]):
     """Messages by precedence, lowest first.
 
     A precedence is unique among them, and comparable. The entry of a message that was removed stays until it reaches
-    the top, or until most entries are such.
+    the top, or until most entries are obsolete.
     """
 
     __slots__ = ("_heap", "_items")

@@ -1,6 +1,6 @@
 """The life of a message in a queue: its states, events and transitions.
 
-`TRANSITIONS` is all of it, as data: the ledger follows this table, and docs/protocol.md shows it.
+`TRANSITIONS` lists them all: the ledger follows this table, and docs/protocol.md shows it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The room in one partition's commit map, and the messages that wait for some.
+"""The room in one partition's commit map, and the messages that wait for room.
 
-A transaction cannot commit acks that have no room, and a ranked queue keeps its acks durable. So their consumers take a
-message only if the acks of everything in work would still fit. `lvq_kafka.core.waiting.bounded_hand_out` asks for it.
+A transaction cannot commit acks that have no room, and a ranked queue keeps its acks durable. So both hand out a
+message only if the acks of everything in work would still fit. `lvq_kafka.core.waiting.bounded_hand_out` asks this
+module.
 
-Outside of transactions, a ranked queue never stands still: if no message has room, and none is in work whose ack may
-make some, the best message is handed out without room, and its ack waits.
+Outside of transactions, a ranked queue never stands still: if no message has room, and no message is in work whose ack
+may make room, the best message is handed out without room, and its ack waits.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class PartitionRoom:
     Args:
         part: the partition.
         capacity: the room in a commit map.
-        gated: an empty queue, for messages whose turn comes while there is no room.
+        gated: an empty queue, for messages whose turn arrives while there is no room.
         window: keeps messages from the ready queue of a ranked queue; None in others.
         counted: whether delivery counts take room, too.
     """
@@ -80,28 +81,28 @@ class PartitionRoom:
         self._part = part
         self._capacity = capacity
         self._counted = counted
-        self._measured: Measured | None = None  # the claim as it was when its real length was last of interest
-        self._measured_at = -1  # the base then
-        self._since = 0  # the changes that were no longer in work then
-        self._overflowed = -1  # the base at which the claim grew longer than was reckoned
-        self._takes_with_room = False  # whether anything may be in work that was taken with room
-        self._in_work: Item | None = None  # such a message, if it still is
-        self._without_room: set[Item] = set()  # what was taken without; some may have been settled since
-        self._let_go: Item | None = None  # what may be taken without
+        self._measured: Measured | None = None  # the claim as it was last measured
+        self._measured_at = -1  # the base at that time
+        self._since = 0  # the changes until then, less the messages in work
+        self._overflowed = -1  # the base at which the claim grew longer than computed
+        self._takes_with_room = False  # whether a message handed out with room may be in work
+        self._in_work: Item | None = None  # such a message, while it is in work
+        self._without_room: set[Item] = set()  # messages handed out without room; some may have been settled since
+        self._let_go: Item | None = None  # the message that may be handed out without room
         self.stands_still = False
-        """Whether somebody has asked for messages and got none, since those that wait have no room."""
+        """Whether a caller got no message, since those that wait have no room."""
         self.gated = gated
-        """The messages whose turn came while there was no room."""
+        """The messages whose turn arrived while there was no room."""
         self.window = window
         """It keeps messages from the ready queue; None in the order of arrival."""
 
-    # ---------------------------------------------------------------- what waits
+    # ---------------------------------------------------------------- waiting messages
 
     @property
     def exempt(self) -> Item | None:
         """The lowest message, which needs no room: its ack makes the map shorter.
 
-        None if something lower gives it its place (R4). Then its ack is one more run, where it is.
+        None if a lower record gives it its place (R4): then its ack adds a run to the map.
         """
         pending = self._part.pending
         lowest = pending.lowest
@@ -189,7 +190,7 @@ class PartitionRoom:
 
     @property
     def waits_for_acks(self) -> bool:
-        """True if something is in work that was taken with room: its ack may make some."""
+        """True if a message handed out with room is in work: its ack may make room."""
         if not self._takes_with_room:
             return False
         held, one = self._part.held, self._in_work
@@ -200,13 +201,13 @@ class PartitionRoom:
 
     @property
     def is_stuck(self) -> bool:
-        """True if no message has room, and none is in work whose ack may make some.
+        """True if no message has room, and none is in work whose ack may make room.
 
-        Messages beyond the window count as such without room: look there first.
+        Messages beyond the window count as messages without room: check the window first.
         """
         window, lowest = self.window, self.exempt
         if lowest is not None and lowest.state is MessageState.AVAILABLE and lowest.lane not in self._part.held:
-            return False  # it needs none
+            return False  # it needs no room
         if window is None or self.waits_for_acks or self._let_go in window.ready:
             return False
         return not window.ready or not self.has_room(next(iter(window.ready)))
@@ -255,8 +256,9 @@ class PartitionRoom:
             return True
         if base == self._overflowed:
             return False
-        # That was the worst case. The real length says more. Measuring it takes time, so only once it pays off.
-        # The claim may be longer by what was in work then, and what was taken or replaced since.
+        # That was the worst case. The real length is more exact, but measuring it takes time, so it is measured only
+        # when that pays off. Since then, the claim may have grown by the messages then in work, and by those handed out
+        # or replaced since.
         measured, changes = self._measured, part.changes - self._since
         if measured is not None and capacity.fits_after(measured, each * (changes + 1), base, end, counted=counted):
             return True
@@ -276,9 +278,9 @@ class PartitionRoom:
         self._measured, self._overflowed = None, -1
 
     def overflowed(self) -> None:
-        """Note that acks found no room that should have had some.
+        """Note that acks found no room although they should have had some.
 
-        Only the worst case counts from here on, until the lowest message is settled. Otherwise, messages could be taken
-        again and again that no commit has room for.
+        From now on, only the worst case counts, until the lowest message is settled. Otherwise, messages that fit into
+        no commit could be handed out again and again.
         """
         self._overflowed = self._part.pending.base

@@ -1,12 +1,12 @@
 """The messages of one partition that are not done, and the claim that a commit may make.
 
-A commit shows of every offset below its end whether it is done. Done are acked messages and everything that cannot be
-delivered: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does. Messages
-that are not done form a list in offset order, and some of them are marked as having an ack between them and the next.
-That is all the state there is: every operation takes constant time, and acks take no room, however many there are above
-a message that is held for long.
+A commit states for every offset below its end whether it is done. Acked messages are done, and so is everything that
+cannot be delivered: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does.
+Messages that are not done form a list in offset order, and some of them are marked as having an ack between them and
+the next. That is the whole state: every operation takes constant time, and acks take no room, however many there are
+above a message that is held for long.
 
-Queues in place also remember places (R4), and rings and pages count what they hold (R12).
+Queues in place also remember places (R4), and rings and paging count messages (R12).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Item:
         self.redelivered = False
         """True if it was, or may have been, handed out before the current delivery."""
         self.reserved = False
-        """True while it is set aside. The delivery counts only once somebody receives it."""
+        """True while it is set aside. The delivery counts only once a holder receives it."""
         self.due: float | None = None
         """The end of the holder's time or, for a delayed message, of the delay."""
         self.state = _AVAILABLE
@@ -152,7 +152,7 @@ class Deletion(Item):
 class KeyPlace(Item):
     """The record of a replaced value that gives its key a place (R4).
 
-    It is pending as long as the newest value is, so that all who read from the base find it again.
+    It is pending as long as the newest value is, so that everyone who reads from the base finds it again.
     """
 
     __slots__ = ("message",)
@@ -169,7 +169,7 @@ class Meter(Protocol):
     """A count of pending messages; see `PendingList.meter`."""
 
     def exclude(self, item: Item) -> None:
-        """Count a message no longer, if it counts: it is done, or replaced."""
+        """Stop counting a message, if it counts: it is done, or replaced."""
 
     def swap(self, item: Item, twin: Item) -> None:
         """Count a message under its new handle, if it counts."""
@@ -285,7 +285,7 @@ class PendingList:
         self.count += 1
 
     def pass_over(self, offset: int) -> int:
-        """Note that reading has reached or passed a run that the loaded map calls done.
+        """Note that reading has reached or passed a done run of the loaded map.
 
         Its records may have been compacted away. Returns the new ``next_done``.
         """
@@ -444,7 +444,7 @@ class PlacedPendingList(PendingList):
             self._remove_place(place, acked=False)
 
     def _remove_place(self, place: KeyPlace, *, acked: bool) -> None:
-        PendingList.remove(self, place, acked=acked)  # for it is no message
+        PendingList.remove(self, place, acked=acked)  # for a place is not a message
         self.count += 1
 
     def remove(self, item: Item, *, acked: bool) -> None:

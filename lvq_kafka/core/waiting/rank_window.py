@@ -1,16 +1,16 @@
 """The window of a partition, within which messages are handed out by rank (R20).
 
-Acks in the order of ranks leave holes in the commit map, which has room for a limited number. Messages handed out far
-from the base would take the room of nearer ones, and in the end only the lowest message could be taken. So messages
-beyond the window are kept from the ready queue until it reaches them, but for a few of the best rank. Within it,
-everything has room, in whatever order it is acked.
+Acks in the order of ranks leave holes in the commit map, which has room for a limited number of them. Messages handed
+out far from the base would take the room of nearer ones, and in the end only the lowest message could be handed out. So
+messages beyond the window are kept from the ready queue until the window reaches them, except a few of the best rank.
+Within the window, all messages have room, in whatever order they are acked.
 
 The window is moved in steps, and only when a message beyond it would be the next: until then, nothing depends on it.
 
-The messages beyond it are needed in two orders: the window reaches them by offset, and those that go ahead of it are
-the best by rank and slot. Messages arrive in the order of offsets and slots, but for some that were delayed, scheduled,
-or waited for an older value of their key. A message that is taken out stays listed, with its mark taken off, until it
-is reached or `tidy` is called.
+The messages beyond it are needed in two orders: the window reaches them by offset, and the best by rank and slot are
+sent ahead of it. Messages arrive in the order of offsets and slots, except some that were delayed, scheduled, or waited
+for an older value of their key. A removed message stays listed, without its mark, until it is reached or `tidy` is
+called.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Beyond", "BeyondByLevel", "BeyondByRank", "RankWindow"]
 
 _SPARE = 64  # obsolete entries kept, in addition to one for each message beyond
 _AGAIN = 8  # times that the window is moved before it is measured again
-_PARTS = 16  # of what is measured, after which it is measured again
+_PARTS = 16  # of a measurement: progress by one of them leads to another measurement
 
 
 class RankWindow:
@@ -77,20 +77,23 @@ class RankWindow:
         self._room = capacity.rank_room(counted=counted)
         self._end = 0
         self.due = 0
-        """The base at which the window moves on."""
+        """The base at which the window moves next."""
         self._measured_in = 0  # moves
         self._walked = 0  # messages, when it was last measured
-        self._asked = 0  # times that somebody has asked for more since
+        self._asked = 0  # calls of `reach` since then
         self._most: float = 0  # messages beyond, until the window is measured again
         self._count = 0  # of the messages beyond
         self._gone = 0  # an upper bound of the obsolete entries among those beyond
         self.ready: set[Item] = set()
         """The messages let through to the ready queue, except those found to have no room."""
         self._ahead = {first for first, _ in pending.loaded.done_from(pending.position)}
-        """Offsets beyond the window at which something is in work, or acked: at most that many pairs of runs."""
+        """Offsets beyond the window of messages in work or acked.
+
+        There are at most as many pairs of runs.
+        """
         self._ahead_order = list(self._ahead)
         heapify(self._ahead_order)
-        self._unknown = 0  # below, anything may have been handed out
+        self._unknown = 0  # below this offset, any message may have been handed out
         self.best: Rank
         """The lowest rank beyond the window, while messages wait there."""
         self.best_slot = 0
@@ -98,7 +101,7 @@ class RankWindow:
         self.overtaken = False
         """Whether messages wait for room, and one of worse rank was handed out."""
         self.exact_end = 0
-        """The end of the window; 0 while something else takes its room."""
+        """The end of the window; 0 while other messages take its room."""
         self.has_spare = False
         """Whether one more message beyond the window has room, beside all within it."""
 
@@ -112,7 +115,7 @@ class RankWindow:
 
     @property
     def is_due(self) -> bool:
-        """True if the base has reached `due`, or enough arrived that some may have room."""
+        """True if the base has reached `due`, or so many messages arrived that some may have room."""
         first = self.pending.first
         return (first is not None and first.offset >= self.due) or self._count >= self._most
 
@@ -151,7 +154,7 @@ class RankWindow:
         self._line.add(item)
 
     def release(self) -> bool:
-        """Move to the ready queue what is within the window by now. Return whether anything was."""
+        """Move messages within the window to the ready queue. Return whether there were any."""
         if self._measured_in <= 0 or self._count >= self._most:
             self._measure()
         else:
@@ -165,8 +168,8 @@ class RankWindow:
         Call it if no other message of the partition is ready.
 
         Args:
-            exactly: whether to measure the window in any case. Otherwise, it is measured only now and then, so that
-                on average a call looks at few messages.
+            exactly: whether to measure the window in any case. Otherwise, it is measured only now and then, so that on
+                average a call examines few messages.
         """
         self._asked += 1
         if exactly or self._asked * _PARTS >= self._walked:
@@ -190,7 +193,7 @@ class RankWindow:
         return self._beyond.head
 
     def pop_best(self) -> Item:
-        """Pop the best message beyond the window, to be handed out before it. There must be one."""
+        """Pop the best message beyond the window, to be sent ahead of it. There must be one."""
         item = self._beyond.head
         assert item is not None
         self._remove_beyond(item)
@@ -223,7 +226,7 @@ class RankWindow:
     # ---------------------------------------------------------------- the window
 
     def resize(self) -> None:
-        """Take note of another limit of the text."""
+        """Note that the limit of the text has changed."""
         room = self._capacity.rank_room(counted=self._counted)
         if room.span < self._room.span:
             self._unknown = self.pending.position
@@ -241,12 +244,12 @@ class RankWindow:
             self._judge()
 
     def _measure(self) -> None:
-        """Extend the window to the offset below which everything has room.
+        """Extend the window to the offset below which all messages have room.
 
-        Each pair of runs needs a message that is not done, and an ack after it. So what is there now makes at most half
-        as many pairs as it has messages and acks between them, whatever is acked next. Those of the lowest messages are
-        counted so, wherever they lie; above them, there is a bit for each offset. Where messages are far apart, only
-        the pairs count.
+        Each pair of runs needs a message that is not done, and an ack after it. So the current messages, and the acks
+        between them, make at most half as many pairs as their number, whatever is acked next. The lowest messages are
+        counted this way, wherever they lie; above them, each offset takes a bit. Where messages are far apart, only the
+        pairs count.
         """
         self._measured_in, self._asked = _AGAIN, 0
         self._move()
@@ -263,16 +266,16 @@ class RankWindow:
             if item is None:
                 break
         self._end = end
-        if end > base + span:  # by pairs, which change with what is done
+        if end > base + span:  # by pairs, which change as messages are settled
             self.due = base + max(self._room.step, (end - base) // _PARTS)
             self._measured_in = 0
         self._walked = messages
-        # If all that there is has room, more may have some.
+        # If all current messages have room, later ones may have some, too.
         self._most = max(_SPARE, messages // _PARTS) if item is None and end >= pending.position else math.inf
         self._judge()
 
     def _judge(self) -> None:
-        """Judge whether everything within the window has room."""
+        """Judge whether all messages within the window have room."""
         order, end = self._ahead_order, self._end
         while order and order[0] < end:
             self._ahead.discard(heappop(order))

@@ -90,7 +90,7 @@ def ranked_line(ranking: Ranking, *, as_they_come: bool) -> HeadedQueue[Item]:
 
 
 def ranked_items(ranking: Ranking, kind: Callable[..., Item]) -> Callable[..., Item]:
-    """Return a function that makes a ranked item, of this kind, of the arguments of `Item`."""
+    """Return a function that makes a ranked item of this kind from the arguments of `Item`."""
 
     def ranked(*arguments: Any, **named: Any) -> Item:
         item = kind(*arguments, **named)

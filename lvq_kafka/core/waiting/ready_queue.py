@@ -2,8 +2,8 @@
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
 the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next.
-`lvq_kafka.core.waiting.ranked_queue` has ranked ones. Message groups need to know more: who acquires, and
-what is no longer in work (`lvq_kafka.core.waiting.grouped_queue`).
+`lvq_kafka.core.waiting.ranked_queue` has ranked ones. Message groups need to know more: which session acquires, and
+which messages are no longer in work (`lvq_kafka.core.waiting.grouped_queue`).
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class HeadedQueue(ReadyQueue[T], Protocol[T]):
 class BySlot(Generic[T]):
     """Lowest slot first, in constant time for messages that arrive in slot order.
 
-    Only a message that returns to its old place (released by its holder, or waiting for its key to be free), which is
-    not the first, goes through a heap. So that stays about as small as the number of messages in work.
+    A message that returns to its old place, because its holder released it or its key is free again, goes through a
+    heap unless it is the first. So the heap stays about as small as the number of messages in work.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class ByPrecedence(Generic[T]):
     """Lowest precedence first, in logarithmic time.
 
     Args:
-        precedence: returns what orders a message when it is added. No two may be equal.
+        precedence: returns the sort key of a message when it is added. No two may be equal.
     """
 
     def __init__(self, precedence: Callable[[T], Any]) -> None:
@@ -206,11 +206,11 @@ def no_rank(item: object) -> int:
 class InTurns(Generic[R]):
     """The order of another queue, except that messages returned often alternate with others.
 
-    They may fail always. So they get at most every second turn while there is anything else, and those of a rank take
-    turns among themselves: they block neither others nor each other, and do not wait for long either.
+    Such messages may always fail. So they get at most every second turn while other messages wait, and those of one
+    rank take turns among themselves. They block neither others nor each other, and do not wait for long.
 
     Args:
-        others: orders all other messages by rank, and those of a rank by slot. It is empty.
+        others: an empty queue that orders all other messages by rank, and within a rank by slot.
         rank: returns a message's rank.
     """
 

@@ -71,13 +71,13 @@ class SessionPins:
         self.pinned = 0
         """The number of groups pinned to it."""
         self.groups: set[Any] = set()
-        """Those of them that stay pinned; see `WaitingGroup.stays`."""
+        """The groups that stay pinned to it; see `WaitingGroup.stays`."""
         self.often_was_last = False
         """Whether the last message it received had been returned often."""
         self.noted_in: set[SessionPins] | None = None
         """The set to add the session to when it alone may get a message; None while none of its callers waits."""
         self.ended = False
-        """True once it gets no more messages. Its pins last until it has settled those that it holds."""
+        """True once it gets no more messages. Its pins last until it has settled the messages that it holds."""
 
     def note(self) -> None:
         """Note that a message may be on offer to this session, and to no other."""
@@ -91,7 +91,7 @@ _NONE: Any = ()  # shared, since most groups have no other messages than the fir
 class WaitingGroup:
     """A group that has waiting messages, or a pin, or both.
 
-    Messages are known by their precedence.
+    Messages are identified by their precedence.
     """
 
     __slots__ = ("first", "listed", "name", "obsolete", "offers", "rest", "session", "stays", "unsettled")
@@ -101,9 +101,9 @@ class WaitingGroup:
         self.first: Any = None
         """The next of its waiting messages, ready or not."""
         self.rest: list[Any] = _NONE
-        """A heap of all others, and of some that have left."""
+        """A heap of all others, and of some that were removed."""
         self.obsolete = 0
-        """The number of entries of `rest` whose messages have left."""
+        """The number of entries of `rest` whose messages were removed."""
         self.offers = offers
         """The offers that its first message belongs to: those to any session, or those to its own.
 
