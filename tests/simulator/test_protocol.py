@@ -61,7 +61,7 @@ def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
 def test_the_invariants_hold_in_random_worlds(steps: int) -> None:
     begin = SystemRandom().randrange(1 << 32)
     counts = walks(range(begin, begin + examples(20_000) // steps), steps)
-    assert counts["hand_out"] > 500, "nothing much has happened"
+    assert counts["hand_out"] > 200, "nothing much has happened"
 
 
 def test_the_invariants_hold_in_queues_that_go_by_rank() -> None:
