@@ -15,6 +15,7 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
 from lvq_spark.scan.task_metrics import logger as tasks_logger
 from tests.spark.jars import with_jars
+from tests.spark.jvm import end_jvm, stop
 from tests.spark.starting import quick_start
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def spark() -> Iterator[SparkSession]:
     """Yield a session with Spark's Kafka connector: two tasks at a time, each with three attempts."""
     session = local_session("local[2,3]", with_jars())
     yield session
-    if session._sc._gateway is not None:  # otherwise a test has timed out, and its JVM is gone
-        session.stop()
+    stop(session)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,19 +63,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if item.stash.get(TIMED_OUT, False):
         end_jvm()
         item.session._setupstate.teardown_exact(None)
-
-
-def end_jvm() -> None:
-    """Kill the JVM of this process's session, and let PySpark forget it."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    if (gateway := SparkContext._gateway) is None:
-        return
-    gateway.proc.kill()
-    gateway.proc.wait()
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
 
 
 @pytest.fixture(autouse=True)

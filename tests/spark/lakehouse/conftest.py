@@ -14,6 +14,7 @@ from lvq_spark import local_session
 from tests.spark import starting
 from tests.spark.cluster import JOBS
 from tests.spark.jars import with_jars
+from tests.spark.jvm import stop
 from tests.spark.lakehouse.sessions import properties
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
     """Yield a session like that of the other tests, with both formats."""
     session = local_session("local[2,2]", with_jars(**formats))
     yield session
-    session.stop()
+    stop(session)
 
 
 @pytest.fixture
