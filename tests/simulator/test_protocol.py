@@ -60,8 +60,9 @@ def test_the_invariants_hold_where_the_shortest_maps_are_bitmaps_or_deflated(
 @pytest.mark.parametrize("steps", [50, 250, 1000])
 def test_the_invariants_hold_in_random_worlds(steps: int) -> None:
     begin = SystemRandom().randrange(1 << 32)
-    counts = walks(range(begin, begin + examples(20_000) // steps), steps)
-    assert counts["hand_out"] > 200, "nothing much has happened"
+    most = examples(20_000)
+    counts = walks(range(begin, begin + most // steps), steps)
+    assert counts["hand_out"] > most // 33, "nothing much has happened"
 
 
 def test_the_invariants_hold_in_queues_that_go_by_rank() -> None:
