@@ -8,7 +8,6 @@ from threading import TIMEOUT_MAX, Event, Thread
 
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["AutoReclaim"]
 
@@ -34,7 +33,6 @@ class AutoReclaim:
         self._interval = min(interval, TIMEOUT_MAX)
         self._shared = shared
         self._reclaimed: dict[int, int] = {}
-        self._failing = Notice()
         self._stop = Event()
         self._thread = Thread(target=self._run, name=f"lvq-reclaim-{name}", daemon=True)
 
@@ -62,14 +60,13 @@ class AutoReclaim:
             self._fail(error)
             return
         self._reclaimed = bases
-        self._failing.ends()
         with self._shared as core:
             core.obstacles.clear("reclaiming")
 
     def _fail(self, error: Exception) -> None:
         said = bounded(f"what was consumed cannot be removed from {self._shared.topic}: {error}")
-        begins = self._failing.begins()
         with self._shared as core:
+            known = core.obstacles.of("reclaiming")
             core.obstacles.report("reclaiming", said)
-        if begins and not self._stop.is_set():
+        if not (known or self._stop.is_set()):
             logger.warning("the consumer of %s continues, but %s", self._name, said)

@@ -25,7 +25,6 @@ from lvq_kafka.errors import (
     MessageTooLarge,
     TransportError,
 )
-from lvq_kafka.runtime.notice import Notice
 
 __all__ = ["DeadLetters", "reason_text"]
 
@@ -118,7 +117,6 @@ class DeadLetters:
         self._shared = shared
         self._letters: LetterWriter | None = None
         self._too_large: set[Position] = set()
-        self._failure = Notice()
         if topic is None:
             return
         check_letter_topic(topic, shared.topic, "dead_letters")
@@ -227,7 +225,6 @@ class DeadLetters:
             letter.decision.make(None)
         with self._shared as core:
             core.obstacles.clear("rejecting")
-            self._failure.ends()
 
     def _bury(self, item: Item, reason: str) -> None:
         self.log_rejection(item, reason)
@@ -238,9 +235,9 @@ class DeadLetters:
         is_open = isinstance(error, DeliveryUnknown)
         what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
         with self._shared as core:
+            known = core.obstacles.of("rejecting")
             core.obstacles.report("rejecting", bounded(f"the {what}"))
-            is_first = self._failure.begins()
-        if is_first:
+        if not known:
             logger.warning("the %s", what)
         self._give_back(item, self._shared.clock() + _AGAIN)
         failure = (DeliveryUnknown if is_open else DeliveryFailed)(
