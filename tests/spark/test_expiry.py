@@ -60,8 +60,8 @@ def cluster(now: list[float]) -> MemoryCluster:
 
 
 def rows(cluster: MemoryCluster, spec: SnapshotSpec, **options: Any) -> list[dict[str, Any]]:
-    scan = Scan(spec, ClientConfig("nowhere:1"), **options)
-    return [row for batch in scan.rows_of(cluster, 0, patience=10.0) for row in batch.to_pylist()]
+    scan = Scan(spec, ClientConfig("nowhere:1"), patience=10.0, **options)
+    return [row for batch in scan.rows_of(cluster, 0) for row in batch.to_pylist()]
 
 
 def keys(cluster: MemoryCluster, spec: SnapshotSpec, **options: Any) -> list[bytes]:

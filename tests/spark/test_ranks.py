@@ -67,8 +67,8 @@ def ranked(queue: LastValueQueue[bytes], order: Any, sort_header: str | None = N
 
 
 def rows(cluster: MemoryCluster, spec: SnapshotSpec, **options: Any) -> list[dict[str, Any]]:
-    scan = Scan(spec, ClientConfig("nowhere:1"), **options)
-    return [row for batch in scan.rows_of(cluster, 0, patience=10.0) for row in batch.to_pylist()]
+    scan = Scan(spec, ClientConfig("nowhere:1"), patience=10.0, **options)
+    return [row for batch in scan.rows_of(cluster, 0) for row in batch.to_pylist()]
 
 
 def batch_of(headers: list[list[tuple[str, bytes | None]] | None]) -> RecordBatch:
@@ -113,9 +113,9 @@ def test_a_malformed_priority_counts_as_none_and_is_counted_and_logged(
         cluster.write("t", b"key of %r" % said, b"1", [(PRIORITY_HEADER, said)])
     metrics = TaskMetrics()
     queue = LastValueQueue("t", key_header=None, order="priority", cluster=cluster)
-    scan = Scan(pin(queue), ClientConfig("nowhere:1"), ("priority",))
+    scan = Scan(pin(queue), ClientConfig("nowhere:1"), ("priority",), patience=10.0)
     with caplog.at_level(logging.WARNING, "lvq_spark.tasks"):
-        found = [row for batch in scan.rows_of(cluster, 0, patience=10.0, metrics=metrics) for row in batch.to_pylist()]
+        found = [row for batch in scan.rows_of(cluster, 0, metrics=metrics) for row in batch.to_pylist()]
     assert [row["priority"] for row in found] == [4, 4, 9, 4]
     assert metrics.malformed_priorities == 2
     assert "t/0: the header lvq-priority of 2 records is not a priority, and counts as none." in caplog.messages

@@ -47,9 +47,9 @@ def put(cluster: MemoryCluster, *pairs: tuple[str, str | None]) -> None:
         cluster.write("t", key.encode(), None if value is None else value.encode())
 
 
-def rows(cluster: MemoryCluster, spec: SnapshotSpec, *, patience: float = 10.0, **options: Any) -> list[dict[str, Any]]:
-    scan = Scan(spec, ClientConfig("nowhere:1"), **{"deletes": True, **options})
-    return [row for batch in scan.rows_of(cluster, 0, patience=patience) for row in batch.to_pylist()]
+def rows(cluster: MemoryCluster, spec: SnapshotSpec, **options: Any) -> list[dict[str, Any]]:
+    scan = Scan(spec, ClientConfig("nowhere:1"), **{"deletes": True, "patience": 10.0, **options})
+    return [row for batch in scan.rows_of(cluster, 0) for row in batch.to_pylist()]
 
 
 def read(cluster: MemoryCluster, spec: SnapshotSpec, **options: Any) -> list[tuple[str, str | None]]:
@@ -542,7 +542,7 @@ def test_a_task_waits_as_long_as_it_is_told_and_holds_the_garbage_collector_back
         if not enabled:
             gc.disable()
         with connected(scan.config) as connection:
-            assert sum(map(len, scan.rows_of(connection, 0, patience=scan.patience))) == 1
+            assert sum(map(len, scan.rows_of(connection, 0))) == 1
         assert gc.isenabled() == enabled, "it is as it was"
     finally:
         gc.enable()

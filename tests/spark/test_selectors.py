@@ -48,8 +48,8 @@ def queue_on(cluster: MemoryCluster, name: str = "q", selector: str | None = SEL
 def rows(
     cluster: MemoryCluster, spec: SnapshotSpec, metrics: TaskMetrics | None = None, **options: Any
 ) -> list[dict[str, Any]]:
-    scan = Scan(spec, NOWHERE, **options)
-    return [row for batch in scan.rows_of(cluster, 0, patience=10.0, metrics=metrics) for row in batch.to_pylist()]
+    scan = Scan(spec, NOWHERE, patience=10.0, **options)
+    return [row for batch in scan.rows_of(cluster, 0, metrics=metrics) for row in batch.to_pylist()]
 
 
 def test_r26_a_queues_selector_decides_by_the_newest_message(cluster: MemoryCluster) -> None:

@@ -108,8 +108,8 @@ def test_there_is_a_task_for_each_slice_of_each_partition_and_none_for_nothing(
 
 def rows(cluster: MemoryCluster, spec: SnapshotSpec, slices: int, **options: Any) -> list[dict[str, Any]]:
     """Return the rows of the first partition from all of its slices, by offset."""
-    scans = (Scan(spec, NOWHERE, slice=part, **options) for part in slices_of(slices))
-    found = [row for scan in scans for batch in scan.rows_of(cluster, 0, patience=10.0) for row in batch.to_pylist()]
+    scans = (Scan(spec, NOWHERE, slice=part, patience=10.0, **options) for part in slices_of(slices))
+    found = [row for scan in scans for batch in scan.rows_of(cluster, 0) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: row["offset"])
 
 
@@ -269,7 +269,7 @@ def test_a_key_that_was_compacted_out_of_the_cut_is_missed_by_its_own_slice(memo
     found, failed = Counter[bytes](), 0
     for part in slices_of(2):
         try:
-            read = Scan(spec, NOWHERE, slice=part).rows_of(memory_cluster, 0, patience=10.0)
+            read = Scan(spec, NOWHERE, slice=part, patience=10.0).rows_of(memory_cluster, 0)
             found.update(row["key"] for batch in read for row in batch.to_pylist())
         except DataLoss:
             failed += 1

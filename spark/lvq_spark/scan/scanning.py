@@ -112,12 +112,11 @@ class Scan:
     patience: float = PATIENCE
 
     def rows_of(
-        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
+        self, cluster: Cluster, partition: int, *, metrics: TaskMetrics | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of one partition, in offset order.
 
         Args:
-            patience: seconds without any progress until reading fails.
             metrics: the counters to fill, which are logged after the last row.
 
         Raises:
@@ -130,7 +129,7 @@ class Scan:
             TaskOutOfMemory: the keys and values do not fit into memory.
         """
         try:
-            yield from self._rows_of(cluster, partition, patience, TaskMetrics() if metrics is None else metrics)
+            yield from self._rows_of(cluster, partition, self.patience, TaskMetrics() if metrics is None else metrics)
         except MemoryError:  # Arrow's is one, too
             where = f"{self.spec.topic}/{partition}{'' if self.slice is None else f', {self.slice}'}"
             of = 1 if self.slice is None else self.slice.of

@@ -29,7 +29,7 @@ class ReadRows:
         """Yield the rows of these tasks."""
         with connected(self.scan.config) as cluster:
             for scan, partition in _shares(self.scan, self.tasks, places):
-                yield from scan.rows_of(cluster, partition, patience=scan.patience)
+                yield from scan.rows_of(cluster, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ReadStored:
         with connected(self.scan.config) as cluster:
             for scan, partition in _shares(self.scan, self.tasks, places):
                 metrics = TaskMetrics()
-                yield from scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics)
+                yield from scan.rows_of(cluster, partition, metrics=metrics)
                 if metrics.waiting is not None:
                     offset, due = metrics.waiting
                     row = RecordBatch([partition], [offset], [min(due, LAST)], [None], [None], [None])
@@ -72,7 +72,7 @@ class ReadCandidates:
         with connected(whole.config) as cluster:
             for scan, partition in _shares(whole, self.tasks, places):
                 metrics = TaskMetrics(strays=0)
-                for rows in scan.rows_of(cluster, partition, patience=scan.patience, metrics=metrics):
+                for rows in scan.rows_of(cluster, partition, metrics=metrics):
                     candidates = to_candidates(rows, partition, self.scan.spec)
                     metrics.strays = (metrics.strays or 0) + strays(candidates, self.scan.spec)
                     yield candidates

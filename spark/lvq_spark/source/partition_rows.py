@@ -61,7 +61,7 @@ def _rows(
     while True:
         scan = replace(_scan(options, left, columns, deletes=deletes, changes=changes), slice=share.slice)
         try:
-            for batch in scan.rows_of(cluster, share.partition, patience=scan.patience):
+            for batch in scan.rows_of(cluster, share.partition):
                 given = True
                 yield batch
             return
