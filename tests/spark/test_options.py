@@ -445,7 +445,7 @@ def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_ar
     """It would repeat rows, or read everything again for the same error, such as keys that have vanished."""
     reads = []
 
-    def lose(self: Scan, _: object, partition: int, patience: float) -> Iterator[str]:
+    def lose(self: Scan, _: object, partition: int) -> Iterator[str]:
         reads.append(partition)
         yield from ["a batch"] * given
         cluster.delete_records("t", partition, gone)
