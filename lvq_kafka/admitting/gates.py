@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
 from threading import Event, Lock, local
+from typing import assert_never
 
 from lvq_kafka.admitting.occupancy import Occupancy
 from lvq_kafka.cluster import Cluster, Receipt
@@ -48,14 +49,16 @@ def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, ma
             `Occupancy.open`.
     """
     limits = definition.limits
-    if limits is None or limits.policy in ("none", "disk"):
+    if limits is None or limits.policy == "none" or limits.policy == "disk":
         return None
     max_block = waiting(max_block, "max_block")
     if limits.policy == "ring":
         return None if limits.bytes is None else _ring_gate(cluster, definition, limits)
-    occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
-    occupancy.open()
-    return AdmissionGate(definition, limits, occupancy, max_block)
+    if limits.policy == "reject" or limits.policy == "block":
+        occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
+        occupancy.open()
+        return AdmissionGate(definition, limits, occupancy, max_block)
+    assert_never(limits.policy)
 
 
 def _ring_gate(cluster: Cluster, definition: QueueDefinition, limits: Limits) -> Gate:

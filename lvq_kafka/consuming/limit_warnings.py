@@ -65,7 +65,6 @@ class PagingWarnings:
     def __init__(self, name: str, shared: SharedState) -> None:
         self._name = name
         self._shared = shared
-        self._failing = Notice()
 
     def check(self) -> None:
         """Report new failures or their end, and free room on the disk."""
@@ -74,11 +73,13 @@ class PagingWarnings:
             return
         pages.trim()
         failure = pages.failure
-        if failure and self._failing.begins():
-            with self._shared as core:
+        with self._shared as core:
+            known = core.obstacles.of("paging")
+            if failure:
                 core.obstacles.report("paging", failure)
-            logger.warning("the consumer of %s: %s", self._name, failure)
-        elif not failure and self._failing.ends():
-            with self._shared as core:
+            else:
                 core.obstacles.clear("paging")
+        if failure and not known:
+            logger.warning("the consumer of %s: %s", self._name, failure)
+        elif known and not failure:
             logger.info("the consumer of %s pages to disk again", self._name)
