@@ -1,6 +1,6 @@
 """Draw the chart of docs/benchmarks.md from the table on that page.
 
-Run ``python docs/_build/chart.py`` after a change of the table.
+In the table, other systems are in italics. Run ``python docs/_build/chart.py`` after a change of the table.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ STYLE = """
 text { font: 12px var(--md-text-font-family, sans-serif); fill: var(--md-default-fg-color, #222); }
 .title { font-weight: 700; }
 .note { fill: var(--md-default-fg-color--light, #666); font-size: 11px; }
-.sure { fill: #00897b; }
-.range { fill: #00897b; opacity: .45; }
+.ours { fill: #00897b; }
+.other { fill: #8d6e63; }
+.range { opacity: .45; }
 .value { paint-order: stroke; stroke: var(--md-default-bg-color, #fff); stroke-width: 4px; }
 .even { stroke: var(--md-default-fg-color--light, #666); stroke-dasharray: 3 3; }
 """
@@ -40,6 +41,7 @@ class Row:
     """A line of the table: its label, and from where to where each ratio goes."""
 
     label: str
+    is_ours: bool
     speed: tuple[float, ...]
     time: tuple[float, ...]
 
@@ -48,7 +50,7 @@ def rows(page: str) -> Iterator[Row]:
     """Read the table."""
     for line in page[page.index(HEAD) :].split("\n\n")[0].splitlines()[2:]:
         what, _, speed, time = (cell.strip() for cell in line.strip("|").split("|"))
-        yield Row(what.replace("`", ""), _numbers(speed), _numbers(time))
+        yield Row(re.sub("[`*]", "", what), "*" not in what, _numbers(speed), _numbers(time))
 
 
 def chart(page: str) -> str:
@@ -81,16 +83,16 @@ def _marks(y: int, row: Row) -> Iterator[str]:
     yield f'<text x="0" y="{y + BAR - 2}">{escape(row.label)}</text>'
     for x, ratios in ((LABELS, row.speed), (LABELS + PANEL + GAP, row.time)):
         if ratios:
-            yield from _bar(x, y, ratios)
+            yield from _bar("ours" if row.is_ours else "other", x, y, ratios)
         else:
             yield f'<text class="note" x="{x}" y="{y + BAR - 2}">not compared</text>'
 
 
-def _bar(x: int, y: int, ratios: tuple[float, ...]) -> Iterator[str]:
+def _bar(whose: str, x: int, y: int, ratios: tuple[float, ...]) -> Iterator[str]:
     low, high = (PANEL * min(ratio, MOST) / MOST for ratio in (min(ratios), max(ratios)))
-    yield f'<rect class="sure" x="{x}" y="{y}" width="{low:.1f}" height="{BAR}"/>'
+    yield f'<rect class="{whose}" x="{x}" y="{y}" width="{low:.1f}" height="{BAR}"/>'
     if high > low:
-        yield f'<rect class="range" x="{x + low:.1f}" y="{y}" width="{high - low:.1f}" height="{BAR}"/>'
+        yield f'<rect class="{whose} range" x="{x + low:.1f}" y="{y}" width="{high - low:.1f}" height="{BAR}"/>'
     label = " – ".join(f"{ratio:g}" for ratio in ratios) + (" →" if max(ratios) > MOST else "")
     is_inside = high + CHARACTER * len(label) > PANEL + GAP  # there is no room for it after the bar
     at, anchor = (x + high - 5, ' text-anchor="end"') if is_inside else (x + high + 5, "")

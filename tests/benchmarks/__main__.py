@@ -1,4 +1,4 @@
-"""Benchmarks against a bare client loop, ktables, and other brokers' last value queues, in one run.
+"""Benchmarks against a bare client loop, other tables of latest values, and other brokers' queues, in one run.
 
 Contestants take turns, each in a fresh process, and must end up with the right value for every key. Absolute times
 depend on the machine and its load, so compare ratios within a round. Nothing asserts times.
@@ -101,8 +101,9 @@ def run(
         found["broker"] = list(starting.run(rounds))
         print(report.broker_table(found["broker"]), "\n", flush=True)
     if "bootstrap" in parts:
+        contestants = [one for one in bootstrap.CONTESTANTS if peer_rounds or one != bootstrap.JVM]
         with loaded(servers, sizes.records) as (to_read, empty):
-            found["bootstrap"] = list(bootstrap.run(servers, to_read, empty, rounds))
+            found["bootstrap"] = list(bootstrap.run(servers, to_read, empty, rounds, contestants))
         print(report.reading_table(found["bootstrap"]), "\n", flush=True)
     if "dump" in parts:
         found["dump"] = list(dump.run(servers, rounds, sizes.dump_keys))
@@ -208,7 +209,11 @@ def main() -> None:
         "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all but scale and spark"
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peer-rounds", type=int, help="rounds with other brokers; 0 for none; default as the others")
+    parser.add_argument(
+        "--peer-rounds",
+        type=int,
+        help="rounds with other brokers; 0 for none, and no GlobalKTable; default as the others",
+    )
     parser.add_argument("--peer-messages", type=int, help="how many messages they get; default as many as the rest")
     parser.add_argument("--quick", action="store_true", help="small: shows that everything runs, and little else")
     parser.add_argument("--spark-records", type=int, help="how many records Spark reads")

@@ -1,7 +1,8 @@
-"""Bootstrap from nothing to caught up, in a fresh process: a view, a bare client loop into a dict, and ktables.
+"""Bootstrap from nothing to caught up, in a fresh process: a view, a bare client loop into a dict, and peers.
 
-All read every partition of the same topic. They are done when their position reaches the end offsets that they asked
-for at the start. The clock starts after the imports, before the first object is created.
+The peers are ktables, and a `GlobalKTable` in a JVM's memory. All read every partition of the same topic. They are done
+when their position reaches the end offsets that they asked for at the start. The clock starts after the imports, before
+the first object is created.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +21,11 @@ from typing import Any
 from tests.benchmarks.children import memory_in_use, peak_memory, result, say, start
 from tests.benchmarks.topics import Content, Topic
 
-CONTESTANTS = ("view", "bare loop", "bare loop, positions", "ktables", "ktables, read_committed")
+JVM = "GlobalKTable"
+PEERS = ("ktables", "ktables, read_committed", JVM)
+"""Contestants that know record keys only."""
+
+CONTESTANTS = ("view", "bare loop", "bare loop, positions", *PEERS)
 """A view keeps the position and timestamp of each value; so does the second bare loop, but not the first."""
 
 TUNED = {
@@ -123,6 +128,21 @@ def ktables(servers: str, topic: str, _: None, **consumer_options: str) -> None:
     asyncio.run(read())
 
 
+def global_k_table(servers: str, topic: str, _: None) -> None:
+    """The clock starts once the JVM runs, and before its first object. It has compiled nothing by then."""
+    from tests.benchmarks.peers.streams import global_table, streams_machine
+
+    with streams_machine() as machine:
+        wall, cpu = time.perf_counter(), machine.cpu
+        with global_table(machine, servers, topic) as table:
+            table.wait()
+            wall, cpu = time.perf_counter() - wall, machine.cpu - cpu
+            memory, peak = machine.memory_in_use(), machine.peak
+            keys, checksum = Content.of(table.items())
+    measured = {"wall": wall, "cpu": cpu, "reading_thread": cpu}  # of all its threads
+    say({**measured, "memory": memory, "peak": peak, "keys": keys, "checksum": checksum})
+
+
 def _thread_time(name: str) -> float | None:
     for thread in threading.enumerate():
         if thread.name == name and thread.ident is not None:
@@ -142,23 +162,29 @@ def measure(servers: str, topic: Topic, contestant: str) -> dict[str, Any]:
     return {"contestant": contestant, "topic": topic.label, **measured}
 
 
-def run(servers: str, topics: Iterable[Topic], empty: Topic, rounds: int) -> Iterator[dict[str, Any]]:
+def run(
+    servers: str,
+    topics: Iterable[Topic],
+    empty: Topic,
+    rounds: int,
+    contestants: Sequence[str] = CONTESTANTS,
+) -> Iterator[dict[str, Any]]:
     """Yield one result for each contestant, topic and round.
 
     ``bytes_per_key`` is what a contestant holds once caught up, beyond what it holds on an empty topic, divided by the
     number of keys. It counts resident memory after a garbage collection and ``malloc_trim``, so without the client's
-    buffers.
+    buffers; of a JVM, the live objects.
     """
     resting = {
         contestant: statistics.median(measure(servers, empty, contestant)["memory"] for _ in range(min(rounds, 3)))
-        for contestant in CONTESTANTS
+        for contestant in contestants
     }
     for number in range(rounds):
-        turn = number % len(CONTESTANTS)
+        turn = number % len(contestants)
         for topic in topics:
-            for contestant in CONTESTANTS[turn:] + CONTESTANTS[:turn]:
-                if topic.key_header is not None and contestant.startswith("ktables"):
-                    continue  # it knows record keys only
+            for contestant in (*contestants[turn:], *contestants[:turn]):
+                if topic.key_header is not None and contestant in PEERS:
+                    continue
                 measured = measure(servers, topic, contestant)
                 per_key = (measured["memory"] - resting[contestant]) / topic.content.keys
                 yield {"round": number, **measured, "bytes_per_key": per_key}
@@ -177,6 +203,7 @@ def main() -> None:
         "bare loop, positions": partial(bare_loop, positions=True),
         "ktables": ktables,
         "ktables, read_committed": partial(ktables, isolation_level="read_committed"),
+        JVM: global_k_table,
     }
     contestants[options.contestant](options.servers, options.topic, options.key_header)
 

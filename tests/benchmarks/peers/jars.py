@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from lvq_kafka.embedded.coordinates import Module
-from lvq_kafka.embedded.jars import JarSet
+from lvq_kafka.embedded.jars import KAFKA_VERSION, JarSet
 
 ARTEMIS = "2.55.0"  # the newest whose AMQP module can be fetched
 BROKER_J = "10.1.0"
@@ -30,6 +30,8 @@ ROOTS = {
         Module("org.apache.qpid", "qpid-broker-plugins-derby-store", BROKER_J, transitive=True),
         Module("org.apache.qpid", "qpid-broker-plugins-logging-logback", BROKER_J, transitive=True),
     ),
+    # Beside the broker's jars. Its store on disk, RocksDB, is not used here.
+    "kafka-streams": (Module("org.apache.kafka", "kafka-streams", KAFKA_VERSION),),
 }
 
 PEERS = {
