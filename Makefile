@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLASSES := $(VENV)/spark-classes.jsa
+REWRITTEN := $(VENV)/.rewritten
 # Debian's python3 lacks what `-m venv` needs, and leaves half an environment behind.
 HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
@@ -43,21 +44,26 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test-%: export PYTHONDONTWRITEBYTECODE =
 test-%: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
+# pytest rewrites every assertion when it first imports a test. Each of its workers would do that for all of them.
+$(REWRITTEN): $(READY) $(shell find tests -name '*.py')
+	@$(BIN)/pytest tests/unit --collect-only -q >/dev/null & pid=$$!; \
+	    $(BIN)/pytest tests --ignore tests/unit --collect-only -q >/dev/null; wait $$pid; touch $@
+
 test: lint sizes docs test-fast test-protocol test-embedded test-docker ## Run everything; the Docker tests if an engine can be reached
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
-test-fast: $(READY) ## Run what needs no broker (under a minute)
+test-fast: $(REWRITTEN) ## Run what needs no broker
 	@$(BIN)/pytest tests/unit tests/property tests/fuzz tests/scenarios -m "not protocol" -q -n 6 --max-worker-restart 0 --dist worksteal
 
-test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
+test-protocol: $(REWRITTEN) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
 # Spark gives a Python worker that is no child of its daemon 10 s to start, whatever the load (a number in its code).
-test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
+test-embedded: $(REWRITTEN) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
 	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 5 --max-worker-restart 0 --dist loadgroup \
 	    --reruns 3 --only-rerun "failed to connect back"
 
-test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
+test-docker: $(REWRITTEN) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
 prove: $(READY) ## Try to break the consume protocol, every property and readers of hostile input; takes most of an hour
