@@ -60,7 +60,7 @@ test-protocol: $(REWRITTEN) ## Run the simulator and the tests on the client's m
 
 # Spark gives a Python worker that is no child of its daemon 10 s to start, whatever the load (a number in its code).
 test-embedded: $(REWRITTEN) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 5 --max-worker-restart 0 --dist loadgroup \
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 6 --max-worker-restart 0 --dist loadgroup \
 	    --reruns 3 --only-rerun "failed to connect back"
 
 test-docker: $(REWRITTEN) java ## Run the integration tests on Kafka in Docker

@@ -54,7 +54,9 @@ TOGETHER = (
     "tests/spark/test_example.py",
     "tests/spark/test_lakehouse.py",
     "tests/spark/test_timeouts.py",
-    "tests/spark/test_s",  # from snapshots and stores to streams: takes as long as all others of the shared session
+    "tests/spark/test_store",  # from here on they share a Spark: four, about as long as each other
+    "tests/spark/test_s",
+    "tests/spark/test_p",
     "tests/spark/",
     "test_bad_input.py",
     "test_docker.py",
@@ -74,7 +76,8 @@ The image holds the same Kafka as the embedded broker. Only the way to reach it 
 """
 
 LONGEST = (
-    *("tests/spark/", "tests/spark/test_s", "tests/spark/test_lakehouse.py"),
+    *("tests/spark/", "tests/spark/test_store", "tests/spark/test_s", "tests/spark/test_lakehouse.py"),
+    "tests/spark/test_p",
     "tests/integration/test_torture.py",  # mostly waits, so it runs alongside tests that compute
     "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
