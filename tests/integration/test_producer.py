@@ -60,14 +60,14 @@ def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_cluster: K
     called: list[Receipt] = []
     with Producer(kafka_cluster, rules(topic=topic_name, key_header="n")) as producer:
         receipts = []
-        for number in range(30_000):
+        for number in range(10_000):
             receipts.append(producer.put(number % 100, b"%d" % number))
             receipts[-1].add_done_callback(called.append)
-        eventually(lambda: len(called) == 30_000, 60)
+        eventually(lambda: len(called) == 10_000, 60)
     by_key: dict[bytes | None, list[int]] = {}
     for record in read(kafka_cluster, topic_name):
         by_key.setdefault(record.key, []).append(int(record.value or b""))
-    assert by_key == {b"%d" % key: list(range(key, 30_000, 100)) for key in range(100)}
+    assert by_key == {b"%d" % key: list(range(key, 10_000, 100)) for key in range(100)}
 
 
 def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(

@@ -110,6 +110,9 @@ WAYS = {
 }
 """The ways in which a store applies a delta, and the limits that select them for deltas of any size."""
 
+PARTITIONS_BY_WAY = [("rebuilt", 1), ("overlaid by the driver", 3), ("overlaid by Spark", 3)]
+"""For tests that go through each way once, with a topic of one partition and of several."""
+
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -21,6 +21,7 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot
 from lvq_spark.store import Version, read_version, refresh
 from lvq_spark.store.manifest import decode, encode
+from tests.spark.conftest import PARTITIONS_BY_WAY
 from tests.spark.test_store_refresh import DAY
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def as_of(version: Version, seconds: float) -> datetime:
     return at.replace(microsecond=at.microsecond // 1000 * 1000 + 1000 if at.microsecond < 999_000 else 999_000)
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("way", "partitions"), PARTITIONS_BY_WAY, indirect=["way"])
 def test_g8_a_version_read_at_any_time_has_the_rows_of_a_snapshot_at_that_time(
     spark: SparkSession,
     make_queue: MakeQueue,

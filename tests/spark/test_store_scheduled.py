@@ -24,6 +24,7 @@ from lvq_spark import SnapshotSpec, snapshot
 from lvq_spark.rules.scheduling import NotDue
 from lvq_spark.store import read_version, refresh
 from lvq_spark.store.manifest import decode, encode
+from tests.spark.conftest import PARTITIONS_BY_WAY
 from tests.spark.test_store_refresh import DAY, values
 from tests.spark.test_store_versions import VERSION
 
@@ -94,7 +95,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, lvq_cluster: KafkaCluster) -> Clock:
     return Clock(monkeypatch, lvq_cluster)
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("way", "partitions"), PARTITIONS_BY_WAY, indirect=["way"])
 def test_g8_each_version_has_the_rows_of_a_snapshot_at_its_offsets_and_its_time(
     spark: SparkSession,
     make_queue: MakeQueue,

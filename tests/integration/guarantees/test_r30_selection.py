@@ -36,6 +36,7 @@ class Writing:
 
     def write(self, count: int, *, strays: float) -> None:
         choose = self._random
+        records: dict[int, list[RawRecord]] = {partition: [] for partition in range(PARTITIONS)}
         for number in range(count):
             key = b"k%d" % choose.randrange(30)
             value = choose.choice([b"in %d", b"out %d", b"out %d", None])
@@ -43,7 +44,10 @@ class Writing:
             if choose.random() < strays:
                 partition = (partition + 1) % PARTITIONS
             data = None if value is None else value % number
-            produce_raw(self._address, self._topic, RawRecord(key, data), partition=partition)
+            records[partition].append(RawRecord(key, data))
+        for partition, batch in records.items():
+            if batch:
+                produce_raw(self._address, self._topic, *batch, partition=partition)
 
 
 @pytest.mark.parametrize("strays", [0.0, 0.1])
