@@ -22,7 +22,7 @@ from lvq_kafka.embedded import EmbeddedBroker  # noqa: E402
 from lvq_kafka.kafka import ClientConfig, KafkaCluster  # noqa: E402  # the harness must not be imported before this
 from lvq_kafka.runtime.overriding import override  # noqa: E402
 from lvq_kafka.runtime.retrying import patiently  # noqa: E402
-from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
+from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker  # noqa: E402
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction  # noqa: E402
 from tests.cable import Cable  # noqa: E402
 from tests.scenarios import (  # noqa: E402
@@ -215,10 +215,17 @@ class OnKafka:
         self.cluster = ClusterLater(self._broker.bootstrap_servers, self.cluster.ahead)
 
 
+@pytest.fixture(scope="module")
+def restarted_broker() -> Iterator[ProvidedBroker]:
+    """Start a broker for the scenarios that restart it."""
+    with provide_broker("embedded") as broker:
+        yield broker
+
+
 @pytest.fixture
 def venue(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Iterator[Venue]:
     restarts = request.function.__module__ in {test_restart.__name__, test_transactions.__name__}
-    cluster = OnKafka(request.getfixturevalue("private_broker") if restarts else lvq_broker)
+    cluster = OnKafka(request.getfixturevalue("restarted_broker") if restarts else lvq_broker)
     yield cluster
     cluster.close()
 
