@@ -84,11 +84,11 @@ def queues_on(name: str) -> set[str]:
 def test_no_two_pages_share_a_queue() -> None:
     """Somebody who reads on with the same broker would find what the page before has left."""
     pages: dict[str, list[str]] = {}
-    for name in IN_MEMORY:
+    for name in EXAMPLES:
         if "MemoryCluster()" not in page(name):  # a cluster of its own
             for queue in queues_on(name):
                 pages.setdefault(queue, []).append(name)
-    assert {"prices", "stocks"} <= pages.keys()
+    assert {"prices", "stocks", "quotes"} <= pages.keys()
     assert not {queue: names for queue, names in pages.items() if len(names) > 1}
 
 
