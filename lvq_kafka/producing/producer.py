@@ -37,6 +37,7 @@ from lvq_kafka.producing.unclosed_producers import UnclosedProducer, in_one_line
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.exiting import say
 from lvq_kafka.runtime.forking import Bound
+from lvq_kafka.runtime.keywords import check_known
 
 __all__ = ["Append", "Gate", "Message", "MessageHeaders", "Producer", "ProducerOptions"]
 
@@ -262,6 +263,7 @@ class Producer(Bound, Generic[V]):
         sole = None if headers else self._key_header
         pairs: _EncodedHeaders = self._headers_for(name, headers) if sole is None else [(sole, name)]
         if terms:
+            check_known(Producer.put, terms)
             self._terms.add(pairs, **terms)
         if headers:
             self._terms.translate(pairs)

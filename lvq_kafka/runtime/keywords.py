@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["refuse_unknown"]
+__all__ = ["check_known", "refuse_unknown"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,15 +32,31 @@ def refuse_unknown(*, passes: Collection[str] = (), hints: Mapping[str, str] | N
     def decorate(function: F) -> F:
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> Any:
-            if keywords and not keywords.keys() <= _known(function):
-                for name in keywords:
-                    if name not in _known(function) and name not in passes:
-                        raise _unknown(function, name, hints or {})
+            if keywords:
+                check_known(function, keywords, passes=passes, hints=hints)
             return function(*args, **keywords)
 
         return checked  # type: ignore[return-value]  # of the same signature
 
     return decorate
+
+
+def check_known(
+    function: Callable[..., Any],
+    keywords: Mapping[str, object],
+    *,
+    passes: Collection[str] = (),
+    hints: Mapping[str, str] | None = None,
+) -> None:
+    """Check the keyword arguments of a call; see `refuse_unknown`.
+
+    Raises:
+        ConfigError: one is unknown; names the nearest.
+    """
+    if not keywords.keys() <= _known(function):
+        for name in keywords:
+            if name not in _known(function) and name not in passes:
+                raise _unknown(function, name, hints or {})
 
 
 @cache

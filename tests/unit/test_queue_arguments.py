@@ -151,12 +151,24 @@ CALLS: dict[str, tuple[str, Callable[[LastValueQueue[bytes], dict[str, Any]], ob
     "prefech": ("prefetch", lambda q, x: q.consumer(**x)),
     "lock_time": ("lock_timeout", lambda q, x: asyncio.run(q.consumer_async(**x))),
     "evry": ("every", lambda q, x: watch(q, x)),
+    "tll": ("ttl", lambda q, x: put(q, x)),
+    "priorities": ("priority", lambda q, x: asyncio.run(put_async(q, x))),
 }
 
 
 def watch(queue: LastValueQueue[bytes], unknown: dict[str, Any]) -> object:
     with queue.view() as view:
         return view.watch(**unknown)
+
+
+def put(queue: LastValueQueue[bytes], unknown: dict[str, Any]) -> object:
+    with queue.producer() as producer:
+        return producer.put("a", b"1", **unknown)
+
+
+async def put_async(queue: LastValueQueue[bytes], unknown: dict[str, Any]) -> object:
+    async with queue.producer() as producer:
+        return await producer.put_async("a", b"1", **unknown)
 
 
 @pytest.mark.parametrize("unknown", CALLS)
