@@ -300,11 +300,8 @@ def _instead(name: str, names: list[str]) -> str:
 
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:
     differences = declared.differences(asked)
-    told = ", ".join(
-        f"{name if name in _IN_WORDS else f'`{name}`'} {_in_words(getattr(declared, name))} "
-        f"(requested: {_in_words(getattr(asked, name))})"
-        for name in differences
-    )
+    follows = {"priorities"} if "order" in differences else set()
+    told = ", ".join(_difference(declared, asked, name) for name in differences if name not in follows)
     return QueueMismatch(
         f"The queue {declared.name} is already declared with {told}.",
         queue=declared.name,
@@ -313,7 +310,17 @@ def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatc
     )
 
 
-_IN_WORDS = ("conflate", "ttl", "default_filters", "groups", "limits")  # not written as anybody types them
+def _difference(declared: QueueDefinition, asked: QueueDefinition, name: str) -> str:
+    """Describe an option of a queue that was declared otherwise."""
+    if name == "conflate":
+        if declared.conflate:
+            return "messages that replace each other (requested: `conflate=False`)"
+        return "`conflate=False` (requested: not)"
+    spelled = name if name in _IN_WORDS else f"`{name}`"
+    return f"{spelled} {_in_words(getattr(declared, name))} (requested: {_in_words(getattr(asked, name))})"
+
+
+_IN_WORDS = ("ttl", "default_filters", "groups", "limits")  # not written as anybody types them
 
 
 def _in_words(value: object) -> str:

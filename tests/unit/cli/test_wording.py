@@ -38,6 +38,15 @@ def test_a_queue_that_differs_is_described_in_words(run: Run) -> None:
     assert "declared with --key-header 'id' (requested: 'key'), ttl none (requested: 60 s by default)" in ran.stderr
 
 
+def test_a_standard_queue_that_differs_is_described_by_what_was_typed(run: Run) -> None:
+    assert run("declare", "plain", "-k", "id").code == 0
+    ran = run("declare", "plain", "-k", "id", "--standard", "--order", "priority")
+    assert "declared with --order 'tail' (requested: 'priority'), messages that replace" in ran.stderr
+    assert "each other (requested: --standard)." in ran.stderr
+    assert run("declare", "alone", "-k", "id", "--standard").code == 0
+    assert "declared with --standard (requested: not)." in run("declare", "alone", "-k", "id").stderr
+
+
 def test_a_warning_of_the_library_names_options_as_they_are_typed(run: Run) -> None:
     ran = run("declare", "q", "-k", "id", "--ttl")
     assert ran.stderr.endswith("Give it a maximum: --max-ttl.\n")
