@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.validation import limit
 from lvq_kafka.embedded.jars import ReportProgress, check_progress
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.node import BrokerOptions, Node
@@ -61,9 +63,9 @@ class EmbeddedBroker:
         for name in listeners or ():
             if name.upper() in (PLAIN, CONTROLLER):
                 raise ConfigError(f"The broker already has a listener named {name}.", options=["listeners"])
-        if not 0 <= (port or 0) <= 65535:
+        if port is not None and not (type(port) is int and 0 <= port <= 65535):
             raise ConfigError(
-                f"port={port} is not a port.", options=["port"], hint="Give 0 to 65535; 0 picks a free one."
+                f"port={quoted(port)} is not a port.", options=["port"], hint="Give 0 to 65535; 0 picks a free one."
             )
         check_progress(progress)
         self._options = BrokerOptions(
@@ -73,7 +75,7 @@ class EmbeddedBroker:
             properties=dict(properties or {}),
             listeners=dict(listeners or {}),
             acls=acls,
-            startup_timeout=startup_timeout,
+            startup_timeout=limit(startup_timeout, "startup_timeout"),
             java_options=tuple(java_options),
             log_path=log_path.expanduser().absolute() if log_path is not None else None,
             progress=progress,

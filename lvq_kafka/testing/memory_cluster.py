@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lvq_kafka.cluster import Cluster, GroupListener, GroupMember, LogReader, LogWriter
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.text.validation import function
+from lvq_kafka.core.text.validation import at_least_one, function
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.runtime.overriding import override
 from lvq_kafka.testing.memory_admin import MemoryGroups, MemoryLogs, MemoryTopics
@@ -48,6 +48,7 @@ class MemoryCluster(Cluster):
         metadata_limit: int = METADATA_LIMIT,
     ) -> None:
         function("clock", clock, hint="Return the time as a number of seconds.")
+        at_least_one(brokers=brokers, fetch_limit=fetch_limit, metadata_limit=metadata_limit)
         self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
         self.topics = MemoryTopics(self._state)
         self.logs = MemoryLogs(self._state)

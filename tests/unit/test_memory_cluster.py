@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -457,3 +458,11 @@ def test_a_leader_that_lacked_records_shows_it_however_far_its_log_has_grown_sin
             cluster.logs.check_uncut("t", then)
     cluster.logs.check_uncut("t", third)
     cluster.logs.check_uncut("t", {0: LogEnd(2, 0)})
+
+
+@pytest.mark.parametrize("option", ["brokers", "fetch_limit", "metadata_limit"])
+@pytest.mark.parametrize("bad", [0, -1, True, 1.5, "2"])
+def test_a_number_that_makes_no_sense_is_refused_by_name(option: str, bad: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{option} must be a positive integer") as caught:
+        MemoryCluster(**{option: bad})
+    assert caught.value.options == (option,)

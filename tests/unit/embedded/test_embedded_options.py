@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 from lvq_kafka.embedded import EmbeddedBroker
@@ -9,11 +12,18 @@ from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.errors import ConfigError
 
 
-@pytest.mark.parametrize("port", [-1, 65536])
-def test_a_port_that_is_none_is_named(port: int) -> None:
-    with pytest.raises(ConfigError, match=f"port={port} is not a port") as caught:
+@pytest.mark.parametrize("port", [-1, 65536, True, 1.5, "9092"])
+def test_a_port_that_is_none_is_named(port: Any) -> None:
+    with pytest.raises(ConfigError, match=f"port={port!r} is not a port") as caught:
         EmbeddedBroker(port=port)
     assert caught.value.options == ("port",)
+
+
+@pytest.mark.parametrize("timeout", [math.nan, True, "5"])
+def test_a_time_to_wait_that_is_no_number_is_named(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="startup_timeout must be a number of seconds") as caught:
+        EmbeddedBroker(startup_timeout=timeout)
+    assert caught.value.options == ("startup_timeout",)
 
 
 def test_port_0_is_any_that_is_free() -> None:
