@@ -59,10 +59,13 @@ def memory_in_use() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def peak_memory() -> int:
-    """Return the peak resident bytes; getrusage would start from the parent's peak."""
-    status = Path("/proc/self/status")
+def peak_memory(pid: int | None = None) -> int:
+    """Return the peak resident bytes of a process, by default this one.
+
+    The operating system's own figure, getrusage, would start from the parent's peak.
+    """
+    status = Path(f"/proc/{pid or 'self'}/status")
     if not status.exists():
-        return memory_in_use()
+        return memory_in_use() if pid is None else int(psutil.Process(pid).memory_info().rss)
     [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

@@ -16,6 +16,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from lvq_kafka.embedded.jars import ensure_jars
 from lvq_kafka.embedded.java import find_java
+from tests.benchmarks.children import peak_memory
 from tests.benchmarks.peers import jars
 
 __all__ = ["GlobalTable", "StreamsMachine", "global_table", "streams_machine"]
@@ -43,9 +44,7 @@ class StreamsMachine:
     @property
     def peak(self) -> int:
         """The most bytes that were resident."""
-        with open(f"/proc/{self._process.pid}/status") as status:
-            [line] = [line for line in status if line.startswith("VmHWM:")]
-        return int(line.split()[1]) * 1024
+        return peak_memory(self._process.pid)
 
     def memory_in_use(self) -> int:
         """Return the bytes of live objects. The heap itself does not shrink, so resident bytes mean nothing."""
