@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -144,6 +145,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there by now out of garbage collections: with 10,000 tests, each would take half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def _proves_something(item: pytest.Item) -> bool:
