@@ -18,6 +18,7 @@ from lvq_kafka.embedded.jars import ensure_jars
 from lvq_kafka.embedded.java import find_java
 from tests.benchmarks.children import peak_memory
 from tests.benchmarks.peers import jars
+from tests.benchmarks.workload import VALUE_SIZE
 
 __all__ = ["GlobalTable", "StreamsMachine", "global_table", "streams_machine"]
 
@@ -25,7 +26,7 @@ BYTES_AS_TEXT = {f"{what}.encoding": "ISO-8859-1" for what in ("serializer", "de
 AT_ONCE = 10_000
 """The number of entries that one call returns, as text."""
 
-ENTRY = re.compile(r"KeyValue\((k\d{9}), (.{256})\)(?:, |\]\Z)", re.DOTALL)
+ENTRY = re.compile(rf"KeyValue\((k\d{{9}}), (.{{{VALUE_SIZE}}})\)(?:, |\]\Z)", re.DOTALL)
 
 
 class StreamsMachine:
