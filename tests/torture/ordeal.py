@@ -49,6 +49,7 @@ _DELIVERY = 8.0  # for producers and transactions on three nodes, where outages 
 _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have started
 _CALM = 180.0  # seconds until everything is consumed after the chaos
+_WORDS = 6  # lines of each process's log that explain why it was not
 _END = 60.0  # seconds until a process has ended after SIGTERM
 _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", "torture-expired"
 _PLAIN = QueueDefinition(name=QUEUE, topic=_INPUT, key_header=None)
@@ -250,9 +251,7 @@ class _Run:
             self._say("calm")
             calm = _until(self._all_consumed, _CALM)
             self._say(f"all consumed after {calm:.1f} s" if calm < _CALM else f"not all consumed after {calm:.1f} s")
-            if calm >= _CALM:  # the stacks go to the .err files, for users who keep the directory
-                for member in self._members.present():
-                    member.say_where()
+            standing = self._standing() if calm >= _CALM else []
             left = self._leave()
             if observers is not None:
                 observers.finish(cluster.logs.end_offsets(_INPUT))
@@ -261,7 +260,7 @@ class _Run:
                 observers.stop()
             feed.stop()
             self._members.close()
-        return self._report(feed, chaos, calm, left, observers)
+        return self._report(feed, chaos, calm, standing + left, observers)
 
     def _observers(self) -> Observers | None:
         """Return observers of the input topic, if its messages expire."""
@@ -359,7 +358,8 @@ class _Run:
             calls=feed.calls,
             times=observers and observers.times(contents.expiry_letters(self._cluster, _EXPIRED)),
         )
-        verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
+        verdict.findings[:0] = left  # in front, as they may explain the rest
+        verdict.findings += [f"a producer failed: {failure!r}" for failure in feed.failures]
         if observers is not None:
             verdict.findings += [f"the view failed: {failure!r}" for failure in observers.failures]
         if ordeal.nodes == 1 and (feed.refused or feed.unsure):
@@ -367,7 +367,6 @@ class _Run:
         if chaos.memory > _MEMORY:
             verdict.findings.append(f"a process has grown to {chaos.memory >> 20} MiB")
         if calm >= _CALM:
-            verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
             topics = [_INPUT, _OUTPUT, _DEAD] if ordeal.transactional else [_INPUT]
             open_ones = {topic: contents.undecided(self._cluster, topic) for topic in topics}
             verdict.findings += [
@@ -408,10 +407,31 @@ class _Run:
             ),
         )
 
-    def _standing(self) -> str:
-        return (
-            f"committed {self._cluster.groups.committed(_GROUP, _INPUT)}, ends {self._cluster.logs.end_offsets(_INPUT)}"
-        )
+    def _standing(self) -> list[str]:
+        """Say which partitions stand still, and what each process knows, does and last said."""
+        findings = [
+            f"G10: not all was consumed within {_CALM:g} s: committed "
+            f"{self._cluster.groups.committed(_GROUP, _INPUT)}, ends {self._cluster.logs.end_offsets(_INPUT)}"
+        ]
+        present = list(self._members.present())
+        for member in present:
+            member.say_where()
+        threading.Event().wait(1.0)  # until the stacks are written
+        for member in present:
+            events = read_journal(member.journal)
+            held: set[int] = set()
+            for event in events:
+                if event.kind is Kind.GOT:
+                    held |= set(event.facts["partitions"])
+                elif event.kind is Kind.GONE:
+                    held -= set(event.facts["partitions"])
+            said = [f"{event.at:.1f} {event.facts['text']}" for event in events if event.kind is Kind.SAID]
+            findings.append(
+                f"at {time.monotonic():.1f}, {member.name} holds partitions {sorted(held)}, and last said: "
+                + " | ".join(said[-_WORDS:])
+            )
+            findings.append(f"{member.name} is at {member.errors.read_text(errors='replace')}")
+        return findings
 
 
 # ---------------------------------------------------------------- inside

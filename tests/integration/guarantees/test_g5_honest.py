@@ -157,7 +157,7 @@ class TestLostCluster:
             put(queue, a="2")
             view.barrier()
             assert view["a"] == "2"
-            assert view.silence < 2
+            eventually(lambda: view.silence < 2)
 
 
 class TestConsumers:
