@@ -51,6 +51,8 @@ class Measured:
 
     characters: int
     """The length of its text, with the longest frame."""
+    pairs: int
+    """The number of its pairs of runs."""
     longest_run: int
     end: int
     """The end of the claim. Later acks lie within its runs, or beyond."""
@@ -58,7 +60,7 @@ class Measured:
     @classmethod
     def of(cls, claim: CommitMap) -> Measured:
         """Measure a claim."""
-        return cls(claim.longest, max(claim.runs, default=1), claim.end)
+        return cls(claim.longest, len(claim.runs) // 2, max(claim.runs, default=1), claim.end)
 
 
 class Allowance(NamedTuple):
@@ -189,6 +191,13 @@ class MapCapacity:
         Settling a message removes at most two runs and one count from the claim, unless it is the lowest.
         """
         return max(0, measured.characters - self._usable) // _LONGEST_MESSAGE
+
+    def is_far_from_fitting(self, measured: Measured, pairs: int) -> bool:
+        """Return whether a claim that did not fit most likely still does not.
+
+        Its text is taken to be as long per pair of runs as it was, less an eighth.
+        """
+        return pairs * measured.characters * 7 > measured.pairs * self._usable * 8
 
     def fits_after(self, measured: Measured, changes: int, base: int, end: int, *, counted: bool) -> bool:
         """Return whether a measured claim still fits after this many changes.

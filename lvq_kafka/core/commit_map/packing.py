@@ -14,7 +14,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, cycle
+from operator import mul
 
 __all__ = [
     "BITMAP",
@@ -264,13 +265,14 @@ def _densest(runs: Runs) -> tuple[int, int] | None:
     For each run, a bitmap saves the bits of a number and costs one bit per offset. The best range is the greatest rise
     between two prefix sums of these gains.
     """
-    gains = ((8 if run < 128 else 8 * ((run.bit_length() + 6) // 7)) - run for run in runs)
-    sums = list(accumulate(gains, initial=0))
-    rises = list(map(int.__sub__, sums, accumulate(sums, min)))
-    best = max(rises)
-    after = rises.index(best)
-    first = sums.index(sums[after] - best)
-    if best <= 0 or sum(runs[first:after]) > _MOST_BITS:
+    gain = lowest = most = first = after = lowest_at = 0
+    for end, run in enumerate(runs, 1):
+        gain += (8 if run < 128 else 8 * ((run.bit_length() + 6) // 7)) - run
+        if gain < lowest:
+            lowest, lowest_at = gain, end
+        elif gain - lowest > most:
+            most, first, after = gain - lowest, lowest_at, end
+    if not most or sum(runs[first:after]) > _MOST_BITS:
         return None
     return first, after
 
@@ -280,7 +282,7 @@ def _windowed(runs: Runs, window: tuple[int, int]) -> tuple[bytes, bytes]:
     first, after = window
     covered = runs[first:after]
     head = uvarints((len(runs) - len(covered), first, sum(covered)))
-    bits = "".join("01"[number % 2] * run for number, run in enumerate(covered, first))
+    bits = "".join(map(mul, cycle("10" if first % 2 else "01"), covered))
     return head, uvarints(runs[:first]) + _bits(bits) + uvarints(runs[after:])
 
 

@@ -24,6 +24,8 @@ from lvq_kafka.core.waiting.ready_queue import InTurns, ReadyQueue
 __all__ = ["PartitionRoom"]
 
 _FEW = 64  # changes that are not worth another measurement
+_MEASURED = 64  # pairs of runs that each change pays for, since a measurement goes over all of them
+_MEASURED_IN_VAIN = 4  # likewise, as long as the claim is most likely still too long
 
 
 class _Claimant(Protocol):
@@ -262,14 +264,13 @@ class PartitionRoom:
         measured, changes = self._measured, part.changes - self._since
         if measured is not None and capacity.fits_after(measured, each * (changes + 1), base, end, counted=counted):
             return True
-        if measured is not None and changes - in_work < max(_FEW, pairs // _FEW):
-            return False
-        if (
-            measured is not None
-            and base == self._measured_at
-            and changes - in_work < capacity.settlements_missing(measured)
-        ):
-            return False
+        if measured is not None:
+            share = _MEASURED_IN_VAIN if capacity.is_far_from_fitting(measured, pairs) else _MEASURED
+            few = max(_FEW, pairs // share)
+            if base == self._measured_at:
+                few = max(few, capacity.settlements_missing(measured))
+            if changes - in_work < few:
+                return False
         self._measured, self._since, self._measured_at = Measured.of(part.claim(())), part.changes - in_work, base
         return capacity.fits_after(self._measured, each * (in_work + 1), base, end, counted=counted)
 

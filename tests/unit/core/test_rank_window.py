@@ -621,7 +621,7 @@ def test_a_message_looks_at_as_few_others_however_many_are_scheduled_below_it(mo
 
     monkeypatch.setattr(RankWindow, "_measure", counting)
     monkeypatch.setattr(PartitionLedger, "claim", claiming)
-    for scheduled in (10, 1000, 5000):
+    for scheduled in (10, 1000, 10_000):
         ledger = new_ledger(order="priority", max_delay=86400.0)
         ledger.assign(0, CommitMap(0), 0)
         rng, offset = random.Random(1), 0
@@ -639,4 +639,4 @@ def test_a_message_looks_at_as_few_others_however_many_are_scheduled_below_it(mo
                 ledger.ack(item)
         assert ledger.assignment.available == 0
         assert walked[0] <= 2000 * 40, "messages"
-        assert measured[0] <= 2000 * 40, "runs"
+        assert measured[0] <= 2000 * 15, "runs"
