@@ -15,12 +15,13 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Self
 
-__all__ = ["END_TXN", "OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "Cable", "Trap"]
+__all__ = ["CONSUMER_GROUP_HEARTBEAT", "END_TXN", "OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "Cable", "Trap"]
 
 OFFSET_COMMIT = 8
 """The API key of these requests, as below."""
 END_TXN = 26
 TXN_OFFSET_COMMIT = 28
+CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @dataclass(eq=False)
@@ -30,6 +31,8 @@ class Trap:
     api: int
     at_answer: bool
     cuts: bool
+    longer_than: int = 0
+    """The bytes of frames that it lets pass."""
     sprung: Event = field(default_factory=Event)
     frame: bytes = b""
     target: socket.socket | None = None
@@ -59,6 +62,8 @@ class Cable:
         self._traps: list[Trap] = []
         self._setting = Lock()
         self._threads: list[Thread] = []
+        self.connections = 0
+        """Connections so far."""
         self._accepting = Thread(target=self._accept, daemon=True)
         self._accepting.start()
         self.bootstrap_servers = f"{self._host}:{self._own_port}"
@@ -73,19 +78,19 @@ class Cable:
         """Hold the next request of this kind. Its connection carries nothing more, and is reset for the client."""
         return self._set(Trap(api, at_answer=False, cuts=False))
 
-    def cut_at(self, api: int, *, answer: bool = False) -> Trap:
-        """Cut the cable at the next request of this kind, or at its answer. That frame is lost."""
-        return self._set(Trap(api, at_answer=answer, cuts=True))
+    def cut_at(self, api: int, *, answer: bool = False, longer_than: int = 0) -> Trap:
+        """Cut the cable at the next request of this kind, or its answer, with more bytes. That frame is lost."""
+        return self._set(Trap(api, at_answer=answer, cuts=True, longer_than=longer_than))
 
     def _set(self, trap: Trap) -> Trap:
         with self._setting:
             self._traps.append(trap)
         return trap
 
-    def _caught(self, api: int, *, is_answer: bool) -> Trap | None:
+    def _caught(self, api: int, size: int, *, is_answer: bool) -> Trap | None:
         with self._setting:
             for trap in self._traps:
-                if (trap.api, trap.at_answer) == (api, is_answer):
+                if (trap.api, trap.at_answer) == (api, is_answer) and size > trap.longer_than:
                     self._traps.remove(trap)
                     return trap
         return None
@@ -114,6 +119,7 @@ class Cable:
                     client.close()
                     continue
                 self._sockets += [client, broker]
+                self.connections += 1
                 asked: dict[bytes, int | Trap] = {}  # by correlation id
                 for source, target in ((client, broker), (broker, client)):
                     thread = Thread(target=self._carry, args=(source, target, asked, target is client), daemon=True)
@@ -136,7 +142,7 @@ class Cable:
                 else:
                     (api,) = struct.unpack(">h", frame[4:6])
                     asked[frame[8:12]] = api
-                trap = self._caught(api, is_answer=is_answer)
+                trap = self._caught(api, len(frame), is_answer=is_answer)
                 if trap is not None and trap.cuts:
                     self.cut()
                     trap.sprung.set()

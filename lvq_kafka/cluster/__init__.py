@@ -12,11 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from lvq_kafka.cluster.admin import ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
-from lvq_kafka.cluster.clients import Answered, Commit, GroupListener, GroupMember, LogReader, LogWriter, Receipt
+from lvq_kafka.cluster.admin import Assigned, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
+from lvq_kafka.cluster.clients import (
+    Answered,
+    Assignment,
+    Commit,
+    GroupListener,
+    GroupMember,
+    LogReader,
+    LogWriter,
+    Receipt,
+)
 
 __all__ = [
     "Answered",
+    "Assigned",
+    "Assignment",
     "Cluster",
     "Commit",
     "ConsumerGroups",

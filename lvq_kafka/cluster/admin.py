@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from lvq_kafka.cluster.clients import Commit
 from lvq_kafka.core.facts import Operation
 
-__all__ = ["ConsumerGroups", "LogEnd", "Logs", "TopicDescription", "Topics"]
+__all__ = ["Assigned", "ConsumerGroups", "LogEnd", "Logs", "TopicDescription", "Topics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,15 @@ class Logs(Protocol):
         """
 
 
+class Assigned(NamedTuple):
+    """A member's partitions as its group sees them."""
+
+    partitions: frozenset[int]
+    """The partitions that it has, until it gives them up."""
+    target: frozenset[int]
+    """The partitions that it should have. Some may still be others'."""
+
+
 class ConsumerGroups(Protocol):
     """The consumer groups of a cluster, seen and changed from outside. Thread-safe."""
 
@@ -232,6 +241,15 @@ class ConsumerGroups(Protocol):
 
         Raises:
             Unauthorized: this user may not read broker settings.
+        """
+
+    def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:
+        """Return the partitions of a topic that a group has assigned to a member.
+
+        None if it has no such member.
+
+        Raises:
+            Unauthorized: this user may not describe the group.
         """
 
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:

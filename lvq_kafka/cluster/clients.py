@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import TransportError
 
-__all__ = ["Answered", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Receipt"]
+__all__ = ["Answered", "Assignment", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Receipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,14 @@ class GroupListener(Protocol):
         """Handle partitions that are already lost: nothing can be committed for them."""
 
 
+class Assignment(NamedTuple):
+    """The partitions that a member of a group has heard of."""
+
+    member: str
+    """The member's id; empty while it has none."""
+    partitions: frozenset[int]
+
+
 class GroupMember(Protocol):
     """A member of a consumer group on one topic. For use by one thread."""
 
@@ -199,6 +207,17 @@ class GroupMember(Protocol):
         A commit in flight at that moment is sent again, so it may arrive a second time, late. A loss is counted before
         any answer to a request that was resent because of it.
         """
+
+    @property
+    def unheard(self) -> int:
+        """The number of answers of the group that the member may have missed.
+
+        With them, it may have missed what they assigned or took away.
+        """
+
+    @property
+    def assignment(self) -> Assignment:
+        """The partitions that the member has heard of, for comparison with `Assigned`."""
 
     def poll(self, timeout: float) -> Fetch:
         """Like `LogReader.poll`, for the assigned partitions; also drives the membership."""

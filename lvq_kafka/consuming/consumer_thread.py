@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Event, Thread, current_thread
 
-from lvq_kafka.cluster import Commit, GroupListener, GroupMember
+from lvq_kafka.cluster import Assigned, Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.commit_sender import CommitSender
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.expiry_letters import ExpiryLetters
@@ -21,6 +21,7 @@ from lvq_kafka.consuming.idle_warnings import IdleWarnings
 from lvq_kafka.consuming.limit_warnings import PagingWarnings, RingWarnings
 from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.core.commit_map.commit_map import CommitMap
+from lvq_kafka.core.consumer.agreement import Agreement
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
@@ -82,6 +83,7 @@ class ConsumerThread:
         self._header_warnings = HeaderWarnings(logger, shared.topic)
         self._clock_warnings = ClockWarnings(logger, shared.topic, f"the clock of the consumer of {name}")
         self._fruitless = 0
+        self._agreement = Agreement()
         self._starting_over = False
         self._stop = Event()
         self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
@@ -182,6 +184,7 @@ class ConsumerThread:
     def _run_membership(self) -> None:
         """Be a member of the group until the consumer ends, must read everything again, or yields."""
         self._starting_over = False
+        self._agreement = Agreement()
         member = self._commits.member = self._join(self)
         try:
             while not (self._is_over or self._starting_over or self._core.yielding.away):
@@ -221,6 +224,8 @@ class ConsumerThread:
         self._commits.give_up(now)
         if self._core.transaction.undecided is not None:
             self._monitor.reread()
+        if self._agreement.doubts(member.unheard, now):
+            self._monitor.hasten()
         if self._monitor.is_due(now):
             # before the next commit: overwritten commits cannot be detected while one is in flight
             self._observe(now)
@@ -331,8 +336,15 @@ class ConsumerThread:
             before, mine = core.durable, core.partitions
             undecided = () if core.transaction.undecided is None else core.transaction.undecided.partitions
         of_no_use = shared.is_of_no_use
+        heard = self.member.assignment if self._agreement.is_due(now) else None
         try:
-            observation = self._monitor.observe(now, mine, undecided, count=of_no_use)
+            observation = self._monitor.observe(
+                now,
+                mine,
+                undecided,
+                count=of_no_use,
+                member="" if heard is None else heard.member,
+            )
         except TransportError as error:
             if not error.retriable:
                 raise
@@ -348,6 +360,8 @@ class ConsumerThread:
         self._idle_warnings.saw(now, observation)
         self._learn_limit()
         self._decide({p: stored[p] for p in undecided if p in stored})
+        if heard is not None:
+            self._compare(heard.partitions, observation.assigned)
         with shared as core:
             overwritten = core.found({p: stored[p] for p in before if p in stored}, before)
         for partition in overwritten:
@@ -359,6 +373,20 @@ class ConsumerThread:
             self._commits.doubt()
         if of_no_use and observation.members != 1:  # alone, it stays: no other consumer would get its partitions
             self._yield_partitions()
+
+    def _compare(self, heard: frozenset[int], answer: Assigned | None) -> None:
+        """Leave the group and rejoin if it has long said something else than the member has heard."""
+        said = answer or Assigned(heard, heard)  # without an answer, nothing is known to differ
+        if self._agreement.differs_for_long(heard, said.partitions, said.target, time.monotonic()):
+            logger.warning(
+                "the consumer of %s leaves its group and joins it again: the group has assigned it partitions %s, of "
+                "which it shall have %s, and the consumer has heard of %s: an answer of the group was lost",
+                self._name,
+                sorted(said.partitions),
+                sorted(said.target),
+                sorted(heard),
+            )
+            self._starting_over = True
 
     def _yield_partitions(self) -> None:
         """Leave the partitions to others, if the consumer is still useless."""

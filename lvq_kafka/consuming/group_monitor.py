@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from lvq_kafka.cluster import Cluster, Commit, TopicDescription
+from lvq_kafka.cluster import Assigned, Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.consumer.lease import LEASE
 from lvq_kafka.core.queue.definition import QueueDefinition
@@ -74,6 +74,8 @@ class Observation:
     """The number of members of the group, if it was asked."""
     stored: Mapping[int, CommitMap] = field(default_factory=dict)
     """The group's commits, if they were read."""
+    assigned: Assigned | None = None
+    """The partitions that the group has assigned to the member, if it was asked."""
 
 
 class GroupMonitor:
@@ -187,11 +189,18 @@ class GroupMonitor:
         self._observe_at = min(self._observe_at, now)
 
     def observe(
-        self, now: float, mine: Collection[int], others: Collection[int] = (), *, count: bool = False
+        self,
+        now: float,
+        mine: Collection[int],
+        others: Collection[int] = (),
+        *,
+        count: bool = False,
+        member: str = "",
     ) -> Observation:
         """Check the topic's identity and ends and, every few minutes, the group's commits.
 
         The commits are those of ``mine`` and ``others``. Members are counted if ``mine`` is empty, or with ``count``.
+        If there is a ``member``, it is asked for what is assigned to it.
 
         Without this check, a topic that was deleted and recreated would silently be read from the old position.
         """
@@ -211,6 +220,7 @@ class GroupMonitor:
                 self._retention = ask_delete_retention(self._cluster, self._topic, self._retention, timeout=left())
                 self._settings_at = now + _SETTINGS
             members = self._members(left()) if count or not mine else 0
+            assigned = self._assigned(member, left()) if member else None
             if now >= min((self._reread_at, *self._rereads[:1])):
                 commits = self._cluster.groups.committed(
                     self._group, self._topic, decided=bool(others), partitions=known, timeout=min(_MOMENT, left())
@@ -222,7 +232,7 @@ class GroupMonitor:
             self._observed_at = time.monotonic()
             self._observe_at = self._observed_at + _LOOK_AGAIN
         self._observe_at = min((self._observed_at + self._pause, *self._rereads[:1]))
-        return Observation(ends, stable, self._retention, members, stored)
+        return Observation(ends, stable, self._retention, members, stored, assigned)
 
     def _members(self, timeout: float) -> int:
         try:
@@ -231,6 +241,14 @@ class GroupMonitor:
             if error.retriable:
                 raise
             return 0  # this user may not ask, so the number is unknown
+
+    def _assigned(self, member: str, timeout: float) -> Assigned | None:
+        try:
+            return self._cluster.groups.assigned(self._group, self._topic, member, timeout=timeout)
+        except TransportError as error:
+            if error.retriable:
+                raise
+            return None  # this user may not ask
 
     @property
     def _pause(self) -> float:

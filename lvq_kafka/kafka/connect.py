@@ -71,6 +71,8 @@ class Health:
     def __init__(self, servers: str, properties: Mapping[str, Any] | None = None) -> None:
         self.losses = 0
         """Connections lost in use: requests in flight on one may still arrive, after later ones."""
+        self.unanswered = 0
+        """Heartbeats of the consumer protocol without an answer in time. The client drops answers that come later."""
         self._servers = servers
         self._properties = properties or {}  # the client's, to explain refusals
         self._refusal: KafkaError | None = None
@@ -151,7 +153,9 @@ class Health:
 
 
 class _Ear:
-    """Logger of a client that counts lost connections: nothing else reports one at once.
+    """Logger of a client that counts lost connections and lost heartbeats.
+
+    Nothing else reports them.
 
     A poll delivers the log line before the answer to a request that was re-sent because of the loss. The line is not
     passed on unless the user asked for it, nor is any line below the requested level.
@@ -168,6 +172,8 @@ class _Ear:
             self._health.losses += 1
             if not self._closes and level < logging.ERROR:
                 return
+        elif "REQTMOUT" in parts and any("ConsumerGroupHeartbeatRequest in flight" in str(part) for part in parts):
+            self._health.unanswered += 1
         if level >= self._least:
             logger.log(level, form, *(bounded(part) if isinstance(part, str) else part for part in parts))
 

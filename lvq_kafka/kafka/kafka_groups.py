@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Commit, ConsumerGroups
+from lvq_kafka.cluster import Assigned, Commit, ConsumerGroups
 from lvq_kafka.cluster.rights import consuming
 from lvq_kafka.core.facts import Right
 from lvq_kafka.errors import TopicNotFound, TransportError
@@ -117,7 +118,19 @@ class KafkaGroups(ConsumerGroups):
         return int(self._brokers.setting("offset.metadata.max.bytes", timeout)) - 1
 
     @override
+    def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:
+        for one in self._members(group, timeout):
+            if one.member_id == member:
+                now = _partitions(one.assignment, topic)
+                target = one.target_assignment  # in the consumer protocol
+                return Assigned(now, now if target is None else _partitions(target, topic))
+        return None
+
+    @override
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
+        return len(self._members(group, timeout))
+
+    def _members(self, group: str, timeout: float) -> Sequence[Any]:
         deadline = time.monotonic() + timeout
         try:
             with self._new_connections(deadline) as requests:
@@ -132,8 +145,8 @@ class KafkaGroups(ConsumerGroups):
         except TransportError as error:
             if error.code != "GROUP_ID_NOT_FOUND":
                 raise
-            return 0
-        return len(described.members)
+            return ()
+        return list(described.members)
 
     @override
     def delete(self, group: str, *, timeout: float = 10.0) -> bool:
@@ -163,6 +176,10 @@ class KafkaGroups(ConsumerGroups):
         with closing(AdminRequests(self._config, shared=False)) as requests:
             KafkaBrokers(requests).ids(max(0.1, deadline - time.monotonic()))
             yield requests
+
+
+def _partitions(assignment: Any, topic: str) -> frozenset[int]:
+    return frozenset(place.partition for place in assignment.topic_partitions if place.topic == topic)
 
 
 def _store(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
+from lvq_kafka.cluster import Answered, Assignment, Commit, GroupListener, GroupMember
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import LVQError, TopicNotFound, TransportError
@@ -50,6 +50,18 @@ class KafkaMember(GroupMember):
     @override
     def losses(self) -> int:
         return self._client.health.losses
+
+    @property
+    @override
+    def unheard(self) -> int:
+        health = self._client.health
+        return 0 if self._client.is_classic else health.losses + health.unanswered
+
+    @property
+    @override
+    def assignment(self) -> Assignment:
+        client = self._client.get()
+        return Assignment(client.memberid() or "", frozenset(one.partition for one in client.assignment()))
 
     @property
     def needs(self) -> tuple[Right, Right]:

@@ -60,7 +60,8 @@ class MemberClient(LeftBehind):
         self._visitors = 0  # threads that want to call the client while it is polled
         owned: dict[str, Any] = {**READ_RULES, "group.id": group, "on_commit": on_commit}
         defaults = dict(_DEFAULTS)
-        if config.for_consumer().get("group.protocol", "classic") == "classic":
+        self.is_classic = config.for_consumer().get("group.protocol", "classic") == "classic"
+        if self.is_classic:
             owned["partition.assignment.strategy"] = "cooperative-sticky"
             defaults |= _CLASSIC_DEFAULTS
             defaults["socket.timeout.ms"] = _longer_than_a_session(config)

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.cluster import Commit, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
+from lvq_kafka.cluster import Assigned, Commit, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
 from lvq_kafka.core.facts import Operation
 from lvq_kafka.errors import ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.runtime.overriding import override
@@ -256,6 +256,16 @@ class MemoryGroups(ConsumerGroups):
         with self._state.changed:
             self._state.ask("groups.commit_text_limit")
             return self._state.metadata_limit
+
+    @override
+    def assigned(self, group: str, topic: str, member: str, *, timeout: float = 10.0) -> Assigned | None:
+        with self._state.changed:
+            self._state.ask("groups.assigned")
+            found = self._state.groups.get(group)
+            for seat in () if found is None else found.seats:
+                if seat.member == member and seat.topic == topic:
+                    return Assigned(frozenset(seat.owned), frozenset(seat.target))
+            return None
 
     @override
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:

@@ -27,6 +27,7 @@ class Seat:
     """
 
     topic: str
+    member: str
     target: set[int] = field(default_factory=set)
     owned: set[int] = field(default_factory=set)
     expelled: bool = False
@@ -42,6 +43,7 @@ class Group:
         self._now = now
         self._metadata_limit = metadata_limit
         self.seats: list[Seat] = []
+        self._joined = 0  # members so far
         self._commits: dict[tuple[str, int], Commit] = {}
         # By the producer whose transaction is open; None where a plain commit has overtaken it.
         self._pending: dict[int, dict[tuple[str, int], Commit | None]] = {}
@@ -91,7 +93,8 @@ class Group:
 
     def join(self, topic: str, partitions: int) -> Seat:
         """Add a new member."""
-        seat = Seat(topic)
+        self._joined += 1
+        seat = Seat(topic, f"member-{self._joined}")
         self.seats.append(seat)
         self.rebalance(topic, partitions)
         return seat

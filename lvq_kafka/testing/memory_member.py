@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
+from lvq_kafka.cluster import Answered, Assignment, Commit, GroupListener, GroupMember
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
 from lvq_kafka.runtime.overriding import override
@@ -23,7 +23,7 @@ class MemoryMember(GroupMember):
     (`MemoryCluster.expel`), as a Kafka member does until its session times out.
     """
 
-    losses = 0
+    losses = unheard = 0
 
     def __init__(self, cluster: ClusterState, group: str, topic: str, listener: GroupListener) -> None:
         self._state = cluster
@@ -36,6 +36,11 @@ class MemoryMember(GroupMember):
         with cluster.changed:
             self.group = cluster.group(group)
             self._join()
+
+    @property
+    @override
+    def assignment(self) -> Assignment:
+        return Assignment(self.seat.member, frozenset(self._held))
 
     @override
     def poll(self, timeout: float) -> Fetch:

@@ -253,6 +253,21 @@ class GroupsContract:
         second.close()
         eventually(lambda: cluster.groups.member_count(group) == 0)
 
+    def test_a_group_says_what_a_member_has_and_the_member_what_it_has_heard_of(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        listener = Listener()
+        member = cluster.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0, 1}, member)
+        name, heard = member.assignment
+        assert heard == {0, 1}
+        poll_until(lambda: cluster.groups.assigned(group, topic, name) == ({0, 1}, {0, 1}), member)
+        assert cluster.groups.assigned(group, topic, "another") is None
+        assert cluster.groups.assigned("no-such-group", topic, name) is None
+        member.close()
+        eventually(lambda: cluster.groups.assigned(group, topic, name) is None)
+
     def test_added_partitions_come_to_the_members(self, cluster: Cluster, topic: str, group: str) -> None:
         cluster.topics.create(topic, partitions=1, config=COMPACTED)
         listener = Listener()

@@ -196,6 +196,7 @@ class TopicsContract:
             "groups.commit": lambda: cluster.groups.commit("group", topic, {0: Commit(0)}),
             "groups.committed_at": lambda: cluster.groups.committed_at("group"),
             "groups.delete": lambda: cluster.groups.delete("group"),
+            "groups.assigned": lambda: cluster.groups.assigned("group", topic, "member"),
             "groups.member_count": lambda: cluster.groups.member_count("group"),
             "reader": lambda: cluster.reader(topic, {0: 0}),
             "member": lambda: cluster.member("group", topic, Listener()),

@@ -221,6 +221,7 @@ QUESTIONS: dict[str, Callable[[KafkaCluster], object]] = {
     "commits": lambda cluster: cluster.groups.committed("g", "t"),
     "commits of known partitions": lambda cluster: cluster.groups.committed("g", "t", partitions=1),
     "commit": lambda cluster: cluster.groups.commit("g", "t", {0: Commit(4)}),
+    "assigned": lambda cluster: cluster.groups.assigned("g", "t", "m"),
     "members": lambda cluster: cluster.groups.member_count("g"),
     "reader": lambda cluster: cluster.reader("t", {0: 0}),
     "writer": lambda cluster: cluster.writer(),
