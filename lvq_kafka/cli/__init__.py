@@ -6,11 +6,13 @@ people. Anything that is not data goes to stderr. `lvq_kafka.cli.exit_codes` hol
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import signal
 import sys
 
 from lvq_kafka.cli.signals import heed_signals
+from lvq_kafka.errors import MissingExtra
+from lvq_kafka.runtime.extras import needing
 
 __all__ = ["main"]
 
@@ -18,14 +20,16 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit."""
     try:
-        missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
-        if missing:
-            sys.stderr.write(f"lvq: {' and '.join(missing)} not installed. Run: pip install 'lvq-kafka[cli]'\n")
-            sys.exit(2)
+        with needing("cli", "The command line"):
+            for package in ("click", "rich"):
+                importlib.import_module(package)
         heed_signals()
         from lvq_kafka.cli.app import lvq
 
         lvq(prog_name="lvq")
+    except MissingExtra as missing:
+        sys.stderr.write(f"lvq: {missing}\n")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:

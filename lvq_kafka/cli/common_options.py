@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import wraps
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import click
@@ -18,6 +20,7 @@ from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 __all__ = [
     "Command",
     "Context",
+    "Number",
     "Seconds",
     "cluster_options",
     "command",
@@ -58,6 +61,12 @@ class Seconds(click.FloatRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
 
+class Number(click.IntRange):
+    """A whole number."""
+
+    name = "whole number"
+
+
 class HelpFormatter(click.HelpFormatter):
     """Writes help that fits a narrow terminal: an explanation goes below its word."""
 
@@ -84,7 +93,37 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; a value such as -5 is not an option."""
         ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            raise click.UsageError(self._unknown(error.option_name), ctx) from None
+        except click.UsageError as error:
+            for flag, value in pairwise(args):
+                if flag in self._flags and "extra argument" in error.message and f"({value}" in error.message:
+                    raise click.UsageError(self._valued(flag, value), ctx) from None
+            raise
+
+    @property
+    def _options(self) -> list[click.Option]:
+        return [param for param in self.params if isinstance(param, click.Option)]
+
+    @property
+    def _words(self) -> list[str]:
+        return [word for option in self._options for word in option.opts]
+
+    @property
+    def _flags(self) -> set[str]:
+        return {word for option in self._options if option.is_flag for word in option.opts}
+
+    def _unknown(self, name: str) -> str:
+        inside = [word for word in self._words if set(_words_of(name)) & set(_words_of(word))]
+        near = get_close_matches(name, self._words, n=1, cutoff=0.8) or inside[:3]
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        return f"No such option {name}.{meant}"
+
+    def _valued(self, flag: str, value: str) -> str:
+        others = [word for word in self._words if word.endswith(flag.lstrip("-")) and word not in self._flags]
+        return f"{flag} takes no value, but {value} follows it." + (f" {others[0]} does." if others else "")
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors and warnings name the options that it has."""
@@ -107,6 +146,10 @@ class Command(click.Command):
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+def _words_of(option: str) -> list[str]:
+    return option.strip("-").split("-")
 
 
 _OTHER_NAMES: Mapping[str, Sequence[str]] = {
@@ -315,7 +358,7 @@ def selection_options(function: F) -> F:
             "--partition",
             "partitions",
             metavar="NUMBER",
-            type=click.IntRange(min=0),
+            type=Number(min=0),
             multiple=True,
             help="Read only this partition. Repeatable.",
         ),

@@ -29,7 +29,10 @@ def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     ran = python("-c", f"import sys; sys.modules[{missing!r}] = None; from lvq_kafka.cli import main; main()")
     assert ran.returncode == 2
     assert ran.stdout == ""
-    assert ran.stderr == f"lvq: {missing} not installed. Run: pip install 'lvq-kafka[cli]'\n"
+    assert ran.stderr == (
+        f"lvq: The command line needs the package {missing}, which is not installed. "
+        "Run: pip install 'lvq-kafka[cli]'\n"
+    )
 
 
 def test_a_selector_without_its_parser_ends_with_the_line_that_installs_it() -> None:

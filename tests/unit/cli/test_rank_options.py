@@ -54,7 +54,7 @@ def test_r20_messages_are_given_a_sort_key(ranked: Run, memory_cluster: MemoryCl
     ("arguments", "why"),
     [
         (["put", "jobs", "a", "1", "--priority", "10"], "0<=x<=9"),
-        (["put", "jobs", "a", "1", "--priority", "high"], "not a valid integer"),
+        (["put", "jobs", "a", "1", "--priority", "high"], "not a valid whole number"),
         (["put", "jobs", "a", "1", "-H", "lvq-priority=high"], "not a digit from 0 to 9"),
         (["put", "jobs", "a", "1", "--sort", "a"], "--order sorted"),
         (["put", "orders", "a", "1", "--priority", "1"], "--order priority"),

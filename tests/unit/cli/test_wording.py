@@ -31,6 +31,26 @@ def test_errors_name_options_as_they_are_typed(run: Run, arguments: list[str], s
     assert ran.stderr.startswith(f"lvq: {said}")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ttl", "5"], "--ttl takes no value, but 5 follows it. --default-ttl does."),
+        (["--standard", "yes"], "--standard takes no value, but yes follows it."),
+        (["other"], "Got unexpected extra argument (other)"),
+        (["--max-messages", "5m"], "Invalid value for '--max-messages': '5m' is not a valid whole number."),
+        (["--standrd"], "No such option --standrd. Did you mean --standard?"),
+        (["--ttl-default", "5"], "No such option --ttl-default. Did you mean --ttl or --default-ttl or --min-ttl?"),
+        (["--limit", "5"], "No such option --limit."),
+    ],
+)
+def test_a_slip_in_the_options_is_named_with_what_was_meant_if_anything_is_near(
+    run: Run, arguments: list[str], said: str
+) -> None:
+    ran = run("declare", "q", "-k", "id", *arguments)
+    assert ran.code == 2
+    assert ran.stderr.endswith(f"Error: {said}\n")
+
+
 def test_a_queue_that_differs_is_described_in_words(run: Run) -> None:
     assert run("declare", "q", "-k", "id", "--max-messages", "5").code == 0
     ran = run("declare", "q", "-k", "key", "--max-messages", "5", "--default-ttl", "60")
