@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from lvq_kafka.core.text.validation import limit
 from lvq_kafka.embedded.broker import EmbeddedBroker
 from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.embedded.jars import ReportProgress, check_progress
@@ -128,6 +129,7 @@ def stop_daemon(*, timeout: float = 30.0) -> BrokerStatus | None:
 
     Return its last status, or None if there was none.
     """
+    timeout = limit(timeout)
     with locked(_lock_path()):
         record = _DaemonRecord.read()
         stopped = record if record is not None and record.alive else None

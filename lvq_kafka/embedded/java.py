@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lvq_kafka.core.text.validation import at_least_one
 from lvq_kafka.errors import JavaNotFound
 
 __all__ = ["Java", "find_java"]
@@ -38,6 +39,7 @@ def find_java(minimum: int = 17) -> Java:
     Raises:
         JavaNotFound: none is suitable; the message lists all candidates.
     """
+    at_least_one(minimum=minimum)
     seen: list[str] = []
     for source, executable in _candidates():
         if executable is None:

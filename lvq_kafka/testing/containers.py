@@ -17,6 +17,7 @@ from typing import Any, Self
 from docker.errors import APIError, DockerException, NotFound
 from testcontainers.core.container import DockerContainer
 
+from lvq_kafka.core.text.validation import limit
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.embedded.readiness import wait_until_ready
@@ -66,6 +67,7 @@ class KafkaContainer(DockerContainer):
         heap: str = "512m",
         startup_timeout: float = 60.0,
     ) -> None:
+        limit(startup_timeout, "startup_timeout")
         super().__init__(image or kafka_image(), labels=owner_labels())
         self._properties = dict(properties or {})
         self._listeners = dict(listeners or {})

@@ -10,6 +10,7 @@ from typing import Any, Self
 from docker.errors import NotFound
 from testcontainers.core.network import Network
 
+from lvq_kafka.core.text.validation import at_least_one, limit
 from lvq_kafka.embedded.server_properties import HOST, PLAIN
 from lvq_kafka.testing.containers import CONTROLLER_PORT, KafkaContainer, prepare_engine
 from lvq_kafka.testing.docker_engine import owner_labels
@@ -40,6 +41,8 @@ class DockerCluster:
         heap: str = "384m",
         startup_timeout: float = 120.0,
     ) -> None:
+        at_least_one(size=size)
+        limit(startup_timeout, "startup_timeout")
         self._network = Network(
             docker_network_kw={
                 "labels": owner_labels(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +34,10 @@ NO_PATHS = [None, 5, "", b"x", "a\0b"]
 CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], object]]] = [
     ("refresh", "spark", [None, 5], lambda q, x: lvq_spark.refresh(x, q, "/nowhere")),
     ("refresh", "keep", ["3", None, 0, 1.5], lambda q, x: lvq_spark.refresh(SPARK, q, "/nowhere", keep=x)),
+    ("refresh", "slices", ["3", None, 0, 1.5], lambda q, x: lvq_spark.refresh(SPARK, q, "/nowhere", slices=x)),
+    ("merge", "slices", ["3", None, 0, 1.5], lambda q, x: lvq_spark.merge(SPARK, q, "t", slices=x)),
+    ("snapshot", "slices", ["3", None, 0, 1.5], lambda q, x: lvq_spark.snapshot(SPARK, q, slices=x)),
+    ("read_version", "version", ["3", 1.5], lambda q, x: lvq_spark.read_version(SPARK, "/nowhere", x)),
     ("refresh", "grace", ["3", None, -1, math.nan], lambda q, x: lvq_spark.refresh(SPARK, q, "/nowhere", grace=x)),
     ("refresh", "timeout", ["3", None, math.nan], lambda q, x: lvq_spark.refresh(SPARK, q, "/nowhere", timeout=x)),
     ("refresh", "queue", [None, "prices"], lambda q, x: lvq_spark.refresh(SPARK, x, "/nowhere")),
@@ -80,6 +86,31 @@ CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], obje
     ("publish", "df", [None, 5], lambda q, x: lvq_spark.publish(x, q)),
     ("publish", "timeout", ["3", None], lambda q, x: lvq_spark.publish(SPARK, q, timeout=x)),
 ]
+
+
+NUMBERS = re.compile(r"\b(int|float)\b(?!, )")  # not the key of a mapping
+PASSED_ON = {
+    ("merge_each", "timeout"): ("merge", "timeout"),
+    ("merge_each", "slices"): ("merge", "slices"),
+    ("merge", "end"): ("pin", "end"),
+    ("refresh", "end"): ("pin", "end"),
+    ("snapshot", "start"): ("pin", "start"),
+    ("snapshot", "end"): ("pin", "end"),
+    ("snapshot", "timeout"): ("pin", "timeout"),
+}
+"""Numbers that a call passes on, by the call whose check they meet."""
+
+
+def test_every_number_that_a_call_takes_is_among_the_cases() -> None:
+    found = {
+        (name, parameter.name)
+        for name, call in ((name, getattr(lvq_spark, name)) for name in lvq_spark.__all__)
+        if inspect.isfunction(call)
+        for parameter in inspect.signature(call).parameters.values()
+        if NUMBERS.search(str(parameter.annotation))
+    }
+    known = {(name, option) for name, option, *_ in CASES}
+    assert {PASSED_ON.get(one, one) for one in found} <= known
 
 
 @pytest.mark.parametrize(

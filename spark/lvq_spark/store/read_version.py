@@ -63,11 +63,11 @@ def read_version(
         StoreFailed: the directory cannot be read.
     """
     require_spark(spark)
-    store = Store(open_storage(spark, path))
     if version is not None:
         at_least_one(version=version)
     if as_of is not None:
         zoned("as_of", as_of)
+    store = Store(open_storage(spark, path))
     with storage_errors(store.storage.root):
         found = _chosen(store, version, as_of)
         changed = "" if found is None else store.changed(found, READ)
