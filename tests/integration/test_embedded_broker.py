@@ -114,9 +114,7 @@ def identities(broker: EmbeddedBroker) -> tuple[ProcessIdentity, ProcessIdentity
 
 
 def test_a_broker_serves_clients_and_leaves_no_process_and_no_file() -> None:
-    started = time.monotonic()
     with EmbeddedBroker() as broker:
-        assert time.monotonic() - started < 30  # 2 to 3 s on an idle machine
         supervisor, jvm = identities(broker)
         home = broker.data_dir
         assert broker.running

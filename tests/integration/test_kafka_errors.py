@@ -48,7 +48,7 @@ class TestNobodyThere:
         started = time.monotonic()
         with pytest.raises(BrokerUnavailable):
             cluster.logs.end_offsets("prices", timeout=0.5)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 8, "not that of 10 s"
         cluster.close()
 
     def test_a_name_that_does_not_resolve_is_named(self) -> None:
