@@ -20,8 +20,8 @@ from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 __all__ = [
     "Command",
     "Context",
-    "Number",
     "Seconds",
+    "WholeNumber",
     "cluster_options",
     "command",
     "format_option",
@@ -61,7 +61,7 @@ class Seconds(click.FloatRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
 
-class Number(click.IntRange):
+class WholeNumber(click.IntRange):
     """A whole number."""
 
     name = "whole number"
@@ -358,7 +358,7 @@ def selection_options(function: F) -> F:
             "--partition",
             "partitions",
             metavar="NUMBER",
-            type=Number(min=0),
+            type=WholeNumber(min=0),
             multiple=True,
             help="Read only this partition. Repeatable.",
         ),

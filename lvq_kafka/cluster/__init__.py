@@ -15,19 +15,18 @@ from typing import Protocol, runtime_checkable
 from lvq_kafka.cluster.admin import Assigned, ConsumerGroups, LogEnd, Logs, TopicDescription, Topics
 from lvq_kafka.cluster.clients import (
     Answered,
-    Assignment,
     Commit,
     GroupListener,
     GroupMember,
     LogReader,
     LogWriter,
+    Membership,
     Receipt,
 )
 
 __all__ = [
     "Answered",
     "Assigned",
-    "Assignment",
     "Cluster",
     "Commit",
     "ConsumerGroups",
@@ -37,6 +36,7 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "Logs",
+    "Membership",
     "Receipt",
     "TopicDescription",
     "Topics",

@@ -10,7 +10,7 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import TransportError
 
-__all__ = ["Answered", "Assignment", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Receipt"]
+__all__ = ["Answered", "Commit", "GroupListener", "GroupMember", "LogReader", "LogWriter", "Membership", "Receipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +189,13 @@ class GroupListener(Protocol):
         """Handle partitions that are already lost: nothing can be committed for them."""
 
 
-class Assignment(NamedTuple):
-    """The partitions that a member of a group has heard of."""
+class Membership(NamedTuple):
+    """A member of a group as it knows itself."""
 
     member: str
     """The member's id; empty while it has none."""
     partitions: frozenset[int]
+    """The partitions that it has heard of."""
 
 
 class GroupMember(Protocol):
@@ -216,7 +217,7 @@ class GroupMember(Protocol):
         """
 
     @property
-    def assignment(self) -> Assignment:
+    def membership(self) -> Membership:
         """The partitions that the member has heard of, for comparison with `Assigned`."""
 
     def poll(self, timeout: float) -> Fetch:

@@ -336,7 +336,7 @@ class ConsumerThread:
             before, mine = core.durable, core.partitions
             undecided = () if core.transaction.undecided is None else core.transaction.undecided.partitions
         of_no_use = shared.is_of_no_use
-        heard = self.member.assignment if self._agreement.is_due(now) else None
+        heard = self.member.membership if self._agreement.is_due(now) else None
         try:
             observation = self._monitor.observe(
                 now,

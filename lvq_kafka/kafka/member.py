@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lvq_kafka.cluster import Answered, Assignment, Commit, GroupListener, GroupMember
+from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember, Membership
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import LVQError, TopicNotFound, TransportError
@@ -59,9 +59,9 @@ class KafkaMember(GroupMember):
 
     @property
     @override
-    def assignment(self) -> Assignment:
+    def membership(self) -> Membership:
         client = self._client.get()
-        return Assignment(client.memberid() or "", frozenset(one.partition for one in client.assignment()))
+        return Membership(client.memberid() or "", frozenset(one.partition for one in client.assignment()))
 
     @property
     def needs(self) -> tuple[Right, Right]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.cluster import Answered, Assignment, Commit, GroupListener, GroupMember
+from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember, Membership
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
 from lvq_kafka.runtime.overriding import override
@@ -39,8 +39,8 @@ class MemoryMember(GroupMember):
 
     @property
     @override
-    def assignment(self) -> Assignment:
-        return Assignment(self.seat.member, frozenset(self._held))
+    def membership(self) -> Membership:
+        return Membership(self.seat.member, frozenset(self._held))
 
     @override
     def poll(self, timeout: float) -> Fetch:

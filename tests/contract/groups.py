@@ -260,7 +260,7 @@ class GroupsContract:
         listener = Listener()
         member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0, 1}, member)
-        name, heard = member.assignment
+        name, heard = member.membership
         assert heard == {0, 1}
         poll_until(lambda: cluster.groups.assigned(group, topic, name) == ({0, 1}, {0, 1}), member)
         assert cluster.groups.assigned(group, topic, "another") is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import Command, Context, Number, output_options, timeout_option
+from lvq_kafka.cli.common_options import Command, Context, WholeNumber, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
 
@@ -36,7 +36,7 @@ def broker() -> None:
 
 
 @broker.command("start", cls=Command, examples=["lvq broker start", "lvq broker start --port 9093 --data-dir ./data"])
-@click.option("--port", type=Number(0, 65535), default=9092, show_default=True, help="0 picks a free one.")
+@click.option("--port", type=WholeNumber(0, 65535), default=9092, show_default=True, help="0 picks a free one.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

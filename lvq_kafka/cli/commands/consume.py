@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import click
 
-from lvq_kafka.cli.common_options import Number, Seconds, command, format_option
+from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option
 from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, is_unread, value_line
@@ -51,7 +51,7 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
     ],
 )
 @click.argument("queue")
-@click.option("-n", "--count", type=Number(min=1), help="Stop after this many messages.  [default: never]")
+@click.option("-n", "--count", type=WholeNumber(min=1), help="Stop after this many messages.  [default: never]")
 @click.option(
     "--timeout",
     type=Seconds(min=0),
@@ -68,14 +68,14 @@ _LOOK = 0.5  # seconds until a worker that waits for a message notices that anot
 )
 @click.option(
     "--workers",
-    type=Number(min=1),
+    type=WholeNumber(min=1),
     default=1,
     show_default=True,
     help="How many COMMANDs may run at once; never more than one per key.",
 )
 @click.option(
     "--max-deliveries",
-    type=Number(min=1),
+    type=WholeNumber(min=1),
     help="How often a message may be delivered. The next attempt rejects it instead. Deliveries are counted over all "
     "runs and consumers.  [default: without limit]",
 )

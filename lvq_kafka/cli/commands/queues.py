@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from lvq_kafka.cli.common_options import Number, Seconds, command, pair, typed
+from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, pair, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
@@ -98,7 +98,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     type=click.Choice(get_args(Placement)),
     help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
 )
-@click.option("--max-messages", type=Number(min=1), help="The most messages that it may hold.  [default: any]")
+@click.option("--max-messages", type=WholeNumber(min=1), help="The most messages that it may hold.  [default: any]")
 @click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.  [default: any]")
 @click.option(
     "--overflow",
@@ -126,8 +126,10 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     show_default=True,
     help="What to do if an existing topic's settings would break a queue.",
 )
-@click.option("--partitions", type=Number(min=1), help="Partitions of a new topic.  [default: 1]")
-@click.option("--replication-factor", type=Number(min=1), help="Replicas of a new topic.  [default: the cluster's]")
+@click.option("--partitions", type=WholeNumber(min=1), help="Partitions of a new topic.  [default: 1]")
+@click.option(
+    "--replication-factor", type=WholeNumber(min=1), help="Replicas of a new topic.  [default: the cluster's]"
+)
 @click.option(
     "--topic-config", metavar="NAME=VALUE", multiple=True, callback=pair, help="A setting of a new topic. Repeatable."
 )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
-from lvq_kafka.cli.common_options import Number, Seconds, command, format_option, pair, queue_argument
+from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, format_option, pair, queue_argument
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
@@ -121,7 +121,7 @@ def schedule_options(function: F) -> F:
 
 
 priority_option = click.option(
-    "--priority", type=Number(0, HIGHEST_PRIORITY), help="Its priority, in a queue with --order priority."
+    "--priority", type=WholeNumber(0, HIGHEST_PRIORITY), help="Its priority, in a queue with --order priority."
 )
 sort_option = click.option("--sort", metavar="TEXT", help="Its sort key, in a queue with --order sorted.")
 from_option = click.option(
