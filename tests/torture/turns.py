@@ -109,8 +109,10 @@ class Turns:
 
 
 def _end(hold: Hold) -> float:
-    """Return when the next message of a key may be handed out."""
-    return hold.durable if hold.rejected else hold.let_go
+    """Return a time from which on the next message of a key may certainly be handed out."""
+    # A lock lasts from when the message is handed out, and `Hold.let_go` counts from when it was asked for.
+    waited = hold.acquired - hold.asked if hold.why == "timed out" else 0.0
+    return hold.durable if hold.rejected else hold.let_go + waited
 
 
 def _group(hold: Hold) -> str | None:

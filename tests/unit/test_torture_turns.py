@@ -101,6 +101,19 @@ def test_a_message_that_came_back_may_have_waited_for_its_delay() -> None:
     assert judged(one, ranks=RANKS).findings == []
 
 
+@pytest.mark.parametrize(("later", "out_of_turn"), [(6.0, False), (8.5, True)])
+def test_a_lock_that_times_out_lasts_from_when_its_message_was_handed_out(later: float, out_of_turn: bool) -> None:
+    one = Witness("one")
+    one.get(0)
+    one.take(3, 1, "key-0041", value="v1", waited=3.0)
+    one.ack(3.3, one.take(3.2, 3, "key-0081", value="v3"), durable=3.4)
+    one.ack(later + 0.1, one.take(later, 4, "key-0002", value="v4"), durable=later + 0.2)
+    one.ack(9.1, one.take(9, 2, "key-0041", value="v2"), durable=9.2)
+    messages = {1: ("key-0041", "v1"), **{offset: MESSAGES[offset] for offset in (2, 3, 4)}}
+    found = verdict(one, messages=messages, lock_timeout=4.0).findings
+    assert [finding[:7] for finding in found] == (["R4: 0/4"] if out_of_turn else [])
+
+
 @pytest.mark.parametrize(("acked", "out_of_turn"), [(2.5, False), (0.9, True)])
 def test_a_message_waits_while_an_older_one_of_its_key_is_held(acked: float, out_of_turn: bool) -> None:
     one = Witness("one")

@@ -48,15 +48,20 @@ class Witness:
         expires: int = 5000,
         session: int = 0,
         ahead: bool = False,
+        waited: float = 0.1,
     ) -> int:
-        """Take a message; by default, the witness counts its deliveries itself."""
+        """Take a message; by default, the witness counts its deliveries itself.
+
+        Args:
+            waited: seconds since it asked for one.
+        """
         self._taken += 1
         self._counts[offset] += 1
         self.note(
             Kind.ACQUIRED,
             at,
             n=self._taken,
-            asked=at - 0.1,
+            asked=at - waited,
             acquired=at,
             partition=0,
             offset=offset,
