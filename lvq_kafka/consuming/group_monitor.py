@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lvq_kafka.cluster import Assigned, Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map.commit_map import CommitMap, topic_tag
@@ -23,6 +24,8 @@ from lvq_kafka.runtime.retrying import patiently
 __all__ = ["GroupMonitor", "Observation", "StartingPoint"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
+
+T = TypeVar("T")
 
 # Seconds that a new consumer waits for an open transaction. The broker aborts that of a dead client when its
 # transaction.timeout.ms expires (a minute with this client, and with Java's); it checks every ten seconds.
@@ -235,20 +238,10 @@ class GroupMonitor:
         return Observation(ends, stable, self._retention, members, stored, assigned)
 
     def _members(self, timeout: float) -> int:
-        try:
-            return self._cluster.groups.member_count(self._group, timeout=timeout)
-        except TransportError as error:
-            if error.retriable:
-                raise
-            return 0  # this user may not ask, so the number is unknown
+        return _if_allowed(lambda: self._cluster.groups.member_count(self._group, timeout=timeout)) or 0
 
     def _assigned(self, member: str, timeout: float) -> Assigned | None:
-        try:
-            return self._cluster.groups.assigned(self._group, self._topic, member, timeout=timeout)
-        except TransportError as error:
-            if error.retriable:
-                raise
-            return None  # this user may not ask
+        return _if_allowed(lambda: self._cluster.groups.assigned(self._group, self._topic, member, timeout=timeout))
 
     @property
     def _pause(self) -> float:
@@ -306,3 +299,13 @@ class GroupMonitor:
                 topic=self._topic,
                 hint=f"Choose where to start in the new one: lvq repair {self._name} --start earliest --apply",
             )
+
+
+def _if_allowed(ask: Callable[[], T]) -> T | None:
+    """Return an answer about the group; None if this user may not ask."""
+    try:
+        return ask()
+    except TransportError as error:
+        if error.retriable:
+            raise
+        return None
