@@ -62,8 +62,6 @@ class Cable:
         self._traps: list[Trap] = []
         self._setting = Lock()
         self._threads: list[Thread] = []
-        self.connections = 0
-        """Connections so far."""
         self._accepting = Thread(target=self._accept, daemon=True)
         self._accepting.start()
         self.bootstrap_servers = f"{self._host}:{self._own_port}"
@@ -119,7 +117,6 @@ class Cable:
                     client.close()
                     continue
                 self._sockets += [client, broker]
-                self.connections += 1
                 asked: dict[bytes, int | Trap] = {}  # by correlation id
                 for source, target in ((client, broker), (broker, client)):
                     thread = Thread(target=self._carry, args=(source, target, asked, target is client), daemon=True)

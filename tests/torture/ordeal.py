@@ -49,6 +49,7 @@ _DELIVERY = 8.0  # for producers and transactions on three nodes, where outages 
 _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have started
 _CALM = 180.0  # seconds until everything is consumed after the chaos
+_WRITING = 5.0  # seconds for the processes to write their stacks
 _WORDS = 6  # lines of each process's log that explain why it was not
 _END = 60.0  # seconds until a process has ended after SIGTERM
 _INPUT, _OUTPUT, _DEAD, _EXPIRED = "torture", "torture-output", "torture-dead", "torture-expired"
@@ -416,7 +417,9 @@ class _Run:
         present = list(self._members.present())
         for member in present:
             member.say_where()
-        threading.Event().wait(1.0)  # until the stacks are written
+        _until(
+            lambda: all("Current thread" in member.errors.read_text(errors="replace") for member in present), _WRITING
+        )
         for member in present:
             events = read_journal(member.journal)
             held: set[int] = set()
