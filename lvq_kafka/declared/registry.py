@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import closing
 from itertools import chain
-from typing import NoReturn
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.cluster.reading_to_end import read_to_end
-from lvq_kafka.cluster.rights import lacking
-from lvq_kafka.core.facts import Right, Shortfall
 from lvq_kafka.core.latest.columns import ColumnTable
-from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.ttl import Ttl
-from lvq_kafka.errors import (
-    BrokerUnavailable,
-    CatchUpTimeout,
-    ConfigError,
-    DeliveryFailed,
-    LVQError,
-    QueueMismatch,
-    QueueNotDeclared,
-    TopicNotFound,
-    TransportError,
-    Unauthorized,
-)
+from lvq_kafka.declared.compacted_topic import CompactedTopic
+from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared
 
 __all__ = ["Registry"]
 
 logger = logging.getLogger("lvq_kafka.registry")
 
 _MOST_TOLD = 10  # unreadable definitions logged individually
-_POLL = 0.1  # seconds
-_SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
+_SPARED = "opening and using a queue needs no such right."
 
 
 class Registry:
@@ -58,8 +39,7 @@ class Registry:
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
-        self._cluster = cluster
-        self._timeout = timeout
+        self._topic = CompactedTopic(cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout)
         self._left_out: set[bytes] = set()
 
     def get(self, name: str) -> QueueDefinition:
@@ -70,7 +50,7 @@ class Registry:
             ConfigError: the name is not valid for a queue, or its definition is unreadable or newer than this library.
         """
         check_name("queue", name)
-        table = self._read().table
+        table = self._topic.read().table
         record = table.record(name.encode())
         if record is None or record.value is None:
             names = [name for name in map(key_text, table.key_range()) if is_name(name)]
@@ -83,7 +63,7 @@ class Registry:
         Raises:
             ConfigError: ``strict`` is set, and a definition is unreadable.
         """
-        return self._definitions(self._read().table, strict=strict)
+        return self._definitions(self._topic.read().table, strict=strict)
 
     def check(self, definition: QueueDefinition) -> bool:
         """Return whether the queue is declared with exactly this definition.
@@ -93,7 +73,7 @@ class Registry:
                 placement.
             ConfigError: it is declared, but its definition is unreadable or newer than this library.
         """
-        return self._matches(self._read().table, definition)
+        return self._matches(self._topic.read().table, definition)
 
     def check_may_declare(self, definition: QueueDefinition) -> None:
         """Check that the definition can be written. Creates the registry's topic if necessary.
@@ -101,7 +81,7 @@ class Registry:
         Raises:
             Unauthorized: this user may not write it.
         """
-        self._create_topic()
+        self._topic.create()
         self.check_may_write(definition.name)
 
     def check_may_write(self, name: str) -> None:
@@ -110,10 +90,7 @@ class Registry:
         Raises:
             Unauthorized: this user may not change it.
         """
-        try:
-            self._cluster.topics.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
-        except Unauthorized:
-            raise _may_not_write(_what(name)) from None
+        self._topic.check_may_write(_what(name))
 
     def declare(self, definition: QueueDefinition) -> bool:
         """Write a definition unless the queue already has it; return whether it was written.
@@ -124,21 +101,20 @@ class Registry:
             QueueMismatch, ConfigError: as for `check`.
             Unauthorized: this user may not write to the registry's topic.
         """
-        values = self._read()
+        values = self._topic.read()
         table = values.table
         if self._matches(table, definition):
             return False
-        self._create_topic()
-        name = definition.name.encode()
-        mine = self._append(name, definition.to_json())
-        for record in chain.from_iterable(self._read_to_end(dict(values.progress.positions) or {0: 0})):
+        self._topic.create()
+        mine = self._append(definition.name, definition.to_json())
+        for record in chain.from_iterable(self._topic.read_on(dict(values.progress.positions) or {0: 0})):
             # A write over another definition does not count: its writer is about to notice and restore that definition.
             if record.offset < mine and record.key and (record.value is None or record.key not in table):
                 values.apply(RecordBatch.of([record]))
         try:
             return not self._matches(table, definition)
         except LVQError:
-            self._append(name, table.value(name))
+            self._append(definition.name, table.value(definition.name.encode()))
             raise
 
     def remove(self, name: str) -> QueueDefinition:
@@ -148,8 +124,11 @@ class Registry:
             QueueNotDeclared: there is no queue of that name.
         """
         definition = self.get(name)
-        self._append(name.encode(), None)
+        self._append(name, None)
         return definition
+
+    def _append(self, name: str, document: bytes | None) -> int:
+        return self._topic.append(name, document, _what(name))
 
     def _matches(self, table: ColumnTable, definition: QueueDefinition) -> bool:
         mine = table.value(definition.name.encode())
@@ -182,62 +161,6 @@ class Registry:
         if len(left_out) > _MOST_TOLD:
             logger.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
         return found
-
-    def _create_topic(self) -> None:
-        try:
-            self._cluster.topics.describe(REGISTRY_TOPIC, timeout=self._timeout)
-        except TopicNotFound:
-            self._cluster.topics.create(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
-
-    def _append(self, name: bytes, value: bytes | None) -> int:
-        what = _what(key_text(name))
-        writer = self._cluster.writer()
-        try:
-            return writer.append(REGISTRY_TOPIC, name, value).result(self._timeout).offset
-        except (DeliveryFailed, Unauthorized) as error:
-            refusal = error if isinstance(error, Unauthorized) else error.__cause__
-            if not isinstance(refusal, Unauthorized):
-                raise
-            raise _may_not_write(what) from None
-        except TimeoutError:
-            raise BrokerUnavailable(
-                f"Writing {what} was not acknowledged within {self._timeout:g} s.",
-                code="_TIMED_OUT",
-                retriable=True,
-                hint="It may still be stored. Try again once the cluster has recovered.",
-            ) from None
-        finally:
-            writer.close(0)  # decided by now, or withdrawn as far as possible
-
-    def _read(self) -> LatestValues:
-        values = LatestValues()
-        try:
-            starts = self._cluster.logs.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
-        except TopicNotFound:
-            return values
-        values.progress.advance(starts)
-        for batch in self._read_to_end(starts):
-            values.apply(batch)
-        return values
-
-    def _read_to_end(self, positions: Mapping[int, int]) -> Iterator[RecordBatch]:
-        ends = self._cluster.logs.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
-        progress = Progress(positions)
-        if progress.reached(ends):
-            return
-        with closing(self._cluster.reader(REGISTRY_TOPIC, positions)) as reader:
-            fetches = read_to_end(
-                lambda: reader.poll(_POLL), progress, ends, give_up=self._give_up, timeout=self._timeout
-            )
-            for fetch in fetches:
-                yield fetch.batch
-
-    def _give_up(self, shortfalls: list[Shortfall], trouble: TransportError | None) -> NoReturn:
-        raise CatchUpTimeout(
-            f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
-            shortfalls=shortfalls,
-            hint="Try again, and check whether a transaction is open in that topic.",
-        ) from trouble
 
 
 def _check_shared(there: QueueDefinition, mine: QueueDefinition) -> None:
@@ -279,14 +202,7 @@ def _placed(queue: QueueDefinition) -> str:
 
 
 def _what(name: str) -> str:
-    return f"the definition of the queue {name} to {REGISTRY_TOPIC}"
-
-
-def _may_not_write(what: str) -> Unauthorized:
-    right = Right("Write", "Topic", REGISTRY_TOPIC)
-    return lacking(
-        right, f"write {what}", more="Or have someone else do it: opening and using a queue needs no such right."
-    )
+    return f"the definition of the queue {name}"
 
 
 def _instead(name: str, names: list[str]) -> str:

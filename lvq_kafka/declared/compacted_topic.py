@@ -1,0 +1,136 @@
+"""A small compacted topic of this library's own, which maps names to documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import NoReturn
+
+from lvq_kafka.cluster import Cluster
+from lvq_kafka.cluster.reading_to_end import read_to_end
+from lvq_kafka.cluster.rights import lacking
+from lvq_kafka.core.facts import Right, Shortfall
+from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.log.progress import Progress, describe
+from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    CatchUpTimeout,
+    DeliveryFailed,
+    TopicNotFound,
+    TransportError,
+    Unauthorized,
+)
+
+__all__ = ["CompactedTopic"]
+
+_POLL = 0.1  # seconds
+_SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
+
+
+class CompactedTopic:
+    """A topic with one partition, which is only as large as the number of names.
+
+    Every call reads it to its end.
+
+    Args:
+        topic: its name. It is created before the first write.
+        spared: what needs no right to write here, as a sentence for those who lack it.
+        timeout: seconds for each request to the cluster.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, *, spared: str, timeout: float) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._spared = spared
+        self._timeout = timeout
+
+    def read(self) -> LatestValues:
+        """Return what the topic holds; nothing if there is no such topic.
+
+        Raises:
+            CatchUpTimeout: reading took too long.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        values = LatestValues()
+        try:
+            starts = self._cluster.logs.start_offsets(self._topic, timeout=self._timeout)
+        except TopicNotFound:
+            return values
+        values.progress.advance(starts)
+        for batch in self.read_on(starts):
+            values.apply(batch)
+        return values
+
+    def read_on(self, positions: Mapping[int, int]) -> Iterator[RecordBatch]:
+        """Yield what the topic holds from these positions to its end. Raises what `read` raises."""
+        ends = self._cluster.logs.end_offsets(self._topic, timeout=self._timeout)
+        progress = Progress(positions)
+        if progress.reached(ends):
+            return
+        with closing(self._cluster.reader(self._topic, positions)) as reader:
+            fetches = read_to_end(
+                lambda: reader.poll(_POLL), progress, ends, give_up=self._give_up, timeout=self._timeout
+            )
+            for fetch in fetches:
+                yield fetch.batch
+
+    def _give_up(self, shortfalls: list[Shortfall], trouble: TransportError | None) -> NoReturn:
+        raise CatchUpTimeout(
+            f"Reading {self._topic} took more than {self._timeout:g} s: {describe(shortfalls)}.",
+            shortfalls=shortfalls,
+            hint="Try again, and check whether a transaction is open in that topic.",
+        ) from trouble
+
+    def create(self) -> None:
+        """Create the topic if there is none."""
+        try:
+            self._cluster.topics.describe(self._topic, timeout=self._timeout)
+        except TopicNotFound:
+            self._cluster.topics.create(self._topic, partitions=1, config=_SETTINGS, timeout=self._timeout)
+
+    def check_may_write(self, what: str) -> None:
+        """Check that this user may write ``what``, such as "the definition of the queue prices".
+
+        Raises:
+            Unauthorized: it may not.
+        """
+        try:
+            self._cluster.topics.check_may("Write", self._topic, timeout=self._timeout)
+        except Unauthorized:
+            raise self._may_not_write(what) from None
+
+    def append(self, name: str, document: bytes | None, what: str) -> int:
+        """Write a document, or a delete, and return its offset.
+
+        Args:
+            what: the document, for errors.
+
+        Raises:
+            Unauthorized: this user may not write to the topic.
+            BrokerUnavailable: the write was not acknowledged in time.
+        """
+        writer = self._cluster.writer()
+        try:
+            return writer.append(self._topic, name.encode(), document).result(self._timeout).offset
+        except (DeliveryFailed, Unauthorized) as error:
+            refusal = error if isinstance(error, Unauthorized) else error.__cause__
+            if not isinstance(refusal, Unauthorized):
+                raise
+            raise self._may_not_write(what) from None
+        except TimeoutError:
+            raise BrokerUnavailable(
+                f"Writing {what} to {self._topic} was not acknowledged within {self._timeout:g} s.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="It may still be stored. Try again once the cluster has recovered.",
+            ) from None
+        finally:
+            writer.close(0)  # decided by now, or withdrawn as far as possible
+
+    def _may_not_write(self, what: str) -> Unauthorized:
+        return lacking(
+            Right("Write", "Topic", self._topic),
+            f"write {what} to {self._topic}",
+            more=f"Or have someone else do it: {self._spared}",
+        )
