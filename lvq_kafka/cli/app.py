@@ -15,6 +15,7 @@ from lvq_kafka._version import __version__
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
+from lvq_kafka.cli.commands.lvqtest import lvqtest
 from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
@@ -47,6 +48,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Consume": (consume,),
     "Manage": (purge, expire, reset, move, repair, reclaim),
     "Local broker": (broker,),
+    "Qpid's test program": (lvqtest,),
 }
 
 
@@ -101,9 +103,9 @@ class Lvq(click.Group):
         with formatter.section("The cluster"):
             formatter.write_text(
                 "Options override the environment, which overrides the file in --config. Without any of them, lvq "
-                "uses the broker of 'lvq broker start'. Secrets come only from a file or the environment: "
+                "uses the broker of 'lvq broker start'. Secrets come from a file or the environment: "
                 "LVQ_SASL_USERNAME, LVQ_SASL_PASSWORD, LVQ_SSL_KEY_PASSWORD, or each with _FILE appended, to name a "
-                "file that holds it."
+                "file that holds it. Only lvqtest has options for them, as Qpid's has."
             )
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])

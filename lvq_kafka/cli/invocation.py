@@ -58,6 +58,8 @@ class Invocation:
     debug: bool = False
     running: click.Context | None = None
     """The command that runs, once its options are known."""
+    amend: Callable[[ClientConfig], ClientConfig] | None = field(default=None, repr=False)  # it may hold a secret
+    """Adds what the command's own options say about the connection, which overrides all else."""
     _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def connect(self) -> Cluster:
@@ -100,7 +102,7 @@ class Invocation:
         config = ClientConfig.from_env(chosen)
         if chosen.get("LVQ_CONFIG"):
             _warn_of_readers(chosen["LVQ_CONFIG"])
-        return config
+        return config if self.amend is None else self.amend(config)
 
     def open(self, choice: QueueChoice, form: Format = "bytes") -> LastValueQueue[Any]:
         """Open the queue that a command is about.

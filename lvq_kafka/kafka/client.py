@@ -15,7 +15,7 @@ from lvq_kafka.core.text.validation import function, mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
 
-__all__ = ["ClientConfig", "PropertyValue", "secrets_in"]
+__all__ = ["ClientConfig", "PropertyValue", "port_of", "secrets_in"]
 
 PropertyValue = str | int | float | bool | Callable[..., Any]
 """A property value as librdkafka takes it.
@@ -184,14 +184,20 @@ def _check_port(server: str) -> None:
 
     librdkafka would try port 0 until the timeout.
     """
-    host, colon, port = server.rpartition("://")[2].rpartition(":")
-    named = colon and not port.endswith("]") and (":" not in host or host.endswith("]"))
-    if named and not (port.isdecimal() and 1 <= int(port) <= 65535):
+    port = port_of(server)
+    if port is not None and not (port.isdecimal() and 1 <= int(port) <= 65535):
         raise ConfigError(
             f"The bootstrap server {server!r} names no port from 1 to 65535.",
             options=["bootstrap.servers"],
             hint="For example localhost:9092.",
         )
+
+
+def port_of(server: str) -> str | None:
+    """Return the port that a bootstrap server names, as written; None if it names none."""
+    host, colon, port = server.rpartition("://")[2].rpartition(":")
+    named = colon and not port.endswith("]") and (":" not in host or host.endswith("]"))
+    return port if named else None
 
 
 def _check(name: str) -> None:

@@ -29,7 +29,7 @@ from lvq_kafka.queue import queues as all_queues
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "order_in_words", "queues"]
+__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "order_in_words", "print_unchecked", "queues"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -218,14 +218,21 @@ def declare(
     queue = LastValueQueue.declare(
         name, **chosen, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
     )
+    print_unchecked(queue)
     assert queue.declaration is not None
-    # Findings need no message here: the library has already logged warnings for them.
-    for unchecked in queue.declaration.unchecked:
-        print_problem(f"not checked: {unchecked}", warning=True)
     if invocation.out.person:
         invocation.out.say(_declared(definition, queue.declaration, spec))
     else:
         invocation.out.row(_declaration_row(definition, queue.declaration))
+
+
+def print_unchecked(queue: LastValueQueue[Any]) -> None:
+    """Warn of all that a declaration could not check.
+
+    Its findings need no message: the library logs a warning for each.
+    """
+    for unchecked in queue.declaration.unchecked if queue.declaration is not None else ():
+        print_problem(f"not checked: {unchecked}", warning=True)
 
 
 def _definition(

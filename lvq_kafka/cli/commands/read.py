@@ -26,7 +26,7 @@ from lvq_kafka.reading.entries import EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.watch import Watch
 
-__all__ = ["browse", "get", "read_timeout", "write_events"]
+__all__ = ["browse", "get", "print_blocked", "read_timeout", "write_events"]
 
 read_timeout = timeout_option(60.0, "Time limit for reading the queue.")
 
@@ -187,7 +187,12 @@ def write_events(
             values += 1
             unread += is_unread(event.value, form)
         elif isinstance(event, EndOfDump):
-            for shortfall in event.blocked:
-                print_problem(f"some records are not visible: {shortfall}", warning=True)
+            print_blocked(event)
             out.note(f"{count(values, 'value')}{'; following updates, Ctrl-C stops' if following else ''}")
     return unread
+
+
+def print_blocked(end: EndOfDump) -> None:
+    """Warn of each partition in which an open transaction hides records from a dump."""
+    for shortfall in end.blocked:
+        print_problem(f"some records are not visible: {shortfall}", warning=True)

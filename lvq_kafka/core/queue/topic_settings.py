@@ -84,7 +84,7 @@ _REMEDIES = {
     "group the key",
     "limits": """A ring (`overflow='ring'|policy="ring"`) evicts what others add, too""",
     "limits=one limit for the queue": "Have one partition for a limit that all share",
-    "order": "Leave `order` out for the order of arrival, which lasts",
+    "order": """The order of arrival (`order='tail'|order="tail"`) lasts""",
     "order=over one partition": "Have one partition for one order",
     "partitions": "Leave `partitions|TopicSpec(partitions=...)` out, or name another `topic`",
     "replication_factor": "Or leave `replication-factor|TopicSpec(replication_factor=...)` out",
