@@ -10,6 +10,7 @@ from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput, UnexpectedT
 from lark.exceptions import VisitError
 from lark.visitors import Transformer_NonRecursive
 
+from lvq_kafka.core.text.excerpts import excerpt, place_in
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.selectors import operands
@@ -73,7 +74,6 @@ _VALUES = {"NAME", "QUOTED_NAME", "NUMBER", "TEXT", "TRUE", "FALSE", "LPAR", "SI
 _OPERATORS = {"COMPARISON", "SIGN", "FACTOR", "_BETWEEN", "_IN", "_LIKE", "_IS", "NOT"}
 _NAMES = {"LPAR": "(", "RPAR": ")", "COMMA": "a comma", "TEXT": "text in quotes", "$END": "the end"}
 _SPELLINGS = {"!": "Not equal is <>.", "&": "Write AND.", "|": "Write OR.", "[": "A list is in parentheses."}
-_WIDTH = 36  # characters of the text that an error shows on each side
 
 
 class _TreeReader(Transformer_NonRecursive[Token, Any]):
@@ -235,20 +235,8 @@ def _expected(names: set[str]) -> str:
 
 
 def _error(text: str, option: str, fault: Misplaced) -> ConfigError:
-    line = text.count("\n", 0, fault.at) + 1
-    start = text.rfind("\n", 0, fault.at) + 1
-    end = text.find("\n", fault.at)
-    place = f"column {fault.at - start + 1:,}"
-    if "\n" in text:
-        place = f"line {line:,}, {place}"
-    shown = _excerpt(text[start : None if end < 0 else end], fault.at - start)
-    return ConfigError(f"The `{option}` is wrong at {place}: {fault}.\n{shown}\n", options=[option], hint=fault.hint)
-
-
-def _excerpt(line: str, at: int) -> str:
-    """Return the part of a line around a place, and a caret that points at it."""
-    start = max(0, at - _WIDTH)
-    before, after = line[start:at], line[at : at + _WIDTH]
-    before = ("… " if start else "") + "".join(c if c.isprintable() else " " for c in before)
-    after = "".join(c if c.isprintable() else " " for c in after) + (" …" if at + _WIDTH < len(line) else "")
-    return f"    {before}{after}\n    {' ' * len(before)}^"
+    return ConfigError(
+        f"The `{option}` is wrong at {place_in(text, fault.at)}: {fault}.\n{excerpt(text, fault.at)}\n",
+        options=[option],
+        hint=fault.hint,
+    )

@@ -6,13 +6,14 @@ import base64
 import json
 import zlib
 from typing import Any
+from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.commit_map.packing import uvarints
 
-__all__ = ["commits", "definitions", "headers", "keys", "lines", "values"]
+__all__ = ["addresses", "commits", "definitions", "headers", "keys", "lines", "values"]
 
 _NASTY = ["\x1b]0;t\x07", "\x1b[2J", "\x9b31m", "\u202e", "\u2028", "\0", "\r\n", "\t", "[red]", "'", '"', "\\", "%s{}"]
 _NAMES = ["prices", "-x", "--yes", "..", "__consumer_offsets", "_lvq_queues", "", "a b", "x" * 201, "$(x)`;'"]
@@ -139,3 +140,61 @@ def commits(draw: st.DrawFn) -> tuple[int, str]:
     """Draw the offset and text of a commit to a queue's group."""
     offset = draw(st.one_of(st.integers(0, 12), st.sampled_from([2**31, 2**62, 2**63 - 1])))
     return offset, draw(_texts(offset))
+
+
+_HEADS = [
+    *("prices", "prices/IBM", "foo::prices", "'prices'", "prices/'a;b'", "ADDR:prices", "#", "a b"),
+    *("queue://", "topic://prices", "direct://amq.direct/q/q", "BURL:direct:////q", "amqp://u:p@h/q"),
+]
+_ADDRESS_PARTS = [
+    *("create", "assert", "delete", "mode", "node", "link", "type", "durable", "x-declare", "arguments", "exclusive"),
+    *("x-subscribe", "x-qpid-replay-period", "selector", "filter", "descriptor", "value", "reliability", "name"),
+    *("qpid.last_value_queue_key", "last-value-key", "lvqKey", "non-destructive", "defaultFilters", "context"),
+    *("always", "sender", "browse", "consume", "true", "null", "3600", "-1", "1e3", "ticker", "'a = 1'", '"\\u20ac"'),
+    *("{", "}", "{", "}", "[", "]", ":", ":", ":", ",", ",", ";", "?", "&", "=", "'", '"', "\\", "%41", "%", " ", "\n"),
+]
+_words = st.one_of(
+    st.sampled_from(["ticker", "a b", "true", "5", "", "it's", '"', "\\", "\U0001f600", "\u20ac\n"]), nasty_texts
+)
+_POLICIES = st.sampled_from(["always", "sender", "receiver", "never", "maybe"])
+_arguments = st.dictionaries(
+    st.sampled_from(["qpid.last_value_queue_key", "qpid.max_count", "non-destructive", "filter", "x"]),
+    st.one_of(_words, st.integers(-2, 10**20), st.floats(), st.booleans()),
+    max_size=2,
+)
+_qpid = st.fixed_dictionaries(
+    {},
+    optional={
+        "create": _POLICIES,
+        "assert": _POLICIES,
+        "mode": st.sampled_from(["browse", "consume"]),
+        "node": st.fixed_dictionaries({}, optional={"x-declare": st.builds(dict, arguments=_arguments)}),
+        "link": st.fixed_dictionaries(
+            {},
+            optional={
+                "selector": _words,
+                "x-subscribe": st.builds(
+                    dict, arguments=st.builds(lambda n: {"x-qpid-replay-period": n}, st.floats(0))
+                ),
+            },
+        ),
+    },
+)
+_brokerj = st.builds(lambda some: {"name": "q", "lvqKey": "k", **some}, st.dictionaries(_words, _scalars, max_size=2))
+_artemis = st.dictionaries(
+    st.sampled_from(["last-value-key", "filter", "non-destructive", "ring-size", "exclusive"]), _words, max_size=3
+)
+
+
+def addresses() -> st.SearchStrategy[str]:
+    """Return a strategy for addresses: noise of their parts, and mostly valid ones of each system."""
+    noise = st.lists(st.sampled_from(_ADDRESS_PARTS), max_size=30).map("".join)
+    heads = st.sampled_from(_HEADS)
+    return st.one_of(
+        st.tuples(heads, st.sampled_from([";", "?", ":", ""]), noise).map("".join),
+        st.tuples(heads, st.just(";"), _qpid.map(json.dumps)).map("".join),
+        st.tuples(heads, st.just("?"), _artemis.map(urlencode)).map("".join),
+        _brokerj.map(json.dumps),
+        _json(_qpid).map(lambda data: "prices;" + data.decode("utf-8", "replace")),
+        st.text(max_size=60),
+    )

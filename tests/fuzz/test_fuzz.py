@@ -22,11 +22,12 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Headers, Record
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, is_name
+from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import LVQError
 from lvq_kafka.selectors.selector import Selector
 from lvq_kafka.testing import MemoryCluster
 from tests.effort import TIMES
-from tests.fuzz.strategies import commits, definitions, headers, keys, lines, values
+from tests.fuzz.strategies import addresses, commits, definitions, headers, keys, lines, values
 
 LONGEST = 5_000
 FORMS: dict[Format, Codec] = {"bytes": BYTES, "text": TEXT, "json": JSON}
@@ -196,3 +197,26 @@ WORDS = [
 def test_selectors(text: str, key: bytes, found: Headers) -> None:
     with errors_harmless():
         assert Selector(text, "prices").matches(Record(0, 0, 0, key, b"", found)) in (True, False)
+
+
+@settings(max_examples=200 * TIMES, deadline=None)
+@given(addresses())
+@example("p;" + "{a:" * 20_000)
+@example("p;{a:" + "[" * 60_000)
+@example("p;{a:'" + "\\" * 60_000)
+@example("p;{" + "a " * 30_000)
+@example("'" * 65_536)
+@example("/" * 65_536)
+@example(":" * 65_536)
+@example("p;{a:" + " " * 65_000)
+@example("p " + " " * 65_000 + "x;{}")
+@example("p?" + "%41=&" * 13_000)
+@example("direct://" + "/" * 65_000)
+@example("p" * 65_536 + ":")
+@example("p/" + " " * 65_000 + "'")
+@example("p?last-value-key=" + "1" * 65_000)
+@example('{"name": "q", "lvqKey": "k", "maximumMessageTtl": ' + "1" * 60_000 + "}")
+def test_an_address_is_refused_or_says_what_it_says_when_it_is_written_and_read_again(text: str) -> None:
+    with errors_harmless():
+        address = parse_address(text)
+        assert parse_address(str(address)) == address

@@ -49,7 +49,7 @@ LAYERS = (
     ("core", "errors"),  # in the order of `CORE`
     ("_version", "runtime"),
     ("cluster",),
-    ("codecs", "selectors"),
+    ("codecs", "dialects", "selectors"),
     ("declared", "kafka", "producing"),
     ("consuming", "managing", "reading"),
     ("admitting", "embedded"),

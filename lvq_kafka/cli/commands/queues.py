@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
@@ -252,7 +252,7 @@ def _definition(
         raise click.UsageError("--record-key and --key-header are mutually exclusive.")
     if options:
         raise click.UsageError("--record-key and -o are mutually exclusive; use the long options.")
-    return replace(QueueDefinition.from_options(name, {**given, "key-header": "key"}, topic=topic), key_header=None)
+    return QueueDefinition.from_options(name, given, topic=topic, record_key=True)
 
 
 def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> dict[str, Any]:

@@ -344,16 +344,19 @@ class QueueDefinition:
         return definition
 
     @classmethod
-    def from_options(cls, name: str, options: Mapping[str, object], *, topic: str | None = None) -> QueueDefinition:
+    def from_options(
+        cls, name: str, options: Mapping[str, object], *, topic: str | None = None, record_key: bool = False
+    ) -> QueueDefinition:
         """Build a definition from options by name, including those of Qpid, Artemis and Broker-J.
 
-        Booleans are read by value, so ``last-value=false`` asks for a standard queue (R3).
+        Booleans are read by value, so ``last-value=false`` asks for a standard queue (R3). With ``record_key``, no
+        option has to name the key header: the record key is the key.
 
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
         """
         try:
-            return cls(name=name, topic=topic or name, **fields_of(name, options))
+            return cls(name=name, topic=topic or name, **fields_of(name, options, record_key=record_key))
         except ConfigError as error:
             raise error.of_options(given_options(options)) from None
 

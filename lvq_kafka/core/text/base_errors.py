@@ -78,6 +78,16 @@ class ConfigError(LVQError, ValueError):
         # The values in a hint are valid, and belong to this library's own options.
         return ConfigError(renamed(message, given), options=options, hint=renamed(hint, given, with_values=False))
 
+    def in_text(self, where: str, excerpt: str) -> ConfigError:
+        """Return this error with the place in a text where its option stands.
+
+        Args:
+            where: the place, in words.
+            excerpt: the part of the text around it.
+        """
+        message, hint = self._texts
+        return ConfigError(f"{where}: {message}\n{excerpt}\n", options=self._given, hint=hint)
+
 
 for _error in (LVQError, ConfigError):
     _error.__module__ = "lvq_kafka.errors"  # as tracebacks and pickles name them
