@@ -58,6 +58,8 @@ class Invocation:
     debug: bool = False
     running: click.Context | None = None
     """The command that runs, once its options are known."""
+    default_servers: str | None = None
+    """The cluster if nothing names one; None for that of a running ``lvq broker``."""
     amend: Callable[[ClientConfig], ClientConfig] | None = field(default=None, repr=False)  # it may hold a secret
     """Adds what the command's own options say about the connection, which overrides all else."""
     _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
@@ -90,7 +92,7 @@ class Invocation:
             chosen.pop("LVQ_BOOTSTRAP_SERVERS_FILE", None)
         named = ("LVQ_CONFIG", "LVQ_BOOTSTRAP_SERVERS", "LVQ_BOOTSTRAP_SERVERS_FILE")
         if not any(chosen.get(name) for name in named):
-            servers = _daemon_servers()
+            servers = self.default_servers or _daemon_servers()
             if servers is None:
                 raise ConfigError(
                     "No cluster is named.",

@@ -68,8 +68,8 @@ def _write(invocation: Invocation) -> None:
         receipts = []
         for key in _KEYS:
             value = key if key == _UNTAGGED else f"{key}.{tag}"
-            _print(out, f"Sending Data: {key}={value}")
             receipts.append(producer.put(key, value.encode()))
+            _print(out, f"Sending Data: {key}={value}")
         out.flush()
         with out.waiting(lambda: f"sending to {_QUEUE}"):
             for receipt in receipts:
@@ -77,12 +77,15 @@ def _write(invocation: Invocation) -> None:
 
 
 def _browse(invocation: Invocation) -> None:
+    received = 0
     with invocation.browser(_opened(invocation), follow=False) as browser:
         for event in browser:
             if isinstance(event, Entry):
                 _receive(invocation.out, event.value)
+                received += 1
             elif isinstance(event, EndOfDump):
                 print_blocked(event)
+    _note_if_none(invocation.out, received)
 
 
 def _consume(invocation: Invocation) -> None:
@@ -90,6 +93,7 @@ def _consume(invocation: Invocation) -> None:
 
     While another consumer has the queue's partition, it waits.
     """
+    received = 0
     with _opened(invocation).consumer() as consumer:
         while True:
             stats = consumer.stats
@@ -99,8 +103,10 @@ def _consume(invocation: Invocation) -> None:
                 with delivery:
                     _receive(invocation.out, delivery.value)
                     invocation.out.flush()
+                received += 1
             elif empty:
-                return
+                break
+    _note_if_none(invocation.out, received)
 
 
 _MODES: Mapping[str, Callable[[Invocation], None]] = {
@@ -146,7 +152,7 @@ def _name_broker(ctx: click.Context, param: click.Parameter, value: str | None) 
     "-p",
     "--port",
     type=_Port(1, 65535),
-    help="The port of brokers that are named without one; alone, a port of localhost.  [default: 9092]",
+    help="The port of brokers that are named without one; of localhost, if none is named.  [default: 9092]",
 )
 @click.option("--username", metavar="USER", help="The user to log in as. [env: LVQ_SASL_USERNAME]")
 @click.option(
@@ -174,39 +180,30 @@ def lvqtest(
     """
     if invocation.out.json:
         raise click.UsageError("--json does not go with lvqtest; lvq browse and lvq consume write JSON lines.")
-    if port is not None:
-        invocation.bootstrap_servers = _with_port(invocation.bootstrap_servers or "localhost", port)
-    given: dict[str, PropertyValue | None] = {
+    properties: dict[str, PropertyValue | None] = {
         "sasl.username": username,
         "sasl.password": password,
         "sasl.mechanism": mechanism and mechanism.upper(),
         "socket.nagle.disable": True if tcp_nodelay else None,
     }
-    invocation.amend = partial(_amended, given={name: value for name, value in given.items() if value is not None})
+    given = {name: value for name, value in properties.items() if value is not None}
+    if port is not None:
+        invocation.default_servers = "localhost"
+    invocation.amend = partial(_amended, port=port, given=given)
     _MODES[mode](invocation)
 
 
-def _with_port(servers: str, port: int) -> str:
-    """Add a port to the servers that name none.
-
-    Raises:
-        click.UsageError: all of them name another one.
-    """
-    named = [server.strip() for server in servers.split(",")]
-    if all(port_of(server) not in (None, str(port)) for server in named):
-        raise click.UsageError(f"--port is for brokers that are named without a port, unlike {listed(named)}.")
-    return ",".join(server if port_of(server) is not None else f"{server}:{port}" for server in named)
-
-
-def _amended(config: ClientConfig, given: dict[str, PropertyValue]) -> ClientConfig:
-    """Return a configuration with the properties that the options give.
+def _amended(config: ClientConfig, port: int | None, given: dict[str, PropertyValue]) -> ClientConfig:
+    """Return a configuration with the port and the properties that the options give.
 
     Where these log in, the protocol is one that does: with another one, the client would ignore them.
 
     Raises:
+        click.UsageError: the port is for no broker.
         ConfigError: the user's name or password is missing.
     """
-    properties = config.properties | given
+    servers = config.bootstrap_servers if port is None else _with_port(config.bootstrap_servers, port)
+    properties = {**config.properties, "bootstrap.servers": servers, **given}
     if "sasl.mechanism" in given:
         properties.pop("sasl.mechanisms", None)  # the same property
     if any(name.startswith("sasl.") for name in given):
@@ -218,11 +215,19 @@ def _amended(config: ClientConfig, given: dict[str, PropertyValue]) -> ClientCon
         _check_login(properties)
         if protocol == "plaintext" and mechanism_of(properties) == "PLAIN":
             print_problem(
-                f"the password goes to {config.bootstrap_servers} unencrypted. To encrypt the connection: "
+                f"the password goes to {servers} unencrypted. To encrypt the connection: "
                 "LVQ_SECURITY_PROTOCOL=SASL_SSL.",
                 warning=True,
             )
-    return ClientConfig(config.bootstrap_servers, properties)
+    return ClientConfig(servers, properties)
+
+
+def _with_port(servers: str, port: int) -> str:
+    """Add a port to the brokers that name none."""
+    named = servers.split(",")
+    if all(port_of(server) not in (None, str(port)) for server in named):
+        raise click.UsageError(f"--port is for brokers that are named without a port, unlike {listed(named)}.")
+    return ",".join(server if port_of(server) is not None else f"{server}:{port}" for server in named)
 
 
 def _check_login(properties: Mapping[str, PropertyValue]) -> None:
@@ -246,6 +251,11 @@ def _opened(invocation: Invocation) -> LastValueQueue[Any]:
             queue=_QUEUE,
             hint="Create it: lvq lvqtest --mode create_lvq_no_browse, or create_lvq.",
         ) from None
+
+
+def _note_if_none(out: Output, received: int) -> None:
+    if not received:
+        out.note(f"{_QUEUE} is empty.")
 
 
 def _receive(out: Output, value: bytes) -> None:

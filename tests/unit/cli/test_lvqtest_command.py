@@ -72,10 +72,11 @@ def test_the_queue_is_the_one_that_qpids_program_names(run: Run, memory_cluster:
 
 
 def test_a_queue_of_that_name_with_other_properties_is_an_error(run: Run) -> None:
-    run("declare", "LVQtester", "-k", "id")
-    ran = run("lvqtest", "--mode", "create_lvq")
-    assert ran.code == 4
-    assert "LVQtester" in ran.stderr
+    run("declare", "LVQtester", "--standard")
+    for mode, code in (("create_lvq", 4), ("write", 2)):
+        ran = run("lvqtest", "--mode", mode)
+        assert (ran.code, ran.stdout) == (code, b"")
+        assert "LVQtester" in ran.stderr
 
 
 def test_each_write_has_a_tag_of_its_own_and_one_for_all_its_values(run: Run) -> None:
@@ -96,6 +97,7 @@ def test_an_empty_queue_ends_a_browser_and_a_consumer_without_a_line(run: Run) -
     for mode in ("browse", "consume"):
         ran = run("lvqtest", "--mode", mode)
         assert (ran.code, ran.stdout, ran.stderr) == (0, b"", "")
+        assert run("lvqtest", "--mode", mode, person=True).stderr == "LVQtester is empty.\n"
 
 
 def test_lines_are_the_same_for_a_person(run: Run) -> None:
@@ -159,8 +161,6 @@ def test_a_consumer_waits_for_another_one_to_leave(run: Run, memory_cluster: Mem
         (["--port", "0"], "A port is a whole number from 1 to 65535."),
         (["--port", "65536"], "A port is a whole number from 1 to 65535."),
         (["-p", PASSWORD], "A port is a whole number from 1 to 65535."),
-        (["-b", "host:1", "--port", "2"], "--port is for brokers that are named without a port, unlike host:1."),
-        (["-b", "a:1,b:3", "-p", "2"], "--port is for brokers that are named without a port, unlike a:1, b:3."),
         (["--password"], "Option '--password' requires an argument."),
     ],
 )
@@ -233,6 +233,31 @@ def test_the_broker_before_the_command_is_the_same_option_and_gives_way_to_a_lat
     assert connected(before=before)[0]["bootstrap.servers"] == "one"
     assert connected("--port", "9093", before=before)[0]["bootstrap.servers"] == "one:9093"
     assert connected("--broker", "two", before=before)[0]["bootstrap.servers"] == "two"
+
+
+def test_a_port_completes_brokers_of_the_environment_and_the_file_too(connected: Connected, tmp_path: Path) -> None:
+    port = ("--port", "9093")
+    assert connected(*port, LVQ_BOOTSTRAP_SERVERS="env")[0]["bootstrap.servers"] == "env:9093"
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=one,two:1\n")
+    assert connected(*port, "--config", str(file))[0]["bootstrap.servers"] == "one:9093,two:1"
+
+
+@pytest.mark.parametrize("servers", ["host:1", "a:1,b:3"])
+def test_a_port_for_no_broker_is_an_error_wherever_they_are_named(connected: Connected, servers: str) -> None:
+    said = f"--port is for brokers that are named without a port, unlike {servers.replace(',', ', ')}."
+    for found, error in (
+        connected("--port", "2", "-b", servers),
+        connected("--port", "2", LVQ_BOOTSTRAP_SERVERS=servers),
+    ):
+        assert (found, error) == ({}, f"Error: {said}\n")
+
+
+@pytest.mark.parametrize("port", [(), ("--port", "2")])
+def test_a_broker_without_a_name_is_not_this_machine(connected: Connected, port: tuple[str, ...]) -> None:
+    found, said = connected("--broker", ",", *port)
+    assert found == {}
+    assert said.startswith("lvq: No bootstrap servers are given.")
 
 
 def test_options_go_over_the_environment(connected: Connected, tmp_path: Path) -> None:
