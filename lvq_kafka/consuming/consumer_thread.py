@@ -454,27 +454,43 @@ class ConsumerThread:
 
         Stop handing out, give holders a moment to finish, end the locks, and commit.
         """
-        mine, shared = self._mine(partitions), self._shared
+        mine, shared, stored = self._mine(partitions), self._shared, False
         with shared as core:
             core.ledger.withhold(mine)
         try:
             self._await_holders(mine)
             with shared as core:
                 core.end_locks(mine)
-            self._commits.send_now(mine)
+            stored = self._commits.send_now(mine)
         finally:
-            with shared as core:
-                unstored = core.unstored(mine)
-            if unstored:
-                logger.warning(
-                    "the consumer of %s gives up partition %s: it is not known whether its last commit was stored, "
-                    "so messages settled since the one before may be delivered again",
-                    self._name,
-                    ", ".join(map(str, sorted(unstored))),
-                )
+            self._report_unstored(mine, stored=stored)
             with shared as core:
                 core.forget(mine)
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
+
+    def _report_unstored(self, partitions: Collection[int], *, stored: bool) -> None:
+        """Say of which of these partitions done messages may come again.
+
+        Args:
+            stored: whether the last commit is known to be stored. Then its text had no room for the rest.
+        """
+        with self._shared as core:
+            unstored = core.unstored(partitions)
+        numbers = ", ".join(map(str, sorted(unstored)))
+        if unstored and stored:
+            logger.warning(
+                "the consumer of %s gives up partition %s: the commit text had no room for all acks; messages "
+                "whose acks it lacks are delivered again",
+                self._name,
+                numbers,
+            )
+        elif unstored:
+            logger.warning(
+                "the consumer of %s gives up partition %s: it is not known whether its last commit was stored, so "
+                "messages settled since the one before may be delivered again",
+                self._name,
+                numbers,
+            )
 
     def _await_holders(self, partitions: Collection[int]) -> None:
         """Give holders a moment to finish, and send the commits that they wait for."""
