@@ -2,7 +2,8 @@
 
 A key counts once, by the size of its newest message. The producer's own sends are newer than the messages that its
 follower shows, until the follower has read past them. Until then they count, whether or not the cluster has answered.
-So a single producer never exceeds a limit, and several exceed it at most by the sends that the others have in flight.
+So a single producer never exceeds a limit, but for the message that may cross a limit of bytes where producers block.
+Several exceed it at most by the sends that the others have in flight.
 """
 
 from __future__ import annotations
