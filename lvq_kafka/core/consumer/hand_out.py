@@ -154,10 +154,25 @@ class HandOut:
         if not taken and (left := reservations.left_by(wanted, session, now)):
             taken = self._reserve_left(reservations, left, most, exhausted, now, session)
         here = wanted.get(session, 0) + (0 if taken else most)
-        for who, number in {**wanted, session: here}.items():
-            missing = number - reservations.number_for(who)
-            reservations.add(self._reserve(missing, exhausted, who), now, who)
+        for who, number in wanted.items():
+            if not self._count_for(who, here if who is session else number, reservations, exhausted, now):
+                break  # The rest is for single sessions: their callers are woken, and count it themselves.
+        self._count_for(session, here, reservations, exhausted, now)
         return taken
+
+    def _count_for(
+        self,
+        session: SessionPins | None,
+        wants: int,
+        reservations: CountedReservations,
+        exhausted: list[Item],
+        now: float,
+    ) -> bool:
+        """Reserve as many messages as a session wants. Return whether there were as many."""
+        missing = wants - reservations.number_for(session)
+        reserved = self._reserve(missing, exhausted, session)
+        reservations.add(reserved, now, session)
+        return len(reserved) >= missing
 
     def _reserve_left(
         self,

@@ -326,6 +326,28 @@ def test_counted_messages_are_for_the_session_that_they_were_counted_for(world: 
         assert world.committed_map().counts == {0: 1, 1: 1}
 
 
+@pytest.mark.parametrize("messages", [["a:one", "b:one"], ["a:one", "b:one", "c:two", "d:three"]])
+def test_messages_are_counted_with_as_many_looks_however_many_sessions_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch, messages: list[str]
+) -> None:
+    """One session holds a message of its group, whose next message is for nobody else."""
+    send(world, *messages)
+    with grouped(world, durable_counts=True, commit_interval=60) as consumer, consumer.session() as holder:
+        held = get(holder)
+        with consumer._shared as core:
+            groups, ledger, now = core.ledger.groups, core.ledger, consumer._shared.clock()
+            assert groups is not None
+            line = {groups.open(): 1 for _ in range(1000)}
+            looked: list[object] = []
+            reserve = ledger.reserve
+            monkeypatch.setattr(ledger, "reserve", lambda session: (looked.append(session), reserve(session))[1])
+            assert core.hand_out.acquire(1, now, groups.open(), wanted=lambda: line) == ([], [])
+            counted = [session for session in line if core.hand_out._reservations.number_for(session)]  # type: ignore[union-attr]
+            assert counted == list(line)[: len(messages) - 2], "those who came first get what is free"
+        assert len(looked) <= len(messages)
+        held.ack()
+
+
 def test_a_message_counted_for_a_session_that_never_comes_goes_to_another(world: World) -> None:
     send(world, "a:one")
     with grouped(world, durable_counts=True, commit_interval=60) as consumer, consumer.session() as other:
