@@ -20,8 +20,7 @@ from lvq_kafka.core.text.quoting import brief
 
 __all__ = ["MapSyntaxError", "Part", "parse_map", "read_quoted", "write_value", "write_word"]
 
-MOST_NESTED = 32
-"""The maximum nesting depth. The addresses of real systems need six."""
+_MOST_NESTED = 32  # the addresses of real systems need six
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<mark>[{}\[\]:,;])
@@ -102,8 +101,8 @@ class _Parser:
     def value(self, symbol: _Symbol, depth: int, named_at: int | None = None) -> Part:
         """Read the value that begins with this symbol."""
         place = symbol.at, symbol.at if named_at is None else named_at
-        if depth > MOST_NESTED:
-            raise MapSyntaxError(f"this is nested more than {MOST_NESTED} deep", symbol.at)
+        if depth > _MOST_NESTED:
+            raise MapSyntaxError(f"this is nested more than {_MOST_NESTED} deep", symbol.at)
         if symbol.kind == "word":
             return Part(_meant(symbol.text), *place)
         if symbol.kind == "quoted":
