@@ -26,6 +26,7 @@ from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.queue.option_names import ARTEMIS_KEY_HEADER, QPID_KEY_HEADER
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState as DeliveryState
@@ -48,8 +49,10 @@ from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
 
 __all__ = [
+    "ARTEMIS_KEY_HEADER",
     "BYTES",
     "JSON",
+    "QPID_KEY_HEADER",
     "TEXT",
     "AsyncDeliveries",
     "BareOptions",

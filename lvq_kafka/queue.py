@@ -17,7 +17,7 @@ from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, ref
 from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
-from lvq_kafka.core.queue.queue_options import SYSTEM_OPTIONS, fields_with_options
+from lvq_kafka.core.queue.option_names import OPTION_NAMES
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
@@ -52,11 +52,9 @@ _UNSAID: Any = object()
 
 _DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)}
 
-_ELSEWHERE = {
-    spelled: f"Pass it in options: options={{{option!r}: ...}}."
-    for option in SYSTEM_OPTIONS
-    for spelled in (option, option.replace("-", "_"))
-} | {field.name: f"Pass it in spec: spec=TopicSpec({field.name}=...)." for field in fields(TopicSpec)}
+_ELSEWHERE = {row.name: row.as_argument for row in OPTION_NAMES} | {
+    field.name: f"Pass it in spec: spec=TopicSpec({field.name}=...)." for field in fields(TopicSpec)
+}
 """Arguments that belong elsewhere, each with the place that `LastValueQueue.declare` has for it."""
 
 _MAX_BLOCK = 60.0  # seconds that a send waits for room in a queue, unless its caller says another time
@@ -120,7 +118,7 @@ def _defined(
         )
     if options is not None:
         unusual = {field: value for field, value in fields.items() if not _is_default(field, value)}
-        fields = fields_with_options(name, unusual, options)
+        return QueueDefinition.from_options(name, options, topic=topic, arguments=unusual)
     return QueueDefinition(name=name, topic=topic or name, **fields)
 
 

@@ -50,7 +50,7 @@ class _Stderr(logging.Handler):
 
 @contextmanager
 def logs_shown(invocation: Invocation) -> Iterator[None]:
-    """Show the library's log and its Python warnings on stderr, each as a line of ``lvq``.
+    """Show the library's log and Python's warnings on stderr, each as a line of ``lvq``.
 
     Whether to show the whole log is decided line by line: --debug may be parsed late.
     """

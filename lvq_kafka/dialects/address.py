@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from lvq_kafka.core.queue.default_filters import check_selector
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.option_values import boolean
-from lvq_kafka.core.queue.queue_options import given_options
+from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.text.excerpts import excerpt, place_in
 from lvq_kafka.core.text.quoting import abridged, brief, quoted
 from lvq_kafka.dialects.map_syntax import MapSyntaxError, write_value, write_word
@@ -120,7 +120,8 @@ class Address:
         """
         usual = QueueDefinition(name=self.queue, topic=self.queue, key_header=None).as_row()
         asked = self.definition(complete=False).as_row()
-        said = {name for name, value in asked.items() if value != usual[name]} | given_options(self.options).keys()
+        said = {name for name, value in asked.items() if value != usual[name]}
+        said |= GivenOptions(self.options).setters.keys()
         if self.topic is not None:
             said.add("topic")
         found = declared.as_row()

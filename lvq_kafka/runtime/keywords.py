@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, wraps
 from typing import Any, TypeVar
 
+from lvq_kafka.core.text.nearest import folded, nearest
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.errors import ConfigError
 
@@ -26,7 +26,7 @@ def refuse_unknown(*, passes: Collection[str] = (), hints: Mapping[str, str] | N
 
     Args:
         passes: arguments that the function refuses by itself, since it knows more about them.
-        hints: names that are no arguments, each with what to do instead.
+        hints: names that are no arguments, in any case and with any separators, each with what to do instead.
     """
 
     def decorate(function: F) -> F:
@@ -74,13 +74,13 @@ def _known(function: Callable[..., Any]) -> frozenset[str]:
 
 def _unknown(function: Callable[..., Any], name: str, hints: Mapping[str, str]) -> ConfigError:
     known = sorted(_known(function))
-    nearest = difflib.get_close_matches(name, [*known, *hints], n=1)
-    if name in hints:
-        hint = hints[name]
-    elif nearest:
-        elsewhere = "" if nearest[0] in known else f" {hints[nearest[0]]}"
-        hint = f"Did you mean {nearest[0]}?{elsewhere}"
-    else:
+    near = nearest(name, [*known, *hints])
+    if not near:
         hint = f"It takes {', '.join(known)}."
+    elif near[0] in known:
+        hint = f"Did you mean {near[0]}?"
+    else:
+        meant = "" if folded(near[0]) == folded(name) else f"Did you mean {near[0]}? "
+        hint = f"{meant}{hints[near[0]]}"
     called = function.__qualname__.removesuffix(".__init__")
     return ConfigError(f"{called} takes no argument {brief(name)}.", options=[name], hint=hint)

@@ -13,8 +13,7 @@ from typing import Any, Literal, cast
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
-from lvq_kafka.core.queue.message_groups import GROUP_HEADER
+from lvq_kafka.core.queue.message_groups import GROUP_HEADER, JMS_GROUP_HEADER
 from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, PRIORITY_HEADER
 from lvq_kafka.errors import UnencodableKey
 from lvq_kafka.selectors import sql_logic

@@ -76,9 +76,10 @@ assert {module.__name__ for module in ON_A_BROKER} == {
 } - {"tests.scenarios.test_completeness"}, "a module of scenarios is not run on a broker"
 NOT_ON_A_BROKER = {
     test_keys.test_s025_a_queue_without_the_name_of_its_key_header_is_refused,
-    test_keys.test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not,
-    test_keys.test_s029_options_that_clash_with_a_key_are_refused_and_both_are_named,
-    test_keys.test_s030_the_old_no_browse_switch_is_accepted_with_a_warning,
+    test_keys.test_s026_a_switch_alone_brings_the_key_header_and_the_order_of_its_system,
+    test_keys.test_s026_switches_of_two_systems_need_the_name_of_the_key_header,
+    test_keys.test_s029_options_that_clash_with_a_key_are_refused_and_named,
+    test_keys.test_s030_the_old_no_browse_switch_says_what_is_always_so,
     test_ring.test_s125_a_limit_that_nothing_fits_is_refused_up_front,
     test_selecting.test_s144_a_replay_period_that_is_none_is_refused_by_its_value,
     test_selecting.test_s144_a_filter_that_does_not_exist_fails_when_the_browser_is_made,

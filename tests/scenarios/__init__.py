@@ -28,7 +28,7 @@ S022   test_keys.py             R1, R2: empty text is a key, a missing header is
 S022   test_standard.py        R35: on a standard queue
 S023   test_keys.py             R2: one key (as CPP, ART Core; two in BJ)
 S025   test_keys.py             R3: refused
-S026   test_keys.py             R3: the switch alone is refused, no default header (ART has one)
+S026   test_keys.py             R3: a switch alone has the key header of its system (as ART, CPP)
 S029   test_keys.py             R3: refused (as CPP), but for groups, which go together with keys (R36; as BJ, ART)
 S030   test_keys.py
 S031   test_browsing.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka import LastValueQueue, Message, QueueDefinition
+from lvq_kafka import ARTEMIS_KEY_HEADER, QPID_KEY_HEADER, LastValueQueue, Message, QueueDefinition
 from lvq_kafka.errors import ConfigError
 from tests.scenarios.harness import KEY, Queue, Venue
 
@@ -56,12 +56,16 @@ def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(venue: Venue
         assert caught.value.options == ("key_header",)
 
 
-def test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not() -> None:
-    """R3: no default header, unlike ``_AMQ_LVQ_NAME`` in Artemis. A switch that is off counts as off."""
+def test_s026_a_switch_alone_brings_the_key_header_and_the_order_of_its_system() -> None:
+    """R3. A switch that is off counts as off."""
     from_options = QueueDefinition.from_options
-    with pytest.raises(ConfigError) as caught:
-        from_options("q", {"last-value": "true"})
-    assert caught.value.options == ("key-header",)
+    for switch in ("last-value", "lastValue", "default-last-value-queue", "last-value-queue"):
+        made = from_options("q", {switch: "true"})
+        assert (made.key_header, made.order) == (ARTEMIS_KEY_HEADER, "tail")
+    for switch in ("qpid.last_value_queue", "qpid.last_value_queue_no_browse"):
+        made = from_options("q", {switch: 1})
+        assert (made.key_header, made.order) == (QPID_KEY_HEADER, "in-place")
+        assert from_options("q", {switch: 1, "order": "tail"}).order == "tail"
     assert from_options("q", {"last-value-key": "ticker"}).key_header == "ticker"
     assert from_options("q", {"last-value": True, "last-value-key": "ticker"}).key_header == "ticker"
     with pytest.raises(ConfigError) as caught:
@@ -69,19 +73,27 @@ def test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_no
     assert caught.value.options == ("last-value", "last-value-key")
 
 
-@pytest.mark.parametrize(
-    ("option", "asks_for"),
-    [("qpid.priorities", "priority"), ("qpid.paging", "paging")],
-)
-def test_s029_options_that_clash_with_a_key_are_refused_and_both_are_named(option: str, asks_for: str) -> None:
+def test_s026_switches_of_two_systems_need_the_name_of_the_key_header() -> None:
+    """R3."""
+    both: dict[str, object] = {"last-value": "true", "qpid.last_value_queue": "1"}
+    with pytest.raises(ConfigError, match=r"Name the key header: key-header\.") as caught:
+        QueueDefinition.from_options("q", both)
+    assert caught.value.options == ("last-value", "qpid.last_value_queue")
+    assert QueueDefinition.from_options("q", both | {"key-header": "ticker"}).key_header == "ticker"
+
+
+def test_s029_options_that_clash_with_a_key_are_refused_and_named() -> None:
     """R3: as Qpid. Groups are not among them (R36), as in Broker-J and Artemis."""
-    with pytest.raises(ConfigError, match=asks_for) as caught:
-        QueueDefinition.from_options("q", {"qpid.last_value_queue_key": "ticker", option: "10"})
-    assert caught.value.options == (option, "qpid.last_value_queue_key")
+    with pytest.raises(ConfigError, match="priority") as caught:
+        QueueDefinition.from_options("q", {"qpid.last_value_queue_key": "ticker", "qpid.priorities": "10"})
+    assert caught.value.options == ("qpid.priorities", "qpid.last_value_queue_key")
+    with pytest.raises(ConfigError, match="paging") as caught:
+        QueueDefinition.from_options("q", {"qpid.last_value_queue_key": "ticker", "qpid.paging": "true"})
+    assert caught.value.options == ("qpid.paging",)
 
 
-def test_s030_the_old_no_browse_switch_is_accepted_with_a_warning() -> None:
-    options = {"qpid.last_value_queue_key": "ticker"}
+def test_s030_the_old_no_browse_switch_says_what_is_always_so(recwarn: pytest.WarningsRecorder) -> None:
+    options: dict[str, object] = {"qpid.last_value_queue_key": "ticker"}
     plain = QueueDefinition.from_options("q", options)
-    with pytest.warns(UserWarning, match="qpid.last_value_queue_no_browse"):
-        assert QueueDefinition.from_options("q", options | {"qpid.last_value_queue_no_browse": "1"}) == plain
+    assert QueueDefinition.from_options("q", options | {"qpid.last_value_queue_no_browse": "1"}) == plain
+    assert not recwarn.list

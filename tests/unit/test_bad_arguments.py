@@ -225,8 +225,8 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     *(
         ("Limits", option, bad, lambda o, x, option=option: Limits(**{"messages": 5, "policy": "block", option: x}))
         for option, bad in {
-            "messages": ["5", 0, -1, 1.5, math.nan, True],
-            "bytes": ["5", 0, -1, 1.5, math.nan, True],
+            "messages": ["5", 0, -1.0, 1.5, math.nan, True],
+            "bytes": ["5", 0, -1.0, 1.5, math.nan, True],
             "policy": [None, "tape", 5],
             "resume": ["0.5", 0, -1, 1.5, math.nan],
         }.items()

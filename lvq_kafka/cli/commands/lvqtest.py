@@ -18,6 +18,7 @@ from lvq_kafka.cli.common_options import WholeNumber, command
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import Output
+from lvq_kafka.core.queue.option_names import QPID_KEY_HEADER
 from lvq_kafka.core.text.quoting import listed, printable
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig
@@ -29,7 +30,6 @@ from lvq_kafka.reading.entries import EndOfDump, Entry
 __all__ = ["lvqtest"]
 
 _QUEUE = "LVQtester"
-_KEY_HEADER = "qpid.LVQ_key"
 _KEYS = ("key1", "key2", "key3", "key1", "last")
 _UNTAGGED = "last"  # the key whose value is its name, and marks the end
 _LOOK = 0.1  # seconds until a consumer that was not assigned its partition yet is asked again
@@ -50,7 +50,7 @@ class _Port(WholeNumber):
 
 
 def _create(invocation: Invocation, *, keeps_browsed: bool) -> None:
-    queue = LastValueQueue.declare(_QUEUE, key_header=_KEY_HEADER, order="in-place", cluster=invocation.connect())
+    queue = LastValueQueue.declare(_QUEUE, key_header=QPID_KEY_HEADER, order="in-place", cluster=invocation.connect())
     print_unchecked(queue)
     if keeps_browsed:
         print_problem(

@@ -5,12 +5,12 @@ A selector's text is checked without a parser: a definition may hold one that on
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import abridged, brief, quoted
 from lvq_kafka.core.text.validation import as_float, delays
 from lvq_kafka.errors import ConfigError
@@ -63,8 +63,8 @@ class DefaultFilters:
             )
         for name in given:
             if name not in names:
-                nearest = difflib.get_close_matches(str(name), names, n=1)
-                hint = f"Did you mean {nearest[0]}?" if nearest else f"Choose from {', '.join(names)}."
+                near = nearest(str(name), names)
+                hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(names)}."
                 raise ConfigError(f"{brief(str(name))} is not a filter.", options=["default_filters"], hint=hint)
         try:
             filters = cls(**given)

@@ -13,7 +13,8 @@ from lvq_kafka.core.queue.default_filters import DefaultFilters, check_selector
 from lvq_kafka.core.queue.headers import check_group_header, check_key_header, check_sort_header
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.queue_options import CHOICES, KeylessPolicy, fields_of, given_options
+from lvq_kafka.core.queue.option_names import CHOICES, KeylessPolicy
+from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.queue.ranking import (
     HIGHEST_PRIORITY,
     PRIORITY_HEADER,
@@ -198,7 +199,10 @@ class QueueDefinition:
             check_group_header(self.groups.header)
         if self.limits is not None:
             instance("limits", self.limits, Limits, 'For example limits=Limits(messages=1000, policy="reject").')
-            self._check_consumed()
+            if self.limits.limiting:
+                self._check_consumed()
+            else:
+                object.__setattr__(self, "limits", None)
 
     def _check_ranks(self) -> None:
         for option, order, default in (
@@ -345,20 +349,35 @@ class QueueDefinition:
 
     @classmethod
     def from_options(
-        cls, name: str, options: Mapping[str, object], *, topic: str | None = None, record_key: bool = False
+        cls,
+        name: str,
+        options: Mapping[str, object],
+        *,
+        topic: str | None = None,
+        record_key: bool = False,
+        arguments: Mapping[str, Any] | None = None,
     ) -> QueueDefinition:
-        """Build a definition from options by name, including those of Qpid, Artemis and Broker-J.
+        """Build a definition from options by name, ours or those of the systems in `OPTION_NAMES`.
 
-        Booleans are read by value, so ``last-value=false`` asks for a standard queue (R3). With ``record_key``, no
-        option has to name the key header: the record key is the key.
+        Names count in any case and with any separators, and values are read as text or as JSON has them. Booleans are
+        read by value, so ``last-value=false`` asks for a standard queue (R3).
+
+        Args:
+            name: the queue's name.
+            options: the options.
+            topic: its topic; the same as its name unless another is given.
+            record_key: True if no option has to name the key header: unless one does, the record key is the key.
+            arguments: fields that have values already, and hold together with the options.
 
         Raises:
-            ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
+            ConfigError: an option is unknown (names the nearest), malformed, or refused with its reason, or clashes
+                with another (names both).
         """
+        given = GivenOptions(options, arguments)
         try:
-            return cls(name=name, topic=topic or name, **fields_of(name, options, record_key=record_key))
+            return cls(name=name, topic=topic or name, **given.fields(name, record_key=record_key))
         except ConfigError as error:
-            raise error.of_options(given_options(options)) from None
+            raise error.of_options(given.setters) from None
 
 
 def check_own_topic(topic: str, option: str = "topic") -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 from operator import itemgetter
 
 from lvq_kafka.core.log.records import RawHeaders
-from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
+from lvq_kafka.core.queue.message_groups import JMS_GROUP_HEADER
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 
 __all__ = ["DELAY_HEADERS", "GROUP_HEADERS", "TIME_HEADERS", "ForeignHeaders"]

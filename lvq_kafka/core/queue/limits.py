@@ -36,7 +36,7 @@ def size_of(key: bytes | None, value: bytes | None, headers: RawHeaders) -> int:
 class Limits:
     """The most that a queue may hold, and the policy for the rest.
 
-    At least one of ``messages`` and ``bytes`` is given.
+    At least one of ``messages`` and ``bytes`` is given. A negative number is no limit.
 
     Args:
         messages: the most messages that wait or are in work, after conflation.
@@ -68,7 +68,11 @@ class Limits:
                 options=["messages", "bytes"],
                 hint="Give one.",
             )
-        at_least_one(**given)
+        for name, most in given.items():
+            if isinstance(most, int) and most < 0:
+                object.__setattr__(self, name, None)
+            else:
+                at_least_one(**{name: most})
         if self.resume is None:
             if self.policy == "block":
                 object.__setattr__(self, "resume", RESUME)
@@ -83,6 +87,11 @@ class Limits:
             raise ConfigError(
                 "`resume` is not a part of the limits, above 0 and up to 1.", options={"resume": self.resume}
             )
+
+    @property
+    def limiting(self) -> bool:
+        """True if there is any limit."""
+        return self.messages is not None or self.bytes is not None
 
     @property
     def described(self) -> str:

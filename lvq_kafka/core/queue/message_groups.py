@@ -10,10 +10,13 @@ from lvq_kafka.core.text.quoting import abridged, quoted
 from lvq_kafka.core.text.validation import choice, known_fields, text
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["GROUP_HEADER", "NO_GROUP", "GroupMode", "Groups", "Placement", "encode_group"]
+__all__ = ["GROUP_HEADER", "JMS_GROUP_HEADER", "NO_GROUP", "GroupMode", "Groups", "Placement", "encode_group"]
 
 GROUP_HEADER = "lvq-group"
 """The header that names the group of a message, unless the queue's definition names another."""
+
+JMS_GROUP_HEADER = "JMSXGroupID"
+"""The header of groups in JMS, and in Broker-J unless another is named."""
 
 NO_GROUP = "qpid.no-group"
 """The group of messages without one, where groups are shared; its name is that of Qpid and Broker-J."""

@@ -31,7 +31,7 @@ def test_declare_takes_limits_and_says_whom_they_bind(run: Run) -> None:
     ("arguments", "said"),
     [
         (["--overflow", "reject"], "needs a limit"),
-        (["--max-messages", "0"], "0 is not in the range"),
+        (["--max-messages", "0"], "--max-messages 0 leaves no room for any message"),
         (["--max-bytes", "much"], "is not a number of bytes"),
         (["--max-messages", "5", "--resume", "0.5"], "blocks none"),
         (["--max-messages", "5", "-o", "max-messages=6"], "are both given"),

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import click
 import pytest
 
+from lvq_kafka import QueueDefinition
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
@@ -180,7 +184,7 @@ def test_the_record_key_can_be_the_key(run: Run) -> None:
         (["q", "-o", "last-value-key"], "NAME=VALUE"),
         (["q", "-k", "id", "-o", "last-value=false"], "last-value=false"),
         (["q", "-k", "id", "-o", "qpid.priorities=10"], "Say --order priority to have both"),
-        (["q", "-k", "id", "-o", "qpid.paging=true"], "cannot be combined"),
+        (["q", "-k", "id", "-o", "qpid.paging=true"], "is not possible here: there is no paging of whole queues"),
         (["q", "-k", "id", "--priorities", "5", "-o", "priorities=5"], "both given"),
         (
             ["q", "-k", "id", "--order", "sorted", "--priorities", "5"],
@@ -326,11 +330,17 @@ def test_dropping_a_queue_that_is_not_there_is_an_error(run: Run) -> None:
     assert run("drop", "nope", "--yes").code == 4
 
 
-def test_a_warning_of_the_library_is_a_line_of_lvq(run: Run) -> None:
-    ran = run("declare", "q", "-o", "qpid.last_value_queue_key=id", "-o", "qpid.last_value_queue_no_browse=true")
+def test_a_warning_of_python_is_a_line_of_lvq(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from_options = QueueDefinition.from_options
+
+    def warned(*arguments: Any, **options: Any) -> QueueDefinition:
+        warnings.warn("too late", UserWarning, stacklevel=1)
+        return from_options(*arguments, **options)
+
+    monkeypatch.setattr(QueueDefinition, "from_options", warned)
+    ran = run("declare", "q", "-k", "id")
     assert ran.code == 0
-    (line,) = [line for line in ran.stderr.splitlines() if "no_browse" in line]
-    assert line.startswith("lvq: warning: qpid.last_value_queue_no_browse of the queue q is ignored")
+    assert "lvq: warning: too late\n" in ran.stderr
     assert "UserWarning" not in ran.stderr
 
 

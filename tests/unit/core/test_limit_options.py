@@ -10,6 +10,14 @@ from lvq_kafka import Limits, QueueDefinition
 from lvq_kafka.errors import ConfigError
 
 
+def test_a_negative_number_is_no_limit_in_python_either() -> None:
+    assert Limits(policy="ring", messages=-1, bytes=5) == Limits(policy="ring", bytes=5)
+    off = QueueDefinition(name="q", topic="q", key_header="k", limits=Limits(policy="ring", messages=-1, bytes=-7))
+    assert off == QueueDefinition(name="q", topic="q", key_header="k")
+    # Nobody enforces what is no limit.
+    QueueDefinition(name="q", topic="q", key_header="k", limits=Limits(policy="disk", bytes=-1), non_destructive=True)
+
+
 @pytest.mark.parametrize(
     ("options", "limits"),
     [
@@ -51,6 +59,18 @@ from lvq_kafka.errors import ConfigError
         ({"ring-size": 3}, Limits(policy="ring", messages=3)),
         ({"ring-size": -1}, None),
         ({"max-size-bytes": -1, "max-size-messages": -1, "address-full-policy": "PAGE"}, None),
+        ({"max-size-bytes": -1, "address-full-policy": "BLOCK"}, None),
+        ({"maximumQueueDepthMessages": "-1", "overflowPolicy": "RING"}, None),
+        ({"maximumQueueDepthMessages": -1, "maximumQueueDepthBytes": -1, "overflowPolicy": "REJECT"}, None),
+        ({"qpid.max_count": -1, "qpid.policy_type": "ring"}, None),
+        ({"max-messages": -1, "overflow": "block", "resume": 0.5}, None),
+        ({"overflowPolicy": "RING"}, None),
+        ({"x-qpid-capacity": 1000, "x-qpid-flow-resume-capacity": 700}, Limits(policy="block", bytes=1000, resume=0.7)),
+        (
+            {"queueFlowControlSizeBytes": 1000, "queueFlowResumeSizeBytes": 500},
+            Limits(policy="block", bytes=1000, resume=0.5),
+        ),
+        ({"bytelimit": "1G"}, Limits(policy="reject", bytes=1 << 30)),
         ({"max-messages": 3, "ring-size": 3, "overflow": "ring"}, Limits(policy="ring", messages=3)),
         ({}, None),
     ],
@@ -80,17 +100,23 @@ def test_a_limit_has_a_name_in_each_system(options: dict[str, Any], limits: Limi
         ({"overflow": "reject"}, ["overflow", "max-messages", "max-bytes"], "needs a limit"),
         ({"resume": 0.5}, ["resume", "max-messages", "max-bytes"], "needs a limit"),
         ({"overflow": "disk"}, ["overflow", "max-messages", "max-bytes"], "needs a limit"),
-        (
-            {"max-size-bytes": -1, "address-full-policy": "BLOCK"},
-            ["address-full-policy", "max-messages", "max-bytes"],
-            "needs a limit",
-        ),
         ({"max-messages": 5, "overflow": "drop"}, ["overflow"], "is not a policy"),
         (
             {"max-size-bytes": 5, "address-full-policy": "DROP"},
             ["address-full-policy"],
             "producers would learn nothing",
         ),
+        (
+            {"max-messages": 5, "qpid.max_size": 700},
+            ["max-messages", "qpid.max_size"],
+            "max-messages stands for the policy 'none', and qpid.max_size for 'reject'. Name the policy: overflow",
+        ),
+        (
+            {"qpid.flow_stop_count": 5, "qpid.flow_resume_count": 7},
+            ["qpid.flow_resume_count", "qpid.flow_stop_count"],
+            "exceeds qpid.flow_stop_count=5",
+        ),
+        ({"qpid.max_count": 5, "qpid.policy_type": "self-destruct"}, ["qpid.policy_type"], "is not possible here"),
         ({"max-messages": 5, "resume": 0.5}, ["resume", "max-messages"], "blocks none"),
         ({"max-messages": 5, "overflow": "ring", "resume": 0.5}, ["resume", "overflow"], "blocks none"),
         ({"max-messages": 5, "overflow": "block", "resume": 80}, ["resume"], "must be above 0, and up to 1"),

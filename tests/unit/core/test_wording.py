@@ -72,7 +72,7 @@ def test_an_error_can_still_be_worded_in_another_process(way: type) -> None:
     ("options", "said"),
     [
         ({"minimumMessageTtl": "9000", "max-ttl": "5"}, "minimumMessageTtl='9000' exceeds max-ttl='5'."),
-        ({"expiry-delay": "0.1"}, "expiry-delay=0.1 is not a number of milliseconds from 1 to "),
+        ({"expiry-delay": "0.1"}, "expiry-delay='0.1' is not a number of milliseconds from 1 to "),
         ({"expiry-address": "dead"}, "expiry-address='dead' of the queue q is for messages that expire"),
         ({"ring-size": 5, "ensureNondestructiveConsumers": "true"}, "ring-size=5 and ensureNondestructiveConsumers="),
         ({"order": "up"}, "'up' is not a valid order for the queue q. Choose one of tail"),
@@ -90,10 +90,7 @@ def test_an_unknown_option_names_the_nearest_and_where_the_list_is() -> None:
     for option, meant in (("keylss", "Did you mean keyless? "), ("foo", "")):
         with pytest.raises(ConfigError) as caught:
             QueueDefinition.from_options("q", {"key-header": "id", option: "1"})
-        assert str(caught.value) == (
-            f"{option} is not a queue option. {meant}`lvq declare --help` lists those of this library, and the pages "
-            "in docs/options those of others."
-        )
+        assert str(caught.value) == (f"{option} is not a queue option. {meant}`lvq options` lists all of them.")
 
 
 def test_a_finding_is_a_sentence_that_says_what_to_type() -> None:
