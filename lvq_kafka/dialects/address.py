@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +9,11 @@ from typing import Any, Literal, get_args
 
 from lvq_kafka.core.queue.default_filters import check_selector
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.option_values import boolean
+from lvq_kafka.core.queue.option_names import Fixed, option_named
+from lvq_kafka.core.queue.option_values import REPLAY_PERIOD, boolean
 from lvq_kafka.core.queue.queue_options import GivenOptions
 from lvq_kafka.core.text.excerpts import excerpt, place_in
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import abridged, brief, quoted
 from lvq_kafka.dialects.map_syntax import MapSyntaxError, write_value, write_word
 from lvq_kafka.errors import ConfigError
@@ -71,7 +72,7 @@ class Address:
     __repr__ = abridged
 
     def __str__(self) -> str:
-        arguments = {"x-qpid-replay-period": self.replay_period}
+        arguments = {REPLAY_PERIOD: self.replay_period}
         link = {
             "reliability": self.reliability,
             "selector": self.selector,
@@ -111,7 +112,7 @@ class Address:
             return QueueDefinition.from_options(self.queue, self.options, topic=self.topic, record_key=not complete)
         except ConfigError as error:
             at = next((self.places[option] for option in error.options if option in self.places), None)
-            raise error if at is None else error.in_text(_where(self.text, at), excerpt(self.text, at)) from None
+            raise error if at is None else _placed(error, self.text, at) from None
 
     def differences(self, declared: QueueDefinition) -> dict[str, tuple[object, object]]:
         """Return where a queue differs from what this address says of it.
@@ -131,6 +132,10 @@ class Address:
 def _where(text: str, at: int) -> str:
     place = place_in(text, at)
     return f"{place[0].upper()}{place[1:]} of the address"
+
+
+def _placed(error: ConfigError, text: str, at: int) -> ConfigError:
+    return error.in_text(_where(text, at), excerpt(text, at))
 
 
 class AddressDraft:
@@ -168,8 +173,8 @@ class AddressDraft:
 
     def unknown(self, name: str, at: int, where: str, known: Mapping[str, object]) -> ConfigError:
         """Return the error for a name that means nothing in its place."""
-        found = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {found[0]}?" if found else f"Known are {', '.join(known)}."
+        near = nearest(name, known)
+        hint = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}."
         return self.wrong(f"{brief(name)} is unknown {where}", at, hint, option=name)
 
     def refused(self, name: str, at: int, reason: str, hint: str) -> ConfigError:
@@ -200,15 +205,20 @@ class AddressDraft:
             self.note("topic", topic, at)
 
     def option(self, name: str, value: object, at: int) -> None:
-        """Note an option of the queue.
+        """Note an option of the queue, unless it asks for what always holds.
 
         Raises:
-            ConfigError: its value is a map or a list, or it was given already.
+            ConfigError: no queue of this library can have it, or it was given already.
         """
-        if isinstance(value, dict | list):
-            raise self.wrong(f"{brief(name)} takes a text, a number or a boolean", at, option=name)
         if name in self._options:
             raise self.wrong(f"{brief(name)} is given twice", at, "Give it once.", option=name)
+        row = option_named(name)
+        if row is not None and isinstance(row.meaning, Fixed):
+            try:
+                row.meaning.check(name, value)
+            except ConfigError as error:
+                raise _placed(error, self.text, at) from None
+            return
         self._options[name] = value
         self._places[name] = at
 
@@ -231,7 +241,7 @@ class AddressDraft:
         try:
             check_selector(value, name)
         except ConfigError as error:
-            raise error.in_text(_where(self.text, at), excerpt(self.text, at)) from None
+            raise _placed(error, self.text, at) from None
         self.note("selector", value, at, name)
 
     def replay(self, name: str, value: object, at: int) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Literal
 
-from lvq_kafka.dialects.address import COME_AND_GO, Address, AddressDraft
+from lvq_kafka.dialects.address import Address, AddressDraft
 from lvq_kafka.dialects.url_options import decoded, url_options
 
 __all__ = ["ARTEMIS_PREFIXES", "parse_artemis_address"]
@@ -14,16 +13,6 @@ __all__ = ["ARTEMIS_PREFIXES", "parse_artemis_address"]
 ARTEMIS_PREFIXES = ("queue://", "topic://")
 
 _HEAD = re.compile(r"(?:(?P<kind>queue|topic)://)?(?P<name>[^?]*)(?P<options>\?|$)", re.DOTALL)
-# Parameters that a queue cannot have, with the value that asks for nothing, and the reason.
-_OFF: Mapping[str, tuple[str, str]] = {
-    "auto-delete": ("false", COME_AND_GO),
-    "purge-on-no-consumers": ("false", "a message waits for its consumer"),
-    "exclusive": ("false", "any number of consumers may share a queue"),
-    "max-consumers": ("-1", "any number of consumers may share a queue"),
-    "consumers-before-dispatch": ("0", "the first consumer gets messages at once"),
-    "delay-before-dispatch": ("-1", "the first consumer gets messages at once"),
-    "consumer-priority": ("0", "consumers are equal"),
-}
 
 
 def parse_artemis_address(text: str) -> Address:
@@ -45,14 +34,6 @@ def parse_artemis_address(text: str) -> Address:
     for name, value, at in url_options(draft, head.end() if head["options"] else len(text)):
         if name == "routing-type":
             _note_routing(draft, draft.chosen(name, value, at, Literal["anycast", "multicast"]), at, shared=shared)
-        elif name in _OFF:
-            idle, reason = _OFF[name]
-            if value.strip().lower() != idle:
-                raise draft.refused(f"{name}={value}", at, reason, "Leave it out.")
-        elif name == "durable":
-            draft.truth(name, value, at)
-        elif name == "filter":
-            draft.option("selector", value, at)
         else:
             draft.option(name, value, at)
     return draft.finish()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from lvq_kafka.dialects.address import COME_AND_GO, Address, AddressDraft
-from lvq_kafka.dialects.qpid_addresses import FILTERS, REPLAY_PERIOD
+from lvq_kafka.core.queue.option_values import REPLAY_PERIOD, SELECTORS
+from lvq_kafka.dialects.address import Address, AddressDraft
 from lvq_kafka.dialects.url_options import decoded, url_options
 
 __all__ = ["BINDING_CLASSES", "parse_binding_url"]
@@ -20,11 +20,8 @@ _URL = re.compile(
     r"(?:BURL:)?(?P<kind>[a-z]+)://(?P<exchange>[^/?]*)"
     r"(?:/(?P<destination>[^/?]*))?(?:/(?P<queue>[^/?]*))?(?P<options>$|\?)"
 )
-_OFF = {
-    "exclusive": "any number of consumers may share a queue",
-    "autodelete": COME_AND_GO,
-}
-_KNOWN = dict.fromkeys(("routingkey", "bindingkey", "durable", "browse", *_OFF, REPLAY_PERIOD, *FILTERS), "")
+_OF_QUEUE = ("durable", "exclusive", "autodelete")
+_KNOWN = dict.fromkeys(("routingkey", "bindingkey", "browse", *_OF_QUEUE, REPLAY_PERIOD, *SELECTORS), "")
 _NO_EXCHANGE = "there are no exchanges, and a message goes to the queue of its address"
 
 
@@ -58,16 +55,13 @@ def parse_binding_url(text: str) -> Address:
         seen.add(name)
         if name in ("routingkey", "bindingkey"):
             _check_routing(draft, name, value, queue, at)
-        elif name in _OFF:
-            if draft.truth(name, value, at):
-                raise draft.refused(f"{name}='true'", at, _OFF[name], "Leave it out.")
-        elif name == "durable":
-            draft.truth(name, value, at)
+        elif name in _OF_QUEUE:
+            draft.option(name, value, at)
         elif name == "browse":
             draft.note("mode", "browse" if draft.truth(name, value, at) else "consume", at, name)
         elif name == REPLAY_PERIOD:
             draft.replay(name, value, at)
-        elif name in FILTERS:
+        elif name in SELECTORS:
             draft.select(name, value, at)
         else:
             raise draft.unknown(name, at, "in a binding URL", _KNOWN)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from lvq_kafka.core.text.quoting import brief
 
-__all__ = ["MapSyntaxError", "Part", "parse_map", "read_quoted", "write_value", "write_word"]
+__all__ = ["MapSyntaxError", "Part", "parse_map", "plain", "read_quoted", "write_value", "write_word"]
 
 _MOST_NESTED = 32  # the addresses of real systems need six
 
@@ -52,6 +52,13 @@ class Part(NamedTuple):
     """Text, a number, a boolean, None, a list of parts, or parts by name."""
     at: int
     named_at: int
+
+
+def plain(part: Part) -> object:
+    """Return a value without places."""
+    if isinstance(part.value, dict):
+        return {name: plain(inner) for name, inner in part.value.items()}
+    return [plain(inner) for inner in part.value] if isinstance(part.value, list) else part.value
 
 
 def parse_map(text: str, at: int = 0) -> Part:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from lvq_kafka.core.queue.option_values import REPLAY_PERIOD, SELECTORS
 from lvq_kafka.dialects.address import COME_AND_GO, Address, AddressDraft, AddressMode, LinkPolicy
-from lvq_kafka.dialects.map_syntax import MapSyntaxError, Part, parse_map, read_quoted
+from lvq_kafka.dialects.map_syntax import MapSyntaxError, Part, parse_map, plain, read_quoted
 
-__all__ = ["FILTERS", "REPLAY_PERIOD", "parse_qpid_address"]
-
-REPLAY_PERIOD = "x-qpid-replay-period"
-FILTERS = ("x-apache-selector", "x-filter-jms-selector")
-"""The names that arguments of a subscription have for a selector."""
+__all__ = ["parse_qpid_address"]
 
 _HEAD = re.compile(
     r"""\s*(?:(?P<quoted>"[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*') | (?P<name>[^;/{}\s]*?))
@@ -116,7 +113,7 @@ class _QpidAddress:
             "in node",
             {
                 "type": self._type,
-                "durable": self._truth,
+                "durable": self._option,
                 "x-declare": self._declare,
                 "x-bindings": self._refuse(_NO_EXCHANGE, _BIND),
             },
@@ -134,10 +131,10 @@ class _QpidAddress:
             "in x-declare",
             {
                 "arguments": self._arguments,
-                "durable": self._truth,
-                "exclusive": self._off(COME_AND_GO, "Leave it out: any client may use the queue."),
-                "auto-delete": self._off(COME_AND_GO, "Leave it out, and drop the queue when it is no longer needed."),
-                "alternate-exchange": self._refuse(_NO_EXCHANGE, "Consumers have the option dead_letters."),
+                "durable": self._option,
+                "exclusive": self._option,
+                "auto-delete": self._option,
+                "alternate-exchange": self._option,
             },
         )
 
@@ -145,7 +142,7 @@ class _QpidAddress:
         if not isinstance(part.value, dict):
             raise self._draft.wrong("expected {", part.at, "For example arguments: {'qpid.last_value_queue_key': id}.")
         for option, inner in part.value.items():
-            self._draft.option(option, inner.value, inner.named_at)
+            self._option(inner, option)
 
     # ---------------------------------------------------------------- the link
 
@@ -156,7 +153,7 @@ class _QpidAddress:
             "in link",
             {
                 "name": self._text,
-                "durable": self._truth,
+                "durable": self._option,
                 "reliability": self._reliability,
                 "selector": self._selector,
                 "filter": self._filter,
@@ -198,9 +195,9 @@ class _QpidAddress:
     def _subscribe(self, part: Part, name: str) -> None:
         readers: dict[str, Reader] = {
             "arguments": lambda inner, _: self._entries(inner, "in arguments of x-subscribe", arguments),
-            "exclusive": self._off("any number of consumers may share a queue", "Leave it out."),
+            "exclusive": self._option,
         }
-        arguments: dict[str, Reader] = {REPLAY_PERIOD: self._replay, **dict.fromkeys(FILTERS, self._selector)}
+        arguments: dict[str, Reader] = {REPLAY_PERIOD: self._replay, **dict.fromkeys(SELECTORS, self._selector)}
         self._entries(part, "in x-subscribe", readers)
 
     def _replay(self, part: Part, name: str) -> None:
@@ -214,15 +211,8 @@ class _QpidAddress:
 
         return read
 
-    def _off(self, reason: str, hint: str) -> Reader:
-        def read(part: Part, name: str) -> None:
-            if self._draft.truth(name, part.value, part.at):
-                raise self._draft.refused(f"{name}: true", part.named_at, reason, hint)
-
-        return read
-
-    def _truth(self, part: Part, name: str) -> None:
-        self._draft.truth(name, part.value, part.at)
+    def _option(self, part: Part, name: str) -> None:
+        self._draft.option(name, plain(part), part.named_at)
 
     def _text(self, part: Part, name: str) -> None:
         if not isinstance(part.value, str):

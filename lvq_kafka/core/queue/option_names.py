@@ -375,9 +375,9 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
          artemis="user", broker_j="owner"),
 
     # ---- What is always so: queues and messages are stored
-    _row(Fixed("Kafka stores queues and messages", YES, "Leave it out: nothing here is lost at a restart."),
+    _row(Fixed("Kafka stores queues and messages, whatever is asked for", (*YES, *NO)),
          qpid_cpp="durable", qpid_m4="durable", artemis="durable", broker_j="durable"),
-    _row(Fixed("Kafka stores every message", ("default", "always")),
+    _row(Fixed("Kafka stores every message, whatever is asked for", ("default", "always", "never")),
          broker_j="messageDurability qpid.message_durability queue.defaultMessageDurability"),
     _row(Fixed("Kafka stores every message", NO), artemis="temporary transient internal"),
     _row(Fixed("Kafka replicates topics", YES, "Pass spec=TopicSpec(replication_factor=1), or --replication-factor 1."),

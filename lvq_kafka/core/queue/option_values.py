@@ -18,6 +18,8 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = [
     "NO",
+    "REPLAY_PERIOD",
+    "SELECTORS",
     "YES",
     "OptionReader",
     "as_given",
@@ -47,8 +49,13 @@ YES, NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _NUMBER = re.compile(r"(-?\d{1,18})\s*([KMG]?)i?B?", re.IGNORECASE)
 
-# The filters of Broker-J by type, with ours.
-_FILTERS = {"x-qpid-replay-period": "replay_period", "x-filter-jms-selector": "selector"}
+REPLAY_PERIOD = "x-qpid-replay-period"
+"""The replay period among the arguments of a subscription, and the filters of Broker-J."""
+
+SELECTORS = ("x-filter-jms-selector", "x-apache-selector")
+"""The selector among them."""
+
+_FILTERS = {REPLAY_PERIOD: "replay_period", **dict.fromkeys(SELECTORS, "selector")}
 
 
 def word(value: object) -> str:
@@ -259,7 +266,7 @@ def default_filters(option: str, value: object) -> dict[str, object]:
     Broker-J has a map from the names of filters to their type, and lists of arguments by type.
 
     Raises:
-        ConfigError: it is not such a map, or has a filter that browsers do not have.
+        ConfigError: it is not such a map, has a filter that browsers do not have, or two of one kind.
     """
     try:
         filters = read_json(value) if isinstance(value, str) else value
@@ -280,6 +287,10 @@ def default_filters(option: str, value: object) -> dict[str, object]:
                     f"`{option}` has a filter that browsers do not have, {brief(str(kind))}.",
                     options=[option],
                     hint=f"There are {listed([*_FILTERS])}, here replay_period and selector.",
+                )
+            if field in found:
+                raise ConfigError(
+                    f"`{option}` has two filters of one kind, {brief(str(kind))}.", options=[option], hint="Give one."
                 )
             argument = arguments[0] if isinstance(arguments, list) and len(arguments) == 1 else arguments
             found[field] = number(option, argument) if field == "replay_period" else argument
