@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / "docs" / "_build"))
 
 from command_line import reference  # noqa: E402  # MkDocs loads this file by its path
 from modules import modules  # noqa: E402
+from options import option_names  # noqa: E402
 
 from lvq_kafka import errors  # noqa: E402
 
-GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules}
+GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules, "<!-- options -->": option_names}
 """Generators of parts of pages, by the marker that stands in their place."""
 
 PACKAGES = {"reference/lvq_spark.md": "lvq_spark", "reference/testing.md": "lvq_kafka.testing"}

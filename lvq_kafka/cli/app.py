@@ -17,6 +17,7 @@ from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
 from lvq_kafka.cli.commands.lvqtest import lvqtest
 from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
+from lvq_kafka.cli.commands.options import options
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
 from lvq_kafka.cli.commands.repair import repair
@@ -42,7 +43,7 @@ from lvq_kafka.core.text.quoting import printable
 __all__ = ["lvq"]
 
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Queues": (declare, queues, stats, drop),
+    "Queues": (declare, options, queues, stats, drop),
     "Write": (send, put, delete),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),

@@ -98,7 +98,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     type=click.Choice(get_args(Placement)),
     help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
 )
-@click.option("--max-messages", type=WholeNumber(), help="The most messages that it may hold.  [default: any]")
+@click.option("--max-messages", type=int, help="The most messages that it may hold.  [default: any]")
 @click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.  [default: any]")
 @click.option(
     "--overflow",

@@ -6,6 +6,7 @@ any case and with any separators, so ``lastValueKey`` is ``last-value-key``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -44,6 +45,7 @@ from lvq_kafka.errors import ConfigError
 __all__ = [
     "ARTEMIS_KEY_HEADER",
     "CHOICES",
+    "FIELDS",
     "OPTION_NAMES",
     "QPID_KEY_HEADER",
     "SYSTEMS",
@@ -52,7 +54,9 @@ __all__ = [
     "Mapped",
     "OptionName",
     "OptionSystem",
+    "explanation",
     "option_named",
+    "spellings",
     "unknown_option",
 ]
 
@@ -63,6 +67,8 @@ QPID_KEY_HEADER = "qpid.LVQ_key"
 """The key header of Qpid and Broker-J where a queue names none."""
 
 KeylessPolicy = Literal["pass", "refuse"]
+
+_NEGATIVE = re.compile("-[0-9]+")
 
 CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "keyless": ("keyless", get_args(KeylessPolicy)),
@@ -114,7 +120,8 @@ class Fixed:
 
     Args:
         reason: why, to follow a colon.
-        accepts: the values that agree with it, in small letters; None if any value is ignored.
+        accepts: the values that agree with it, in small letters, where -1 stands for all negative numbers; None if any
+            value is ignored.
         instead: what to do instead, as a sentence.
     """
 
@@ -122,13 +129,27 @@ class Fixed:
     accepts: tuple[str, ...] | None = ()
     instead: str = ""
 
+    @property
+    def described(self) -> str:
+        """The fate of the option, in sentences."""
+        if self.accepts is None:
+            said = f"Ignored: {self.reason}."
+        elif self.accepts:
+            synonyms = {word for first, *others in (YES, NO) if first in self.accepts for word in others}
+            *words, last = [word for word in self.accepts if word not in synonyms]
+            said = f"Only {', '.join(words)}{' or ' if words else ''}{last}: {self.reason}."
+        else:
+            said = f"Refused: {self.reason}."
+        return f"{said} {self.instead}".rstrip()
+
     def check(self, option: str, value: object) -> None:
         """Check that the value agrees with what always holds.
 
         Raises:
             ConfigError: it asks for something else.
         """
-        if self.accepts is None or word(value).lower() in self.accepts:
+        said = word(value).lower()
+        if self.accepts is None or said in self.accepts or ("-1" in self.accepts and _NEGATIVE.fullmatch(said)):
             return
         raise ConfigError(
             f"`{option}` is not possible here: {self.reason}.",
@@ -164,17 +185,53 @@ class OptionName:
         return f"It sets nothing: {self.meaning.reason}. {self.meaning.instead}".rstrip()
 
 
+FIELDS: Mapping[str, str] = {
+    "key_header": "the header that holds the key",
+    "conflate": "whether a newer value replaces the older one of its key",
+    "keyless": "what becomes of messages without the key header",
+    "key_mismatch": "the winner when header and record key disagree",
+    "order": "where a new value goes, or what is handed out first",
+    "type": "the type of queue",
+    "priorities": "the levels of priority",
+    "sort_header": "the header to sort by",
+    "ttl": "whether messages may carry a TTL of their own",
+    "ttl.default": "the TTL of messages without their own",
+    "ttl.minimum": "the least TTL that a message may have",
+    "ttl.maximum": "the greatest TTL, also of messages without one",
+    "ttl.never": "whether nothing expires, whatever TTL it has",
+    "expiry_topic": "where consumers write what has expired",
+    "expiry_policy": "what becomes of what has expired",
+    "max_delay": "how far ahead messages may be scheduled",
+    "hold": "whether messages may be scheduled",
+    "non_destructive": "whether the queue is browsed and viewed, never consumed",
+    "selector": "the condition on which a message is in the queue",
+    "default_filters": "how browsers read that say nothing else",
+    "default_filters.selector": "the condition of browsers that name none",
+    "default_filters.replay_period": "the replay period of browsers that name none",
+    "groups.mode": "how the messages of a group stay with one consumer",
+    "groups.header": "the header that names the group",
+    "groups.default": "the group of messages without one, in shared groups",
+    "groups.placement": "what chooses the partition of a message",
+    "limits.policy": "what happens beyond the limits",
+    "limits.messages": "the most messages that the queue may hold",
+    "limits.bytes": "the most bytes that the queue may hold",
+    "limits.resume": "how far a full queue must shrink before blocked producers go on",
+    "limits.resume_messages": "how far a full queue must shrink before blocked producers go on",
+    "limits.resume_bytes": "how far a full queue must shrink before blocked producers go on",
+}
+"""The fields that options set, in words."""
+
 # The rows, by meaning, with the names that each system has for it. Options are read, and named in errors, in the order
 # of the rows. So ours come first, and policies before limits.
 
-_MESSAGES, _BYTES = "messages; -1 for no limit", "bytes, or 500K, 10M, 1G; -1 for no limit"
+_MESSAGES, _BYTES = "a number; -1 for no limit", "bytes, or 500K, 10M, 1G; -1 for no limit"
 _STAYS, _DROP = "a queue stays until it is dropped", "Call queue.drop(), or lvq drop, when it has had its day."
 _UNLIMITED: Mapping[str, object] = {"limits.messages": None, "limits.bytes": None}
 _REPORTS, _RINGS, _REJECTS, _BLOCKS, _PAGES = (
     {"limits.policy": policy} for policy in ("none", "ring", "reject", "block", "disk")
 )
 _LETTERS = "Give max_deliveries= and dead_letters= to consumer(); or --max-deliveries, --dead-letters to lvq consume."
-_OFF = ("-1", "0", *NO)
+_OFF = ("-1", "0")
 _POLICIES_OF_BROKER_J = {
     "NONE": "none", "RING": "ring", "REJECT": "reject", "PRODUCER_FLOW_CONTROL": "block", "FLOW_TO_DISK": "disk"
 }  # fmt: skip
@@ -237,14 +294,14 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
                 "LVQ, LVQ_NO_BROWSE or FIFO", "LVQ_NO_BROWSE",
                 implies={"key_header": QPID_KEY_HEADER, "order": "in-place"}),
          qpid_m4="ordering"),
-    _row(Mapped("priorities", whole_number, "levels, from 2 to 10", "3", brings={"order": "priority"}),
+    _row(Mapped("priorities", whole_number, "from 2 to 10", "3", brings={"order": "priority"}),
          lvq="priorities", qpid_cpp="qpid.priorities x-qpid-priorities",
          broker_j="priorities x-qpid-priorities queue.priorities"),
     _row(Mapped("sort_header", name_of_header, "the name of a header", "due", brings={"order": "sorted"}),
          lvq="sort-header", broker_j="sortKey qpid.queue_sort_key"),
 
     # ---- Times
-    _row(Mapped("ttl", boolean, "true, for messages that carry a TTL of their own", "true"), lvq="ttl"),
+    _row(Mapped("ttl", boolean, "true or false", "true"), lvq="ttl"),
     _row(_ttl("default", 1000), lvq="default-ttl"),
     _row(_ttl("minimum", 1000), lvq="min-ttl"),
     _row(_ttl("maximum", 1000), lvq="max-ttl"),
@@ -334,7 +391,7 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
     _row(_bytes(brings=_BLOCKS), qpid_cpp="qpid.flow_stop_size"),
     _row(Mapped("limits.bytes", limit_or_none(limit_of_bytes), "bytes; 0 for no limit", "1000000", brings=_BLOCKS),
          broker_j="queueFlowControlSizeBytes"),
-    _row(Mapped("limits.resume", part_of(1), "part of the limits, up to 1", "0.8"), lvq="resume"),
+    _row(Mapped("limits.resume", part_of(1), "a part of the limits, up to 1", "0.8"), lvq="resume"),
     _row(Mapped("limits.resume", part_of(100), "percent of the limits", "80"),
          broker_j="queueFlowResumeLimit queue.queueFlowResumeLimit"),
     _row(Mapped("limits.resume_messages", limit_of_messages, "messages, up to qpid.flow_stop_count", "800",
@@ -477,7 +534,10 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
     _row(Fixed("it is a header of messages", (), "Give max-delay, and set the header in messages."),
          broker_j="x-qpid-not-valid-before"),
     _row(Fixed("it belongs to messages", (), "Set ttl= in messages; or give default-ttl, min-ttl or max-ttl."),
-         qpid_cpp="qpid.ttl"),
+         qpid_cpp="qpid.ttl message.ttl"),
+    _row(Fixed("it is a header of messages", (), "Name it in key-header or group-header, and have producers set it."),
+         qpid_cpp="qpid.LVQ_key", qpid_m4="qpid.LVQ_key", artemis="_AMQ_LVQ_NAME HDR_LAST_VALUE_NAME JMSXGroupID",
+         broker_j="qpid.LVQ_key JMSXGroupID"),
     _row(Fixed("Kafka numbers and dates all messages", None), artemis="enable-ingress-timestamp"),
     _row(Fixed("Kafka numbers and dates all messages", NO, "Read the position and the timestamp of a message."),
          qpid_cpp="qpid.queue_msg_sequence qpid.group_timestamp"),
@@ -555,6 +615,42 @@ def option_named(name: object) -> OptionName | None:
     None if there is none.
     """
     return _BY_LETTERS.get(folded(str(name)))
+
+
+def spellings(row: OptionName) -> list[OptionName]:
+    """Return the options that set the same, or are fixed for the same reason.
+
+    This one is among them.
+    """
+    meaning = row.meaning
+    if isinstance(meaning, Fixed):
+        return [each for each in OPTION_NAMES if each.meaning is meaning]
+    return [each for each in OPTION_NAMES if isinstance(each.meaning, Mapped) and each.meaning.sets == meaning.sets]
+
+
+def explanation(row: OptionName) -> str:
+    """Return what an option does here, in sentences."""
+    meaning = row.meaning
+    if isinstance(meaning, Fixed):
+        return meaning.described
+    own, does = _own_name(meaning.sets), FIELDS[meaning.sets]
+    said = f"{does[0].upper()}{does[1:]}" if own in ("", row.name) else f"As {own}, {does}"
+    said += f": {meaning.values}."
+    if meaning.brings:
+        said += f" It also says {_asked(meaning.brings)}."
+    if implied := _asked({field: value for field, value in meaning.implies.items() if value is not None}):
+        said += f" Alone, it also says {implied}."
+    return f"{said} It needs {meaning.needs}." if meaning.needs else said
+
+
+def _asked(fields: Mapping[str, object]) -> str:
+    return " and ".join(f"{_own_name(field)}={value}" for field, value in fields.items())
+
+
+def _own_name(sets: str) -> str:
+    """Return our option that sets a field; empty if there is none."""
+    rows = (row for row in OPTION_NAMES if isinstance(row.meaning, Mapped) and row.meaning.sets == sets)
+    return next((row.name for row in rows if "lvq" in row.systems), "")
 
 
 def unknown_option(name: object) -> ConfigError:
