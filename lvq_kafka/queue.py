@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, fields
 from functools import partial, wraps
+from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 
@@ -25,10 +26,12 @@ from lvq_kafka.core.text.validation import choice, instance, limit
 from lvq_kafka.declared.group_checks import OnForeignCommits, Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.declared.registry import Registry
+from lvq_kafka.dialects.address import Address, LinkRole
+from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
-from lvq_kafka.managing import declaring, management
+from lvq_kafka.managing import auto_creation, declaring, management
 from lvq_kafka.managing.declaring import Declaration
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
@@ -42,6 +45,7 @@ from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.runtime.keywords import refuse_unknown
 from lvq_kafka.selectors.of_queues import check_selectors
+from lvq_kafka.selectors.selector import Selector
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
@@ -127,12 +131,83 @@ def _is_default(field: str, value: object) -> bool:
     return (type(value), value) == (type(default), default)
 
 
+def _check_selectors(address: Address) -> None:
+    """Check that the selectors in an address can be read.
+
+    Raises:
+        ConfigError: one of them cannot; says where in the address.
+        MissingExtra: the extra ``selectors`` is not installed.
+    """
+    try:
+        if address.selector is not None:
+            Selector(address.selector, address.queue)
+        check_selectors(address.definition(complete=False))
+    except ConfigError as error:
+        raise address.placed(error) from None
+
+
+def _selecting(address: Address, given: SelectionOptions[V]) -> SelectionOptions[V]:
+    """Return what a reader selects: as its caller says, and otherwise as the address does."""
+    said = {name: value for name, value in given.items() if value is not None}
+    of_address = {name: value for name, value in address.selection.items() if name != "replay_period"}
+    return cast("SelectionOptions[V]", {**of_address, **said})
+
+
+def _check_sending(address: Address) -> None:
+    """Check that an address allows to send.
+
+    Raises:
+        ConfigError: it does not; says where.
+    """
+    if address.subject is not None:
+        error = ConfigError(
+            f"The subject {brief(address.subject)} of the address is for receivers.",
+            options=["subject"],
+            hint="Name the queue alone to send to it, and give each message the header qpid.subject.",
+        )
+        raise address.placed(error)
+
+
+def _check_viewing(address: Address) -> None:
+    """Check that an address allows to view.
+
+    Raises:
+        ConfigError: it does not; says where.
+    """
+    if address.replay_period is not None:
+        error = ConfigError(
+            "A view holds the current values, whenever they arrived, so it has no replay period.",
+            options=["replay_period"],
+            hint="Browse the queue, or leave the period out of the address.",
+        )
+        raise address.placed(error)
+
+
+def _check_consuming(address: Address) -> None:
+    """Check that an address allows to consume.
+
+    Raises:
+        ConfigError: it is for browsing, or selects (R27); says where.
+    """
+    try:
+        if address.mode == "browse":
+            raise ConfigError(
+                "The address is for browsing, which takes no message from the queue.",
+                options=["mode"],
+                hint="Browse the queue, or name it alone to consume it.",
+            )
+        refuse_selecting(address.selection)
+    except ConfigError as error:
+        raise address.placed(error) from None
+
+
 class LastValueQueue(Bound, Generic[V]):
     """A named queue on a log-compacted topic that keeps the newest message of each key.
 
     Create one with `declare` (which creates the queue or verifies that it matches), with `open` (the queue must be
-    declared already), or with the constructor. The constructor uses an existing compacted topic as it is, without
-    registry or consumers: ``LastValueQueue("prices", key_header=None)`` uses the record key itself as the key.
+    declared already), with `at` (by an address of Qpid, Artemis or Broker-J), or with the constructor. The constructor
+    uses an existing compacted topic as it is, without registry or consumers:
+    ``LastValueQueue("prices", key_header=None)`` uses the record key itself as the key.
 
     In asyncio, use ``await LastValueQueue.open_async(...)``. Methods that wait for the cluster have a twin whose name
     ends in ``_async``; for `close` it is `aclose`. A cancelled task continues at once, and anything half open is closed
@@ -184,6 +259,9 @@ class LastValueQueue(Bound, Generic[V]):
         self.value_codec = value
         self.declaration: Declaration | None = None
         self._declared = declared
+        self._address: Address | None = None
+        self._missing = False  # and the address says how to declare it
+        self._linking = Lock()
         self._opened = opened.pop_all()  # takes over the duty to close
 
     @classmethod
@@ -216,6 +294,56 @@ class LastValueQueue(Bound, Generic[V]):
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
             return cls._of(Registry(cluster).get(name), value, cluster, opened)
+
+    @classmethod
+    @refuse_unknown()
+    def at(
+        cls,
+        address: str,
+        *,
+        create: bool = True,
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        bootstrap_servers: str | None = None,
+        config: ClientConfig | Mapping[str, Any] | None = None,
+        cluster: Cluster | None = None,
+    ) -> LastValueQueue[T]:
+        """Open the queue at an address of Qpid, Artemis or Broker-J.
+
+        The `definition` is the declared one; or, if the queue is missing and the address creates it, the one that it
+        will have. Its first producer declares it, or its first reader or consumer, whichever the address says; managing
+        a queue never does. A queue that exists is used as it is. Where it differs from the address, a logged warning
+        says so; if the address asserts it, that is an error, for the links that the address names.
+
+        Readers have the selection of the address, except where their callers say otherwise. `receiver` returns what the
+        address says.
+
+        Args:
+            address: for example ``"prices; {create: always, mode: browse}"``, ``"orders?last-value-key=code"``, or the
+                name of a queue.
+            create: False if a missing queue is an error, whatever the address says.
+
+        Raises:
+            ConfigError: the address is malformed, asks for what no queue of this library can have, or holds a password;
+                says where in the text. Or another argument is invalid.
+            QueueNotDeclared: the queue is missing, and the address does not create it.
+            QueueMismatch: the queue is not as the address says, which asserts it for all links.
+            MissingExtra: there is a selector, and the extra ``selectors`` is not installed.
+            TransportError: the cluster cannot be reached or refuses the request.
+        """
+        parsed = parse_address(address)
+        _check_selectors(parsed)
+        with ExitStack() as opened:
+            cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            try:
+                definition, missing = auto_creation.declared_at(cluster, parsed), False
+            except QueueNotDeclared:
+                if not create or parsed.create == "never":
+                    raise
+                definition, missing = parsed.definition(), True
+                definition.check_declarable()
+            queue = cls._of(definition, value, cluster, opened)
+            queue._address, queue._missing = parsed, missing
+            return queue
 
     @classmethod
     @refuse_unknown(hints=_ELSEWHERE)
@@ -287,6 +415,20 @@ class LastValueQueue(Bound, Generic[V]):
     ) -> LastValueQueue[T]:
         """Like `open`, for asyncio."""
         return await in_thread(partial(cls.open, name, value=value, **options), undo=lambda queue: queue.close())
+
+    @classmethod
+    async def at_async(
+        cls,
+        address: str,
+        *,
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        **options: Any,
+    ) -> LastValueQueue[T]:
+        """Like `at`, for asyncio.
+
+        If the queue is missing, use `producer_async` and `receiver_async`: the first of them declares it.
+        """
+        return await in_thread(partial(cls.at, address, value=value, **options), undo=lambda queue: queue.close())
 
     @classmethod
     async def declare_async(
@@ -362,11 +504,14 @@ class LastValueQueue(Bound, Generic[V]):
         ``"block"``, this reads what is in the queue first (R12).
 
         Raises:
-            ConfigError: an option is invalid.
+            ConfigError: an option is invalid, or the queue's address has a subject, which is for receivers.
             QueueNotDeclared, TopicRecreated, CommitMapRefused: there are limits, and it is unknown what was consumed.
             TopicNotFound, CatchUpTimeout: there are limits, and the topic cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
+        if self._address is not None:
+            _check_sending(self._address)
+        self._link("sender")
         max_block = options.get("max_block")
         gate = gate_of(
             self.cluster,
@@ -411,8 +556,13 @@ class LastValueQueue(Bound, Generic[V]):
             selection: what to hold; see `SelectionOptions`.
 
         Raises:
-            ConfigError: an option is invalid, or this is a standard queue: browse it (R35).
+            ConfigError: an option is invalid, or this is a standard queue: browse it (R35); or the queue's address has
+                a replay period.
         """
+        if self._address is not None:
+            _check_viewing(self._address)
+            selection = _selecting(self._address, selection)
+        self._link("receiver")
         return View(
             self.cluster,
             self.definition,
@@ -452,6 +602,11 @@ class LastValueQueue(Bound, Generic[V]):
                 alone.
             selection: what to return; see `SelectionOptions`.
         """
+        self._link("receiver")
+        if self._address is not None:
+            selection = _selecting(self._address, selection)
+            if replay_period is None and dump:
+                replay_period = self._address.replay_period
         if default_filters and (filters := self.definition.default_filters) is not None:
             if replay_period is None and dump:
                 replay_period = filters.replay_period
@@ -484,10 +639,13 @@ class LastValueQueue(Bound, Generic[V]):
 
         Raises:
             ConfigError: the queue was declared ``non_destructive`` (R13), or an option is one of a reader's selection
-                (R27).
+                (R27). Or the queue's address has such an option, or is for browsing.
             QueueNotDeclared: this is a bare topic without a declared queue, so consumption has nowhere to be recorded.
         """
         refuse_selecting(options)
+        if self._address is not None:
+            _check_consuming(self._address)
+        self._link("receiver")
         definition = self._consumed("consumed")
         return Consumer(
             self.cluster,
@@ -508,6 +666,56 @@ class LastValueQueue(Bound, Generic[V]):
         """
         return await in_thread(partial(self.consumer, **options), undo=Consumer.close)
 
+    def receiver(self, **options: Any) -> Browser[V] | Consumer[V]:
+        """Return the receiver that the queue's address says: a browser, or a consumer.
+
+        It is a browser if the mode of the address is ``browse``, or if the queue is ``non_destructive``; otherwise a
+        consumer, also for a queue without an address.
+
+        Args:
+            options: those of `browser` or `consumer`, respectively. They count more than what the address says.
+
+        Raises what `browser` and `consumer` raise.
+        """
+        address = self._address
+        browses = address is not None and address.mode == "browse"
+        if address is not None and not (browses or self.definition.non_destructive):
+            _check_consuming(address)
+        self._link("receiver")
+        if browses or self.definition.non_destructive:
+            return self.browser(**options)
+        return self.consumer(**options)
+
+    async def receiver_async(self, **options: Any) -> Browser[V] | Consumer[V]:
+        """Like `receiver`, for asyncio, with the same options."""
+        return await in_thread(partial(self.receiver, **options), undo=lambda receiver: receiver.close())
+
+    def _link(self, role: LinkRole) -> None:
+        """Declare the queue of an address for a sender or receiver, if it is missing.
+
+        Raises:
+            QueueNotDeclared: it is missing, and the address does not declare it for such a link.
+            QueueMismatch: it is not as the address says, which asserts it for such a link.
+            As `declare`.
+        """
+        if self._address is None:
+            return
+        with self._linking:
+            if self._missing:
+                self.definition, self.declaration = auto_creation.declare_for(role, self.cluster, self._address)
+                self._missing = False
+        auto_creation.check_asserted(self.definition, self._address, role)
+
+    def _manage(self) -> None:
+        """Look again for a queue that was missing; managing it does not declare it.
+
+        Raises:
+            QueueNotDeclared: it is still missing.
+        """
+        with self._linking:
+            if self._missing and self._address is not None:
+                self.definition, self._missing = auto_creation.declared_at(self.cluster, self._address), False
+
     # ---------------------------------------------------------------- management
 
     # Changes require that no consumer is active: only then do brokers accept commits from outside.
@@ -526,6 +734,7 @@ class LastValueQueue(Bound, Generic[V]):
             TransportError: the cluster cannot be reached or refuses.
         """
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
+        self._manage()
         return measure(
             self.cluster,
             self.definition,
@@ -629,6 +838,7 @@ class LastValueQueue(Bound, Generic[V]):
                 as in `stats`.
         """
         instance("destination", destination, LastValueQueue, "Open the destination queue.")
+        destination._manage()
         return move(
             self.cluster,
             self._consumed("moved from"),
@@ -676,6 +886,7 @@ class LastValueQueue(Bound, Generic[V]):
                 topic, cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
+        self._manage()
         declaring.drop(self.cluster, self.definition, delete_topic=delete_topic)
 
     def _consumed(self, what: str) -> QueueDefinition:
@@ -684,6 +895,7 @@ class LastValueQueue(Bound, Generic[V]):
         Raises:
             ConfigError, QueueNotDeclared: it cannot be consumed.
         """
+        self._manage()
         if self.definition.non_destructive:
             raise ConfigError(
                 f"The queue {self.definition.name} was declared with `non_destructive=True`, so nothing can be {what}.",

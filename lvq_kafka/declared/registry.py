@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections.abc import Collection
 from itertools import chain
 
 from lvq_kafka.cluster import Cluster
@@ -18,7 +19,7 @@ from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.compacted_topic import CompactedTopic
 from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "describe_differences"]
 
 logger = logging.getLogger("lvq_kafka.registry")
 
@@ -216,14 +217,18 @@ def _instead(name: str, names: list[str]) -> str:
 
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:
     differences = declared.differences(asked)
-    follows = {"priorities"} if "order" in differences else set()
-    told = ", ".join(_difference(declared, asked, name) for name in differences if name not in follows)
     return QueueMismatch(
-        f"The queue {declared.name} is already declared with {told}.",
+        f"The queue {declared.name} is already declared with {describe_differences(declared, asked, differences)}.",
         queue=declared.name,
         differences=differences,
         hint="Open it as it is, or drop it first.",
     )
+
+
+def describe_differences(declared: QueueDefinition, asked: QueueDefinition, names: Collection[str]) -> str:
+    """Describe the options of these names, as they were declared and asked for."""
+    follows = {"priorities"} if "order" in names else set()
+    return ", ".join(_difference(declared, asked, name) for name in names if name not in follows)
 
 
 def _difference(declared: QueueDefinition, asked: QueueDefinition, name: str) -> str:

@@ -31,6 +31,8 @@ _SECRET = re.compile(
     r"""://[^/?\s]*@ | ^[^;/?{}'"]*:[^;/?{}'"]*@ | (?:passw(?:or)?d|passphrase)['"]?\s*[:=]""",
     re.IGNORECASE | re.VERBOSE,
 )
+_SUBJECT_HEADER = "qpid.subject"
+_PARTS = {"headers": "subject"}  # by option of a reader, the part of an address that sets it
 _LONGEST = 65_536  # characters
 _LONGEST_PERIOD = 1e9  # seconds
 
@@ -45,7 +47,7 @@ class Address:
         queue: the queue's name.
         topic: its topic; None if the address names none, and a new queue gets one of its own name.
         options: the options of a queue by name, as `QueueDefinition.from_options` takes them.
-        subject: the value of the header ``qpid.subject`` of messages that receivers select.
+        subject: the value of the header ``qpid.subject`` of the messages that receivers select.
         create: the links for which a missing queue is declared.
         check: the links for which a queue must be as the address says (``assert``).
         mode: how receivers read; None if the address does not say.
@@ -111,8 +113,23 @@ class Address:
         try:
             return QueueDefinition.from_options(self.queue, self.options, topic=self.topic, record_key=not complete)
         except ConfigError as error:
-            at = next((self.places[option] for option in error.options if option in self.places), None)
-            raise error if at is None else _placed(error, self.text, at) from None
+            raise self.placed(error) from None
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The selection of receivers, as options of a browser."""
+        headers = None if self.subject is None else {_SUBJECT_HEADER: self.subject}
+        found = {"replay_period": self.replay_period, "selector": self.selector, "headers": headers}
+        return {name: said for name, said in found.items() if said is not None}
+
+    def placed(self, error: ConfigError) -> ConfigError:
+        """Return an error about options with their place in this address.
+
+        It is the same error if it is about something else.
+        """
+        parts = (_PARTS.get(option, option) for option in error.options)
+        at = next((self.places[part] for part in parts if part in self.places), None)
+        return error if at is None else _placed(error, self.text, at)
 
     def differences(self, declared: QueueDefinition) -> dict[str, tuple[object, object]]:
         """Return where a queue differs from what this address says of it.
