@@ -710,10 +710,14 @@ class LastValueQueue(Bound, Generic[V]):
         """Look again for a queue that was missing; managing it does not declare it.
 
         Raises:
+            ConfigError: its address selects messages.
             QueueNotDeclared: it is still missing.
         """
+        if self._address is None:
+            return
+        auto_creation.check_managing(self._address)
         with self._linking:
-            if self._missing and self._address is not None:
+            if self._missing:
                 self.definition, self._missing = auto_creation.declared_at(self.cluster, self._address), False
 
     # ---------------------------------------------------------------- management

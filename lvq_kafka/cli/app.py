@@ -101,6 +101,12 @@ class Lvq(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how a cluster is found, and the exit codes."""
+        with formatter.section("Queues"):
+            formatter.write_text(
+                "QUEUE is a queue's name, or an address as in Qpid, Artemis or Broker-J: 'prices; {mode: browse}', "
+                "'orders?last-value-key=code'. Commands that write, read or consume declare a missing queue if its "
+                "address says so; the others never do."
+            )
         with formatter.section("The cluster"):
             formatter.write_text(
                 "Options override the environment, which overrides the file in --config. Without any of them, lvq "

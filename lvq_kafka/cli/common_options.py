@@ -293,7 +293,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
 
 
 def queue_argument(function: F) -> F:
-    """Add the argument QUEUE, passed on as ``choice``.
+    """Add the argument QUEUE, a name or an address, passed on as ``choice``.
 
     ``--bare`` and ``--key-header`` are for topics that are not declared queues.
     """

@@ -13,8 +13,10 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
 from lvq_kafka.core.text.quoting import listed, shell_word
+from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.kafka.connecting import connect_within
+from lvq_kafka.managing.auto_creation import check_managing
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
@@ -35,9 +37,12 @@ __all__ = ["Invocation", "QueueChoice", "events_of"]
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The queue that a command is about: a declared one, or with ``bare`` any compacted topic."""
+    """The queue that a command is about: the one at an address, or with ``bare`` any compacted topic.
 
-    name: str
+    The name of a declared queue is an address, too.
+    """
+
+    address: str
     bare: bool = False
     key_header: str | None = None
 
@@ -106,16 +111,23 @@ class Invocation:
             _warn_of_readers(chosen["LVQ_CONFIG"])
         return config if self.amend is None else self.amend(config)
 
-    def open(self, choice: QueueChoice, form: Format = "bytes") -> LastValueQueue[Any]:
+    def open(self, choice: QueueChoice, form: Format = "bytes", *, create: bool = False) -> LastValueQueue[Any]:
         """Open the queue that a command is about.
 
+        Args:
+            create: whether the command sends or receives, so that it may declare a missing queue (R38). Otherwise it
+                manages the queue.
+
         Raises:
-            QueueNotDeclared: there is no queue of that name.
+            QueueNotDeclared: there is no such queue.
+            ConfigError: the address is malformed, or selects messages of a queue that is to be managed.
         """
         codec = CODECS[form]
         if choice.bare:
-            return LastValueQueue(choice.name, key_header=choice.key_header, value=codec, cluster=self.connect())
-        return LastValueQueue.open(choice.name, value=codec, cluster=self.connect())
+            return LastValueQueue(choice.address, key_header=choice.key_header, value=codec, cluster=self.connect())
+        if not create:
+            check_managing(parse_address(choice.address))
+        return LastValueQueue.at(choice.address, create=create, value=codec, cluster=self.connect())
 
     @contextmanager
     def view(

@@ -9,11 +9,11 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.declared.registry import Registry, describe_differences
 from lvq_kafka.dialects.address import Address, LinkRole
-from lvq_kafka.errors import LVQError, QueueMismatch, QueueNotDeclared
+from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared
 from lvq_kafka.managing import declaring
 from lvq_kafka.managing.declaring import Declaration
 
-__all__ = ["check_asserted", "declare_for", "declared_at"]
+__all__ = ["check_asserted", "check_managing", "declare_for", "declared_at"]
 
 logger = logging.getLogger("lvq_kafka.topics")
 
@@ -44,6 +44,21 @@ def check_asserted(declared: QueueDefinition, address: Address, role: LinkRole) 
     """
     if address.checks(role) and (mismatch := _mismatch(declared, address)) is not None:
         raise mismatch
+
+
+def check_managing(address: Address) -> None:
+    """Check that an address means all of its queue, as management does.
+
+    Raises:
+        ConfigError: it selects messages; says where.
+    """
+    if address.selection:
+        error = ConfigError(
+            "The address selects messages, which is for receivers: management is about the whole queue.",
+            options=list(address.selection),
+            hint="Name the queue alone.",
+        )
+        raise address.placed(error)
 
 
 def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[QueueDefinition, Declaration | None]:

@@ -130,7 +130,7 @@ def consume(
     """
     if run is None and workers > 1:
         raise click.UsageError("--workers goes with --exec.")
-    opened = invocation.open(QueueChoice(queue), form)
+    opened = invocation.open(QueueChoice(queue), form, create=True)
     handle = (
         _Printer(invocation.out, form, opened.key_header) if run is None else _Runner(run, on_failure, max_deliveries)
     )

@@ -67,7 +67,7 @@ def export(
     export goes to stdout; a FILE appears once it is complete. put --from-jsonl
     reads it back.
     """
-    queue = invocation.open(choice, form)
+    queue = invocation.open(choice, form, create=True)
     with invocation.view(queue, timeout, **selection) as view:
         snapshot = view.snapshot()
     written = unread = 0

@@ -33,6 +33,7 @@ def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: boo
     The topic is not changed. No consumer may be running.
     """
     opened = invocation.open(QueueChoice(queue))
+    queue = opened.name
     if keys:
         confirm(_sure(f"the messages of {count(len(keys), 'key')}", queue), yes=yes, if_not="Nothing was purged.")
         change = _working(invocation, opened, lambda: opened.purge(keys=keys, timeout=timeout))
@@ -61,6 +62,7 @@ def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, 
     The topic is not changed. No consumer may be running.
     """
     opened = invocation.open(QueueChoice(queue))
+    queue = opened.name
     confirm(_sure(f"messages older than {older_than:,g} s", queue), yes=yes, if_not="Nothing was expired.")
     change = _working(invocation, opened, lambda: opened.expire(older_than, timeout=timeout))
     _print_change(invocation.out, "expired", queue, change, change.messages or 0)
@@ -94,6 +96,7 @@ def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict
     if (to is None) == (not offsets):
         raise click.UsageError("Give --to, or --offset for some partitions.")
     opened = invocation.open(QueueChoice(queue))
+    queue = opened.name
     confirm(
         f"Continue {queue} {in_words(offsets or to)}? Messages consumed since then are delivered again.",
         yes=yes,
@@ -131,6 +134,7 @@ def move(
     They are new there: each replaces the current value of its key. No consumer of QUEUE may be running.
     """
     opened, target = invocation.open(QueueChoice(queue)), invocation.open(QueueChoice(destination))
+    queue, destination = opened.name, target.name
     what = f"the messages of {count(len(keys), 'key')}" if keys else "all messages"
     confirm(f"Move {what} from {queue} to {destination}?", yes=yes, if_not="Nothing was moved.")
     change = _working(

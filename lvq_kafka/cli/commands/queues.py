@@ -11,7 +11,7 @@ import click
 from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, pair, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
-from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import count
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
@@ -23,6 +23,8 @@ from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.group_checks import Start
 from lvq_kafka.declared.queue_topic import OnMismatch
+from lvq_kafka.dialects.address_forms import parse_address
+from lvq_kafka.managing.auto_creation import check_managing
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 
@@ -182,8 +184,9 @@ def declare(
 ) -> None:
     """Create a queue, or check that it matches.
 
-    Nothing that exists is changed silently: a missing topic is created with settings that suit the queue; an existing
-    topic is checked, and unsuitable settings are reported.
+    NAME may be an address of Qpid, Artemis or Broker-J that says what to declare. Nothing that exists is changed
+    silently: a missing topic is created with settings that suit the queue; an existing topic is checked, and unsuitable
+    settings are reported.
     """
     given: dict[str, object] = {
         "key-header": key_header,
@@ -216,7 +219,7 @@ def declare(
     chosen = {field.name: getattr(definition, field.name) for field in fields(definition) if field.name != "name"}
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(
-        name, **chosen, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
+        definition.name, **chosen, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
     )
     print_unchecked(queue)
     assert queue.declaration is not None
@@ -238,6 +241,13 @@ def print_unchecked(queue: LastValueQueue[Any]) -> None:
 def _definition(
     name: str, topic: str | None, record_key: bool, given: dict[str, object], options: list[tuple[str, str]]
 ) -> QueueDefinition:
+    address = parse_address(name)
+    check_managing(address)
+    if address.options or address.topic:
+        if given or options or record_key or topic:
+            raise click.UsageError("The address says what to declare. Leave out the options, or name the queue alone.")
+        return address.definition()
+    name = address.queue
     twice = sorted(given.keys() & dict(options).keys())
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
@@ -388,28 +398,29 @@ def grouped_by(groups: Groups) -> str:
 
 
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
-@click.argument("name")
+@click.argument("queue")
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
 @yes_option
-def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> None:
+def drop(invocation: Invocation, queue: str, *, with_topic: bool, yes: bool) -> None:
     """Delete a queue.
 
     This deletes its definition and its record of what was consumed. Its topic and the values in it stay, unless
     --with-topic is given. So what was consumed comes again if the queue is declared again, unless that is done with
     --start latest.
     """
-    queue = LastValueQueue.open(name, cluster=invocation.connect())
+    opened = invocation.open(QueueChoice(queue))
+    name = opened.name
     if with_topic:
-        question = f"Delete the queue {name} and its topic {queue.topic} with everything in it?"
+        question = f"Delete the queue {name} and its topic {opened.topic} with everything in it?"
     else:
-        consumed = not queue.definition.non_destructive
+        consumed = not opened.definition.non_destructive
         again = ", and what was consumed comes again if the queue is declared again" if consumed else ""
-        question = f"Its topic {queue.topic} stays{again}. Delete the queue {name}?"
+        question = f"Its topic {opened.topic} stays{again}. Delete the queue {name}?"
     confirm(question, yes=yes, if_not="Nothing was deleted.")
-    queue.drop(delete_topic=with_topic)
+    opened.drop(delete_topic=with_topic)
     if invocation.out.person:
         invocation.out.note(
-            f"{name} was deleted{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}."
+            f"{name} was deleted{' with its topic' if with_topic else f'; its topic {opened.topic} stays'}."
         )
     else:
-        invocation.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})
+        invocation.out.row({"dropped": name, "topic": opened.topic, "topic_deleted": with_topic})

@@ -48,7 +48,7 @@ def get(
     Exits with 1 if a key has no value. A consumed value is still the current value of its key.
     """
     out = invocation.out
-    queue = invocation.open(choice, form)
+    queue = invocation.open(choice, form, create=True)
     found, missing = [], []
     with invocation.view(queue, timeout, keys=keys) as view:
         for key in dict.fromkeys(keys):
@@ -149,7 +149,7 @@ def browse(
     """
     if updates_only and replay:
         raise click.UsageError("--updates-only skips the values that --replay selects.")
-    queue = invocation.open(choice, form)
+    queue = invocation.open(choice, form, create=True)
     following = follow or updates_only
     with invocation.browser(
         queue,

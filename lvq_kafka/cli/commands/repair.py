@@ -38,6 +38,7 @@ def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bo
     Exits with 4 while something is wrong.
     """
     opened = invocation.open(QueueChoice(queue))
+    queue = opened.name
     outcome = opened.repair(start, dry_run=not apply)
     offsets = {str(partition): one.base for partition, one in sorted(outcome.after.items())}
     if invocation.out.person:

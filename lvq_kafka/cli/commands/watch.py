@@ -91,7 +91,7 @@ def watch(
     if some deletes may be gone from the log.
     """
     out = invocation.out
-    queue = invocation.open(choice, form)
+    queue = invocation.open(choice, form, create=True)
     check_mapping(queue.name, conflate=queue.definition.conflate, what="A watch")
     if since is not None:
         with invocation.view(queue, timeout, **selection) as view, view.watch(since=since, **stream) as changes:

@@ -181,7 +181,7 @@ def send(
     else:
         given = lines_of(source, form)
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
-    _produce(invocation, invocation.open(choice, form), given, quiet, common)
+    _produce(invocation, invocation.open(choice, form, create=True), given, quiet, common)
 
 
 @command(
@@ -234,7 +234,7 @@ def put(
     else:
         given = [Line(encode_key(key), _value(value, form), [])]
     common = CommonTerms(schedule, group, _headers_of(headers), ttl, priority, sort)
-    _produce(invocation, invocation.open(choice, form), given, quiet, common, by_key=True)
+    _produce(invocation, invocation.open(choice, form, create=True), given, quiet, common, by_key=True)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
