@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
@@ -35,7 +36,7 @@ __all__ = [
     "typed",
 ]
 
-_NARROW = 60  # columns
+_WIDE, _NARROW, _LEAST = 80, 60, 24  # columns
 _LONGEST = 200  # characters of a value in an error
 _NEGATIVE = re.compile(r"-\.?\d[\d.,_]*(?:[eE][-+]?\d+)?")
 
@@ -69,6 +70,12 @@ class WholeNumber(click.IntRange):
 
 class HelpFormatter(click.HelpFormatter):
     """Writes help that fits a narrow terminal: an explanation goes below its word."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        if width is None:  # click's own width is at least 50, however narrow the terminal is
+            columns = shutil.get_terminal_size().columns
+            width = max(min(columns, max_width or _WIDE) - 2, _LEAST)
+        super().__init__(indent_increment, width, max_width)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write pairs of a word and its explanation."""

@@ -25,6 +25,11 @@ class Broker(click.Group):
 
     context_class = Context
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its whole first line."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
+
 
 @click.group("broker", cls=Broker)
 def broker() -> None:

@@ -57,15 +57,19 @@ def export(
 
     It is one consistent cut through the log.
 
-    \b
     The first line describes it:
-      {"lvq_export": 1, "queue": …, "topic": …, "topic_id": …, "key_header": …,
-       "offsets": {"0": 42}, "as_of": 1732205001.5, "format": "bytes", "values": 5}
-    Every record below the offsets is included, none above, and no value that had
-    expired at that time, in seconds since the epoch. Then one line follows
-    for each key, as browse writes it, in queue order. Without FILE, or with -, the
-    export goes to stdout; a FILE appears once it is complete. put --from-jsonl
-    reads it back.
+
+    \b
+      {"lvq_export": 1, "queue": …,
+       "topic": …, "topic_id": …,
+       "key_header": …,
+       "offsets": {"0": 42},
+       "as_of": 1732205001.5,
+       "format": "bytes", "values": 5}
+
+    Every record below the offsets is included, none above, and no value that had expired at the time as_of, in seconds
+    since the epoch. Then one line follows for each key, as browse writes it, in queue order. Without FILE, or with -,
+    the export goes to stdout; a FILE appears once it is complete. put --from-jsonl reads it back.
     """
     queue = invocation.open(choice, form, create=True)
     with invocation.view(queue, timeout, **selection) as view:
