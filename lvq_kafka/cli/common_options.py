@@ -6,8 +6,9 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -38,6 +39,17 @@ __all__ = [
 
 _WIDE, _NARROW, _LEAST = 80, 60, 24  # columns
 _LONGEST = 200  # characters of a value in an error
+_WITH_UNIT = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?(?:[eE]\d)?)\s*([A-Za-z]*)")
+_SECONDS = {
+    "": 1,
+    **dict.fromkeys(("ms", "millis", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800),
+}
+_MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
 _NEGATIVE = re.compile(r"-\.?\d[\d.,_]*(?:[eE][-+]?\d+)?")
 
 _COMMON = ("bootstrap_servers", "config", "json", "debug", "help")
@@ -52,7 +64,7 @@ class Seconds(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        seconds = super().convert(value, param, ctx)
+        seconds = _converted(partial(super().convert, param=param, ctx=ctx), value, _SECONDS)
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return seconds
@@ -66,6 +78,33 @@ class WholeNumber(click.IntRange):
     """A whole number."""
 
     name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        return _converted(partial(super().convert, param=param, ctx=ctx), value, _MULTIPLES)
+
+
+def _converted(convert: Callable[[Any], Any], value: object, units: Mapping[str, float]) -> Any:
+    """Return a number; the error of one with a unit, or with commas, says what to write instead."""
+    try:
+        return convert(value)
+    except click.BadParameter as error:
+        written = _written(str(value), units)
+        if written is not None:
+            with suppress(click.BadParameter):
+                convert(written)
+                error.message += f" Write {written}."
+        raise
+
+
+def _written(text: str, units: Mapping[str, float]) -> str | None:
+    """Return the number that a text means, in plain digits; None if it says no number, or an unknown unit."""
+    found = _WITH_UNIT.fullmatch(text)
+    unit = None if found is None else units.get(found[2].lower())
+    if found is None or unit is None:
+        return None
+    number = float(found[1].replace(",", "")) * unit
+    return str(int(number) if number.is_integer() else number)
 
 
 class HelpFormatter(click.HelpFormatter):

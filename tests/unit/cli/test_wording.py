@@ -38,7 +38,7 @@ def test_errors_name_options_as_they_are_typed(run: Run, arguments: list[str], s
         (["--ttl", "5"], "--ttl takes no value, but 5 follows it. --default-ttl does."),
         (["--standard", "yes"], "--standard takes no value, but yes follows it."),
         (["other"], "Got unexpected extra argument (other)"),
-        (["--max-messages", "5m"], "Invalid value for '--max-messages': '5m' is not a valid whole number."),
+        (["--max-messages", "5x"], "Invalid value for '--max-messages': '5x' is not a valid whole number."),
         (["--standrd"], "No such option --standrd. Did you mean --standard?"),
         (["--ttl-default", "5"], "No such option --ttl-default. Did you mean --ttl or --default-ttl or --min-ttl?"),
         (["--limit", "5"], "No such option --limit."),
@@ -86,6 +86,40 @@ def test_nan_is_no_number_of_seconds(prices: Run, arguments: tuple[str, ...]) ->
     ran = prices(*arguments, "nan")
     assert ran.code == 2
     assert f"Invalid value for '{arguments[-1]}': 'nan' is not a valid number of seconds." in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "number"),
+    [
+        ("--default-ttl", "5m", "300"),
+        ("--default-ttl", "500ms", "0.5"),
+        ("--max-delay", "1.5 h", "5400"),
+        ("--max-delay", "2 Days", "172800"),
+        ("--max-delay", "1,000", "1000"),
+        ("--max-messages", "10k", "10000"),
+        ("--max-messages", "1.5M", "1500000"),
+        ("--max-messages", "1,000,000", "1000000"),
+        ("--max-messages", "1e6", "1000000"),
+    ],
+)
+def test_a_number_with_a_unit_or_commas_is_refused_with_the_number_to_write(
+    run: Run, option: str, value: str, number: str
+) -> None:
+    ran = run("declare", "q", "-k", "id", option, value)
+    assert ran.code == 2
+    assert ran.stderr.endswith(f" Write {number}.\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--max-delay", "1,5"), ("--max-delay", "1h30m"), ("--max-delay", "soon"), ("--max-messages", "0"),
+     ("--max-messages", "0k"), ("--max-messages", "1.5"), ("--max-messages", "5s")],
+)  # fmt: skip
+def test_no_number_is_proposed_that_would_be_refused_or_may_not_be_meant(run: Run, option: str, value: str) -> None:
+    ran = run("declare", "q", "-k", "id", option, value)
+    assert ran.code == 2
+    assert f"Invalid value for '{option}'" in ran.stderr
+    assert "Write" not in ran.stderr
 
 
 def test_a_key_header_that_is_misspelt_gets_a_hint(prices: Run) -> None:
