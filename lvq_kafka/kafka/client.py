@@ -69,7 +69,7 @@ class ClientConfig:
                 hint="Name at least one broker, for example localhost:9092.",
             )
         for server in servers.split(","):
-            _check_port(server)
+            _check_server(server)
         also = given.pop("bootstrap.servers", None) or given.pop("metadata.broker.list", None)
         if also is not None and also != servers:
             raise ConfigError(
@@ -179,11 +179,25 @@ def _check_writable(name: str, value: object) -> None:
         raise ConfigError(f"{name} has a character that UTF-8 cannot encode.", options=[name]) from None
 
 
-def _check_port(server: str) -> None:
-    """Check the port of a server that names one.
+def _check_server(server: str) -> None:
+    """Check that a bootstrap server is a host, with a port from 1 to 65535 if it names one.
 
-    librdkafka would try port 0 until the timeout.
+    librdkafka would take the rest for a part of the host, or try port 0, until the timeout.
     """
+    scheme, slashes, rest = server.rpartition("://")
+    if slashes and scheme.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        host = rest.rpartition("@")[2].partition("/")[0]  # what is before the @ may be a password
+        raise ConfigError(
+            f"The bootstrap server {host!r} is written as a URL.",
+            options=["bootstrap.servers"],
+            hint="Give its host and port alone, for example localhost:9092.",
+        )
+    if re.search(r"[\s;|]", server):
+        raise ConfigError(
+            f"The bootstrap server {server!r} has a character that no host has.",
+            options=["bootstrap.servers"],
+            hint="Separate several by commas: one:9092,two:9092.",
+        )
     port = port_of(server)
     if port is not None and not (port.isdecimal() and 1 <= int(port) <= 65535):
         raise ConfigError(

@@ -63,6 +63,23 @@ def test_a_server_may_do_without_a_port_and_name_a_protocol_or_an_address_of_ipv
     assert ClientConfig(server).bootstrap_servers == server
 
 
+@pytest.mark.parametrize("server", ["http://a:9092", "kafka://a:9092/", "https://user:hush@a:9092/topic?x=1"])
+def test_a_server_that_is_written_as_a_url_is_refused(server: str) -> None:
+    """The client would connect to something, or to nothing, and say that nobody answers."""
+    with pytest.raises(ConfigError, match="host and port alone") as caught:
+        ClientConfig(f"good:9092,{server}")
+    assert "'a:9092'" in str(caught.value)
+    assert "hush" not in str(caught.value)
+    assert caught.value.options == ("bootstrap.servers",)
+
+
+@pytest.mark.parametrize("servers", ["a:1;b:2", "a:1 b:2", "a 9092", "a:1|b:2", "a:1\nb:2"])
+def test_servers_that_are_not_separated_by_commas_are_refused(servers: str) -> None:
+    with pytest.raises(ConfigError, match="Separate several by commas") as caught:
+        ClientConfig(servers)
+    assert caught.value.options == ("bootstrap.servers",)
+
+
 def test_two_different_server_lists_are_refused() -> None:
     with pytest.raises(ConfigError, match="twice"):
         ClientConfig("a:1", {"bootstrap.servers": "b:2"})
