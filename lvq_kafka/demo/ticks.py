@@ -29,7 +29,7 @@ def load_ticks() -> list[Tick]:
     try:
         packed = files("bokeh_sampledata").joinpath("_data", "stocks.csv.gz").read_bytes()
     except (ModuleNotFoundError, FileNotFoundError) as missing:
-        raise ConfigError(f"The stock prices are missing: {missing}.", hint="Install lvq-kafka[demo].") from missing
+        raise ConfigError(f"The stock prices are missing: {missing}.", hint="Install lvq-kafka[demo].") from None
     rows = csv.DictReader(gzip.decompress(packed).decode().splitlines())
     return sorted(Tick(row["Date"], row["Ticker"], row["Close"]) for row in rows)
 

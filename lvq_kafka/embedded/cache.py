@@ -31,7 +31,7 @@ def cache_dir() -> Path:
         raise EmbeddedBrokerError(
             f"The cache directory {path} cannot be created: {error.strerror}.",
             hint="Set LVQ_CACHE_DIR to a directory that this user may write to.",
-        ) from error
+        ) from None
     return path
 
 
@@ -53,11 +53,11 @@ def filling(path: Path, what: str) -> Iterator[None]:
                 f"No space is left in {path} for {what}.",
                 path=path,
                 hint="Free some space, or choose another directory in LVQ_CACHE_DIR.",
-            ) from error
+            ) from None
         raise EmbeddedBrokerError(
             f"The cache directory {path} cannot be written: {error.strerror}.",
             hint="Set LVQ_CACHE_DIR to a directory that this user may write to.",
-        ) from error
+        ) from None
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def read_mirror() -> Mirror | None:
         raise EmbeddedBrokerError(
             f"The Maven settings in {path} cannot be read: {error}.",
             hint="Correct the file, or name another one in LVQ_MAVEN_SETTINGS.",
-        ) from error
+        ) from None
     servers = {_text(server, "id"): server for server in settings.iterfind("{*}servers/{*}server")}
     for mirror in settings.iterfind("{*}mirrors/{*}mirror"):
         name, url = _text(mirror, "id"), _text(mirror, "url")

@@ -184,5 +184,5 @@ def _make_home(data_dir: Path | None) -> Path:
     except OSError as error:
         raise EmbeddedBrokerError(
             f"The directory {data_dir} cannot be created: {error.strerror}.", hint="Choose another with data_dir."
-        ) from error
+        ) from None
     return data_dir

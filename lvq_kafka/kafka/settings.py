@@ -72,7 +72,7 @@ def culprits_among(config: Mapping[str, str]) -> Iterator[None]:
             str(error),
             options=culprits,
             hint="See Kafka's documentation of topic configs for their names and values.",
-        ) from error
+        ) from None
 
 
 def changes(config: Mapping[str, str]) -> list[ConfigEntry]:

@@ -33,4 +33,4 @@ def needing(extra: str, what: str, *, options: Sequence[str] = ()) -> Iterator[N
             extra=extra,
             options=options,
             hint=f"Run: pip install 'lvq-kafka[{extra}]'",
-        ) from missing
+        ) from None

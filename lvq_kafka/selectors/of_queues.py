@@ -26,7 +26,7 @@ def queue_selector(definition: QueueDefinition) -> Selector | None:
             f"The queue {definition.name} was declared with a selector that cannot be read: {error}",
             options=["selector"],
             hint=f"Remove its definition ({removal(definition.name)}), and declare the queue again.",
-        ) from error
+        ) from None
 
 
 def queue_rules(definition: QueueDefinition) -> QueueRules:

@@ -151,7 +151,7 @@ def _read(
         from lvq_spark.scan.shares import tasks_of
         from lvq_spark.scan.tasks import ReadCandidates, ReadRows
     except ImportError as missing:
-        raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
+        raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from None
     tasks = tasks_of(spec, slices)
     places = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     if len(spec.ranges) < 2:

@@ -40,7 +40,7 @@ def map_in_arrow(rows: DataFrame, step: Step, schema: str) -> DataFrame:
         try:
             return _without_null_lists(rows).mapInArrow(portable(_ListsAsTheyWere(step)), schema)
         except ImportError as missing:
-            raise ConfigError(f"This Python lacks a package for Spark: {missing}", hint=NEEDS) from missing
+            raise ConfigError(f"This Python lacks a package for Spark: {missing}", hint=NEEDS) from None
 
 
 def _without_null_lists(rows: DataFrame) -> DataFrame:

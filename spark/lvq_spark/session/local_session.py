@@ -54,7 +54,7 @@ def local_session(master: str = "local[*]", config: Mapping[str, str] | None = N
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as missing:
-        raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
+        raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from None
     text("master", master)
     properties = {**_QUIET, **mapping("config", config, "Give properties of Spark by name.")}
     if SparkContext._gateway is None:  # a JVM that runs outlives a stopped session

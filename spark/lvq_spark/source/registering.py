@@ -50,7 +50,7 @@ def register(spark: SparkSession, defaults: Mapping[str, str] = MappingProxyType
             raise ConfigError(
                 f"This Python lacks a package for Spark: {missing}",
                 hint="Install lvq-kafka[spark]: it brings pyspark, pyarrow and pandas.",
-            ) from missing
+            ) from None
 
 
 def _source(defaults: dict[str, str]) -> type[DataSource]:
