@@ -73,7 +73,14 @@ _FURTHER = _FIRST | {"Nd", "Mn", "Mc", "Cf", "Cc"}
 _VALUES = {"NAME", "QUOTED_NAME", "NUMBER", "TEXT", "TRUE", "FALSE", "LPAR", "SIGN", "NOT"}
 _OPERATORS = {"COMPARISON", "SIGN", "FACTOR", "_BETWEEN", "_IN", "_LIKE", "_IS", "NOT"}
 _NAMES = {"LPAR": "(", "RPAR": ")", "COMMA": "a comma", "TEXT": "text in quotes", "$END": "the end"}
-_SPELLINGS = {"!": "Not equal is <>.", "&": "Write AND.", "|": "Write OR.", "[": "A list is in parentheses."}
+_SPELLINGS = {
+    "!": "Not equal is <>.",
+    "&": "Write AND.",
+    "|": "Write OR.",
+    "[": "A list is in parentheses.",
+    ".": "Write the name of the header in double quotes.",
+}
+_COMPARISONS = {"==": "Equal is one =.", "=<": "At most is <=.", "=>": "At least is >=."}
 
 
 class _TreeReader(Transformer_NonRecursive[Token, Any]):
@@ -217,7 +224,9 @@ def _fault(text: str, error: UnexpectedInput) -> Misplaced:
         return Misplaced(f"expected {expected}, found the end", len(text))
     if token.type == "_NULL":
         return Misplaced("NULL is no value", _at(token), hint="Write IS NULL or IS NOT NULL.")
-    return Misplaced(f"expected {expected}, found {brief(token)}", _at(token))
+    at = _at(token)
+    hint = _COMPARISONS.get(text[max(at - 1, 0) : at + 1], "")
+    return Misplaced(f"expected {expected}, found {brief(token)}", at, hint=hint)
 
 
 def _expected(names: set[str]) -> str:
