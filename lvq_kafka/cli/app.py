@@ -61,6 +61,16 @@ class Lvq(click.Group):
 
     context_class = Context
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what precedes the name of the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if any(error.option_name in each.opts for command in self.commands.values() for each in command.params):
+                message = f"{error.option_name} goes after the name of the command."
+                raise click.UsageError(message, ctx) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         invocation = ctx.ensure_object(Invocation)

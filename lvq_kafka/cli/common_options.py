@@ -128,13 +128,24 @@ class Context(click.Context):
 
 
 class Command(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples.
+
+    Args:
+        elsewhere: options that it cannot have, each with what to do instead.
+    """
 
     context_class = Context
 
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[str] = (),
+        elsewhere: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self.examples = tuple(examples)
+        self._elsewhere = elsewhere or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; a value such as -5 is not an option."""
@@ -162,6 +173,8 @@ class Command(click.Command):
         return {word for option in self._options if option.is_flag for word in option.opts}
 
     def _unknown(self, name: str) -> str:
+        if name in self._elsewhere:
+            return f"{self.name} has no option {name}. {self._elsewhere[name]}"
         inside = [word for word in self._words if set(_words_of(name)) & set(_words_of(word))]
         near = get_close_matches(name, self._words, n=1, cutoff=0.8) or inside[:3]
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -263,11 +276,17 @@ def _typed(option: str, name: str, value: object, *, equals: bool = False) -> st
     return f"{option} {name}{'=' if equals else ''}{word}"
 
 
-def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Make a command that talks to a cluster; its first argument is the `Invocation`."""
+def command(
+    name: str, *, examples: Sequence[str], elsewhere: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command that talks to a cluster; its first argument is the `Invocation`.
+
+    For its options, see `Command`.
+    """
 
     def make(function: Callable[..., Any]) -> Command:
-        made: Command = click.command(name, cls=Command, examples=examples)(cluster_options(click.pass_obj(function)))
+        of_name = click.command(name, cls=Command, examples=examples, elsewhere=elsewhere)
+        made: Command = of_name(cluster_options(click.pass_obj(function)))
         return made
 
     return make

@@ -41,8 +41,23 @@ _CANNOT_RUN = 126  # the status that shells use for it
 _LOOK = 0.5  # seconds until a worker that waits for a message notices that another one has failed
 
 
+_SHARED = "All consumers of a queue share one record of what was consumed. "
+_SELECTING = {
+    **dict.fromkeys(
+        ("-k", "--key", "--prefix", "-H", "--header", "--selector", "--partition"),
+        f"{_SHARED}Declare another queue on the topic with --selector, and consume that, or read with lvq browse.",
+    ),
+    **dict.fromkeys(
+        ("--replay", "--updates-only"),
+        f"{_SHARED}Declare another queue on the topic with --start, and consume that, or read with lvq browse.",
+    ),
+}
+"""Options that select among a queue's messages (R27)."""
+
+
 @command(
     "consume",
+    elsewhere=_SELECTING,
     examples=[
         "lvq consume prices",
         "lvq consume prices --count 1 --timeout 5",

@@ -52,6 +52,29 @@ def test_a_slip_in_the_options_is_named_with_what_was_meant_if_anything_is_near(
     assert ran.stderr.endswith(f"Error: {said}\n")
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        *((option, "another queue on the topic with --selector") for option in ("--selector", "-k", "-H", "--partition")),
+        *((option, "another queue on the topic with --start") for option in ("--replay", "--updates-only")),
+    ],
+)
+def test_r27_an_option_by_which_a_consumer_would_select_names_the_way_out(
+    prices: Run, option: str, remedy: str
+) -> None:
+    ran = prices("consume", "prices", option, "x")
+    assert ran.code == 2
+    assert f"Error: consume has no option {option}. All consumers of a queue share one record" in ran.stderr
+    assert remedy in ran.stderr
+
+
+def test_an_option_of_a_command_in_front_of_it_is_told_where_it_goes(run: Run) -> None:
+    assert run("--selector", "a = 1", "browse", "prices").stderr.endswith(
+        "Error: --selector goes after the name of the command.\n"
+    )
+    assert "No such option '--selektor'." in run("--selektor", "a = 1", "browse", "prices").stderr
+
+
 def test_a_queue_that_differs_is_described_in_words(run: Run) -> None:
     assert run("declare", "q", "-k", "id", "--max-messages", "5").code == 0
     ran = run("declare", "q", "-k", "key", "--max-messages", "5", "--default-ttl", "60")
