@@ -174,7 +174,7 @@ def main(parser: argparse.ArgumentParser, work: Work, arguments: Sequence[str] |
 def _run(work: Work, options: argparse.Namespace) -> Mapping[str, object]:
     try:
         from pyspark.sql import SparkSession
-    except ImportError as missing:
+    except ImportError:
         raise ConfigError("pyspark is not installed.", hint="Run the job with spark-submit.") from None
     with open_queue(options) as queue:  # first, since a missing queue is found at once
         spark = SparkSession.builder.getOrCreate()

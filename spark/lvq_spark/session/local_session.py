@@ -53,7 +53,7 @@ def local_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
-    except ImportError as missing:
+    except ImportError:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from None
     text("master", master)
     properties = {**_QUIET, **mapping("config", config, "Give properties of Spark by name.")}

@@ -55,8 +55,12 @@ def test_a_slip_in_the_options_is_named_with_what_was_meant_if_anything_is_near(
 @pytest.mark.parametrize(
     ("option", "remedy"),
     [
-        *((option, "another queue on the topic with --selector") for option in ("--selector", "-k", "-H", "--partition")),
-        *((option, "another queue on the topic with --start") for option in ("--replay", "--updates-only")),
+        ("--selector", "another queue on the topic with --selector"),
+        ("-k", "another queue on the topic with --selector"),
+        ("-H", "another queue on the topic with --selector"),
+        ("--partition", "another queue on the topic with --selector"),
+        ("--replay", "another queue on the topic with --start"),
+        ("--updates-only", "another queue on the topic with --start"),
     ],
 )
 def test_r27_an_option_by_which_a_consumer_would_select_names_the_way_out(
