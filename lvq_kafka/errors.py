@@ -4,6 +4,8 @@
 
     LVQError
     ├─ ConfigError(ValueError)             an option is unknown, missing, malformed or clashes with another
+    │  ├─ NoKeyTest                        a subscriber's content matcher asks for no value of the key field
+    │  └─ NotAString(TypeError)            a content matcher tests a field for something that is no string
     ├─ UnencodableKey(TypeError)           a key of a type with no wire form (R2)
     ├─ MissingKey(ValueError)              a message has no key header, and the queue refuses such messages (R1)
     ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
@@ -95,6 +97,8 @@ __all__ = [
     "MessageTooLarge",
     "MissingExtra",
     "MissingKey",
+    "NoKeyTest",
+    "NotAString",
     "OffsetsExpired",
     "OffsetsPending",
     "OutcomeUnknown",
@@ -118,6 +122,22 @@ __all__ = [
     "Unauthorized",
     "UnencodableKey",
 ]
+
+
+class NoKeyTest(ConfigError):
+    """A subscriber's content matcher asks for no value of the key field, ``key_field`` (R38)."""
+
+    def __init__(self, message: str, *, key_field: str, hint: str = "") -> None:
+        super().__init__(message, options=["matcher"], hint=hint)
+        self.key_field = key_field
+
+
+class NotAString(ConfigError, TypeError):
+    """A content matcher tests ``field`` for something that is neither a string nor ``true``."""
+
+    def __init__(self, message: str, *, field: str, hint: str = "") -> None:
+        super().__init__(message, options=["matcher"], hint=hint)
+        self.field = field
 
 
 class UnencodableKey(LVQError, TypeError):

@@ -42,7 +42,7 @@ class Selector:
         MissingExtra: the packages of the extra ``selectors`` are not installed.
     """
 
-    __slots__ = ("_clause", "_likes", "by_headers", "text", "topic", "unjudged")
+    __slots__ = ("_clause", "_likes", "by_headers", "reads", "text", "topic", "unjudged")
 
     def __init__(self, text: str, topic: str, *, option: str = "selector") -> None:
         self.text = check_selector(text, option)
@@ -52,6 +52,8 @@ class Selector:
         self._likes = compiled.likes
         self.by_headers = None if compiled.of_record else self._for_headers(compiled)
         """See `Condition.by_headers`."""
+        self.reads = compiled.reads
+        """The names of the headers that it reads."""
         self.unjudged = 0
         """The number of messages with a text too long for a pattern, by which it is unknown whether they match."""
 
