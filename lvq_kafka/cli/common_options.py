@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial, wraps
 from itertools import pairwise
@@ -23,6 +22,7 @@ __all__ = [
     "Command",
     "Context",
     "Seconds",
+    "SignedNumber",
     "WholeNumber",
     "cluster_options",
     "command",
@@ -74,8 +74,18 @@ class Seconds(click.FloatRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
 
+class SignedNumber(click.types.IntParamType):
+    """A whole number, which may be negative."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        return _converted(partial(super().convert, param=param, ctx=ctx), value, _MULTIPLES)
+
+
 class WholeNumber(click.IntRange):
-    """A whole number."""
+    """A whole number in a range."""
 
     name = "whole number"
 
@@ -85,20 +95,22 @@ class WholeNumber(click.IntRange):
 
 
 def _converted(convert: Callable[[Any], Any], value: object, units: Mapping[str, float]) -> Any:
-    """Return a number; the error of one with a unit, or with commas, says what to write instead."""
+    """Return a number; an error shows it without unit and commas."""
     try:
         return convert(value)
     except click.BadParameter as error:
         written = _written(str(value), units)
-        if written is not None:
-            with suppress(click.BadParameter):
-                convert(written)
-                error.message += f" Write {written}."
-        raise
+        if written is None:
+            raise
+        try:
+            convert(written)
+        except click.BadParameter:
+            raise error from None
+        raise click.BadParameter(f"{error.message} Write {written}.", error.ctx, error.param) from None
 
 
 def _written(text: str, units: Mapping[str, float]) -> str | None:
-    """Return the number that a text means, in plain digits; None if it says no number, or an unknown unit."""
+    """Return the number that a text means, in plain digits; None if it means none."""
     found = _WITH_UNIT.fullmatch(text)
     unit = None if found is None else units.get(found[2].lower())
     if found is None or unit is None:

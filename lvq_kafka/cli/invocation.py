@@ -37,7 +37,7 @@ __all__ = ["Invocation", "QueueChoice", "events_of"]
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The queue that a command is about: the one at an address, or with ``bare`` any compacted topic.
+    """The queue of a command, at an address; or with ``bare`` any compacted topic.
 
     The name of a declared queue is an address, too.
     """
@@ -120,7 +120,7 @@ class Invocation:
 
         Raises:
             QueueNotDeclared: there is no such queue.
-            ConfigError: the address is malformed, or selects messages of a queue that is to be managed.
+            ConfigError: the address is malformed, or selects messages of the queue that it manages.
         """
         codec = CODECS[form]
         if choice.bare:

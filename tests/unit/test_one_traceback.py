@@ -1,4 +1,4 @@
-"""Failures that are to be expected end with one traceback: the error says what happened, so its cause adds nothing."""
+"""Expected failures end with one traceback: the error says what happened, so its cause adds nothing."""
 
 from __future__ import annotations
 

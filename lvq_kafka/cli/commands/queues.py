@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from lvq_kafka.cli.common_options import Seconds, WholeNumber, command, pair, typed
+from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, pair, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
@@ -100,7 +100,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     type=click.Choice(get_args(Placement)),
     help="Choose the partition of a message by its key, or by its group, which then lies in one.  [default: key]",
 )
-@click.option("--max-messages", type=int, help="The most messages that it may hold.  [default: any]")
+@click.option("--max-messages", type=SignedNumber(), help="The most messages that it may hold.  [default: any]")
 @click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.  [default: any]")
 @click.option(
     "--overflow",

@@ -139,8 +139,8 @@ def test_a_number_with_a_unit_or_commas_is_refused_with_the_number_to_write(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--max-delay", "1,5"), ("--max-delay", "1h30m"), ("--max-delay", "soon"), ("--max-messages", "0"),
-     ("--max-messages", "0k"), ("--max-messages", "1.5"), ("--max-messages", "5s")],
+    [("--max-delay", "1,5"), ("--max-delay", "1h30m"), ("--max-delay", "soon"), ("--partitions", "0"),
+     ("--partitions", "0k"), ("--max-messages", "1.5"), ("--max-messages", "5s")],
 )  # fmt: skip
 def test_no_number_is_proposed_that_would_be_refused_or_may_not_be_meant(run: Run, option: str, value: str) -> None:
     ran = run("declare", "q", "-k", "id", option, value)
