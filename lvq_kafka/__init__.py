@@ -7,6 +7,7 @@ Everything that its methods take or return can be imported from here; errors are
 """
 
 from lvq_kafka._version import __version__
+from lvq_kafka.address_settings import AddressSettings
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.consuming.acquiring import AsyncDeliveries
@@ -54,6 +55,7 @@ __all__ = [
     "JSON",
     "QPID_KEY_HEADER",
     "TEXT",
+    "AddressSettings",
     "AsyncDeliveries",
     "BareOptions",
     "Browser",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import MISSING, fields
+from dataclasses import fields, replace
 from functools import partial, wraps
 from threading import Lock
 from types import TracebackType
@@ -19,6 +19,7 @@ from lvq_kafka.core.log.keys import Key
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
 from lvq_kafka.core.queue.option_names import OPTION_NAMES
+from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
@@ -53,8 +54,6 @@ P = ParamSpec("P")
 
 _UNSAID: Any = object()
 """Stands for a key header that options name; with neither, `declare` refuses."""
-
-_DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)}
 
 _ELSEWHERE = {row.name: row.as_argument for row in OPTION_NAMES} | {
     field.name: f"Pass it in spec: spec=TopicSpec({field.name}=...)." for field in fields(TopicSpec)
@@ -99,36 +98,6 @@ def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
         init(*args, **kwargs)
 
     return checked
-
-
-def _defined(
-    name: str, topic: str | None, key_header: str | None, given: QueueOptions, options: Mapping[str, object] | None
-) -> QueueDefinition:
-    """Return the definition that the arguments of `declare` ask for.
-
-    Raises:
-        ConfigError: it is malformed, arguments and options disagree, or nothing names the key.
-    """
-    fields: dict[str, Any] = {**given}
-    if "default_filters" in fields:
-        fields["default_filters"] = DefaultFilters.of(fields["default_filters"])
-    if key_header is not _UNSAID:
-        fields["key_header"] = key_header
-    elif options is None:
-        raise ConfigError(
-            f"The queue {name} needs the name of its key header.",
-            options=["key_header"],
-            hint='Name it, for example key_header="ticker", or in options; None means the record key itself.',
-        )
-    if options is not None:
-        unusual = {field: value for field, value in fields.items() if not _is_default(field, value)}
-        return QueueDefinition.from_options(name, options, topic=topic, arguments=unusual)
-    return QueueDefinition(name=name, topic=topic or name, **fields)
-
-
-def _is_default(field: str, value: object) -> bool:
-    default = _DEFAULTS.get(field, MISSING)
-    return (type(value), value) == (type(default), default)
 
 
 def _check_selectors(address: Address) -> None:
@@ -339,7 +308,7 @@ class LastValueQueue(Bound, Generic[V]):
             except QueueNotDeclared:
                 if not create or parsed.create == "never":
                     raise
-                definition, missing = parsed.definition(), True
+                definition, missing = auto_creation.asked_at(cluster, parsed)[0], True
                 definition.check_declarable()
             queue = cls._of(definition, value, cluster, opened)
             queue._address, queue._missing = parsed, missing
@@ -390,19 +359,27 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
             TransportError: the cluster cannot be reached or refuses the request.
         """
-        definition = _defined(name, topic, key_header, given, options)
-        check_selectors(definition)
+        arguments: dict[str, Any] = {**given}
+        if "default_filters" in arguments:
+            arguments["default_filters"] = DefaultFilters.of(arguments["default_filters"])
+        if key_header is not _UNSAID:
+            arguments["key_header"] = key_header
+        request = QueueRequest(name, topic or name, arguments, options)
+        if (definition := request.alone()) is not None:
+            check_selectors(definition)
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))
         choice("start", start, get_args(Start))
         if spec is not None:
             instance("spec", spec, TopicSpec, "For example spec=TopicSpec(partitions=6).")
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            definition, unread = declaring.complete(cluster, request)
+            check_selectors(definition)
             declaration = declaring.declare(
                 cluster, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch
             )
             queue = cls._of(definition, value, cluster, opened)
-            queue.declaration = declaration
+            queue.declaration = replace(declaration, unchecked=(*declaration.unchecked, *unread))
             return queue
 
     @classmethod

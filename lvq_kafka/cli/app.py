@@ -21,6 +21,7 @@ from lvq_kafka.cli.commands.options import options
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
 from lvq_kafka.cli.commands.repair import repair
+from lvq_kafka.cli.commands.settings import settings
 from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
@@ -43,7 +44,7 @@ from lvq_kafka.core.text.quoting import printable
 __all__ = ["lvq"]
 
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Queues": (declare, options, queues, stats, drop),
+    "Queues": (declare, options, settings, queues, stats, drop),
     "Write": (send, put, delete),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),

@@ -52,11 +52,22 @@ class Registry:
         """
         check_name("queue", name)
         table = self._topic.read().table
-        record = table.record(name.encode())
-        if record is None or record.value is None:
+        document = table.value(name.encode())
+        if document is None:
             names = [name for name in map(key_text, table.key_range()) if is_name(name)]
             raise QueueNotDeclared(f"No queue {name} is declared.", queue=name, hint=_instead(name, names))
-        return QueueDefinition.from_json(record.value, name=name)
+        return QueueDefinition.from_json(document, name=name)
+
+    def find(self, name: str) -> QueueDefinition | None:
+        """Return the definition of a queue; None if there is none.
+
+        Raises:
+            ConfigError: as for `get`.
+        """
+        try:
+            return self.get(name)
+        except QueueNotDeclared:
+            return None
 
     def all(self, *, strict: bool = False) -> list[QueueDefinition]:
         """Return every readable definition, by name.

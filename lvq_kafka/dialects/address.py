@@ -12,6 +12,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.option_names import Fixed, option_named
 from lvq_kafka.core.queue.option_values import REPLAY_PERIOD, boolean
 from lvq_kafka.core.queue.queue_options import GivenOptions
+from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.text.excerpts import excerpt, place_in
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import abridged, brief, quoted
@@ -114,6 +115,10 @@ class Address:
             return QueueDefinition.from_options(self.queue, self.options, topic=self.topic, record_key=not complete)
         except ConfigError as error:
             raise self.placed(error) from None
+
+    def request(self) -> QueueRequest:
+        """Return the queue that this address asks for, which settings may complete."""
+        return QueueRequest(self.queue, self.topic or self.queue, {}, self.options)
 
     @property
     def selection(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDecla
 from lvq_kafka.managing import declaring
 from lvq_kafka.managing.declaring import Declaration
 
-__all__ = ["check_asserted", "check_managing", "declare_for", "declared_at"]
+__all__ = ["asked_at", "check_asserted", "check_managing", "declare_for", "declared_at"]
 
 logger = logging.getLogger("lvq_kafka.topics")
 
@@ -61,6 +61,18 @@ def check_managing(address: Address) -> None:
         raise address.placed(error)
 
 
+def asked_at(cluster: Cluster, address: Address) -> tuple[QueueDefinition, tuple[str, ...]]:
+    """Return a missing queue's definition, with settings (R37), and what was not read.
+
+    Raises:
+        ConfigError: nothing names its key, or options clash; says where in the address.
+    """
+    try:
+        return declaring.complete(cluster, address.request())
+    except ConfigError as error:
+        raise address.placed(error) from None
+
+
 def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[QueueDefinition, Declaration | None]:
     """Declare a queue for a link, unless somebody else has declared it meanwhile.
 
@@ -79,7 +91,7 @@ def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[Que
                 hint=missing.hint,
             ) from None
     try:
-        definition = address.definition()
+        definition, unread = asked_at(cluster, address)
         declaration = declaring.declare(cluster, definition, start="earliest", spec=TopicSpec(), on_mismatch="raise")
     except LVQError:  # perhaps since another client was faster
         try:
@@ -87,7 +99,7 @@ def declare_for(role: LinkRole, cluster: Cluster, address: Address) -> tuple[Que
         except QueueNotDeclared:
             pass
         raise
-    for unchecked in declaration.unchecked:
+    for unchecked in (*declaration.unchecked, *unread):
         logger.warning("queue %s: not checked: %s", definition.name, unchecked)
     return definition, declaration
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.queue_request import QueueRequest
+from lvq_kafka.core.queue.settings_by_pattern import by_pattern, matching
 from lvq_kafka.core.queue.topic_settings import (
     Finding,
     TopicNeeds,
@@ -25,10 +27,11 @@ from lvq_kafka.declared.queue_topic import (
     ensure_topic,
 )
 from lvq_kafka.declared.registry import Registry
-from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
+from lvq_kafka.declared.setting_store import SettingStore
+from lvq_kafka.errors import QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.runtime.retrying import patiently
 
-__all__ = ["Declaration", "declare", "drop"]
+__all__ = ["Declaration", "complete", "declare", "drop"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
@@ -51,6 +54,21 @@ class Declaration:
     """Settings that differed and have been corrected."""
     unchecked: tuple[str, ...] = ()
     """Descriptions of what this user's rights did not allow to check."""
+
+
+def complete(cluster: Cluster, request: QueueRequest) -> tuple[QueueDefinition, tuple[str, ...]]:
+    """Return a queue's definition, completed by settings (R37), and what could not be read.
+
+    A queue that is declared keeps what settings gave it then, whatever they say by now.
+    """
+    declared = Registry(cluster).find(request.name)
+    if declared is not None:
+        return request.definition(declared.from_settings or {}), ()
+    try:
+        settings = SettingStore(cluster).all()
+    except Unauthorized as error:
+        return request.definition(), (f"the settings of queues on {request.topic}: {error}",)
+    return request.definition(by_pattern(matching(settings, request.topic))), ()
 
 
 def declare(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
@@ -17,6 +17,7 @@ from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER, NO_GROUP, GroupMode, Groups, Placement
+from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
@@ -31,7 +32,18 @@ from lvq_kafka.queue import queues as all_queues
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["declare", "drop", "finding_row", "grouped_by", "in_words", "order_in_words", "print_unchecked", "queues"]
+__all__ = [
+    "declare",
+    "drop",
+    "finding_row",
+    "grouped_by",
+    "in_words",
+    "key_in_words",
+    "options_in_words",
+    "order_in_words",
+    "print_unchecked",
+    "queues",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -184,9 +196,11 @@ def declare(
 ) -> None:
     """Create a queue, or check that it matches.
 
-    NAME may be an address of Qpid, Artemis or Broker-J that says what to declare. Nothing that exists is changed
-    silently: a missing topic is created with settings that suit the queue; an existing topic is checked, and unsuitable
-    settings are reported.
+    NAME may be an address of Qpid, Artemis or Broker-J that says what to declare. Address settings give what is left
+    open; see 'lvq settings'.
+
+    Nothing that exists is changed silently: a missing topic is created with settings that suit the queue; an existing
+    topic is checked, and unsuitable settings are reported.
     """
     given: dict[str, object] = {
         "key-header": key_header,
@@ -215,18 +229,25 @@ def declare(
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,
     }
-    definition = _definition(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
-    chosen = {field.name: getattr(definition, field.name) for field in fields(definition) if field.name != "name"}
+    request = _request(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
+    request.alone()  # raises what is wrong without a cluster, before it is asked
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(
-        definition.name, **chosen, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
+        request.name,
+        topic=request.topic,
+        options=request.options,
+        **request.arguments,
+        start=start,
+        spec=spec,
+        on_mismatch=on_mismatch,
+        cluster=invocation.connect(),
     )
     print_unchecked(queue)
     assert queue.declaration is not None
     if invocation.out.person:
-        invocation.out.say(_declared(definition, queue.declaration, spec))
+        invocation.out.say(_declared(queue.definition, queue.declaration, spec))
     else:
-        invocation.out.row(_declaration_row(definition, queue.declaration))
+        invocation.out.row(_declaration_row(queue.definition, queue.declaration))
 
 
 def print_unchecked(queue: LastValueQueue[Any]) -> None:
@@ -238,31 +259,24 @@ def print_unchecked(queue: LastValueQueue[Any]) -> None:
         print_problem(f"not checked: {unchecked}", warning=True)
 
 
-def _definition(
+def _request(
     name: str, topic: str | None, record_key: bool, given: dict[str, object], options: list[tuple[str, str]]
-) -> QueueDefinition:
+) -> QueueRequest:
     address = parse_address(name)
     check_managing(address)
     if address.options or address.topic:
         if given or options or record_key or topic:
             raise click.UsageError("The address says what to declare. Leave out the options, or name the queue alone.")
-        return address.definition()
-    name = address.queue
+        return address.request()
     twice = sorted(given.keys() & dict(options).keys())
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
-    if not record_key:
-        if "key-header" not in given and "conflate" not in given and not options:
-            raise click.UsageError(
-                "Name the header that holds the key: --key-header HEADER, or --record-key. "
-                "A --standard queue needs none."
-            )
-        return QueueDefinition.from_options(name, {**given, **dict(options)}, topic=topic)
-    if "key-header" in given:
+    if record_key and "key-header" in given:
         raise click.UsageError("--record-key and --key-header are mutually exclusive.")
-    if options:
+    if record_key and options:
         raise click.UsageError("--record-key and -o are mutually exclusive; use the long options.")
-    return QueueDefinition.from_options(name, given, topic=topic, record_key=True)
+    arguments = {"key_header": None} if record_key else {}
+    return QueueRequest(address.queue, topic or address.queue, arguments, {**given, **dict(options)})
 
 
 def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> dict[str, Any]:
@@ -290,13 +304,15 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
         how = "declared"
     else:
         how = "is there" if declaration.findings or declaration.reconciled else "exists and matches"
-    lines.append("✓ ", "bold green").append(definition.name, "bold cyan").append(f" {how}: {_key(definition)}")
+    lines.append("✓ ", "bold green").append(definition.name, "bold cyan").append(f" {how}: {key_in_words(definition)}")
     if definition.non_destructive:
         lines.append(", never consumed")
     if declaration.created_topic:
         lines.append("\n✓ ", "bold green").append(
             f"topic {definition.topic} created with {count(spec.new_partitions, 'partition')}"
         )
+    for pattern, options in (definition.from_settings or {}).items():
+        lines.append("\n✓ ", "bold green").append(f"from the setting {brief(pattern)}: {options_in_words(options)}")
     for finding in declaration.reconciled:
         lines.append("\n✓ ", "bold green").append(
             f"{finding.setting} set to {finding.expected}; it was {finding.actual}"
@@ -304,7 +320,14 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
     return lines
 
 
-def _key(definition: QueueDefinition) -> str:
+def options_in_words(options: Mapping[str, object]) -> str:
+    """Return options as people read them: ``max-ttl=60, last-value=true``."""
+    told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return ", ".join(f"{brief(name)}={brief(value)}" for name, value in told.items())
+
+
+def key_in_words(definition: QueueDefinition) -> str:
+    """Say what the key of a queue is."""
     if not definition.conflate:
         named = "" if definition.key_header is None else f"; the header {brief(definition.key_header)} chooses a place"
         return f"a standard queue{named}"

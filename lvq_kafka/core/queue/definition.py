@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from lvq_kafka.core.queue.ranking import (
     QueueOrder,
     check_priorities,
 )
+from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC, given_from_wire
 from lvq_kafka.core.queue.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import abridged, brief, listed, quoted, shell_word
@@ -46,6 +48,8 @@ __all__ = [
 REGISTRY_TOPIC = "_lvq_queues"
 """The compacted topic, with one partition, that maps queue names to definitions."""
 
+_RESERVED = {REGISTRY_TOPIC: "holds the definitions of queues", SETTINGS_TOPIC: "holds address settings"}
+
 _PLAIN, _WITH_OPTIONS = 1, 2
 """Versions of the format. The second has options that older clients do not know, and so must refuse."""
 
@@ -60,6 +64,7 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "sort_header": (str, lambda header: header),
     "groups": (Groups.to_wire, Groups.from_wire),
     "limits": (Limits.to_wire, Limits.from_wire),
+    "from_settings": (dict, given_from_wire),
 }
 """The fields of version 2, each with the writer and the parser of its JSON.
 
@@ -130,6 +135,8 @@ class QueueDefinition:
         name: the queue's name; its consumer group is ``lvq.<name>``.
         topic: the topic of the queue, log-compacted unless it is a standard queue. Several queues may share one.
         key_header: the message header that holds the key; None if the record key itself is the key.
+        from_settings: which of the options address settings gave when the queue was declared, by their pattern (R37);
+            None if they gave none. Two definitions are equal whatever these are.
 
     Raises:
         ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), a choice is unknown,
@@ -153,6 +160,7 @@ class QueueDefinition:
     sort_header: str | None = None
     groups: Groups | None = None
     limits: Limits | None = None
+    from_settings: Mapping[str, Mapping[str, object]] | None = dataclasses.field(default=None, compare=False)
 
     __repr__ = abridged
 
@@ -260,7 +268,7 @@ class QueueDefinition:
         A queue used bare, without a declaration, may have any topic.
 
         Raises:
-            ConfigError: the shell would take its name for an option, or its topic belongs to Kafka or to the registry.
+            ConfigError: the shell would take its name for an option, or its topic belongs to Kafka or to this library.
         """
         if self.name.startswith("-"):
             raise ConfigError(
@@ -295,7 +303,8 @@ class QueueDefinition:
     def differences(self, other: QueueDefinition) -> dict[str, tuple[object, object]]:
         """Return the fields that differ, as pairs of this and the other's value."""
         mine, theirs = self.as_row(), other.as_row()
-        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+        compared = [each.name for each in fields(self) if each.compare]
+        return {name: (mine[name], theirs[name]) for name in compared if mine[name] != theirs[name]}
 
     def as_row(self) -> dict[str, Any]:
         """Return the fields as values of JSON.
@@ -384,10 +393,10 @@ def check_own_topic(topic: str, option: str = "topic") -> None:
     """Check that messages may be written to a topic, by a queue or on its behalf.
 
     Raises:
-        ConfigError: the topic is the registry's or one of Kafka's internal ones.
+        ConfigError: the topic is one of this library's own, or one of Kafka's internal ones.
     """
-    if topic == REGISTRY_TOPIC or topic.startswith("__"):
-        whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name reserved by Kafka"
+    whose = _RESERVED.get(topic, "has a name reserved by Kafka" if topic.startswith("__") else None)
+    if whose is not None:
         raise ConfigError(f"`{option}` {whose}.", options={option: topic}, hint="Name another topic.")
 
 

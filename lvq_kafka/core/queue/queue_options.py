@@ -30,6 +30,18 @@ _RANKED = ("priority", "sorted")  # types of Broker-J that are orders in this li
 _PARTS = ("ttl", "default_filters", "groups", "limits")
 """Arguments of `declare` that are objects, each with several options that set a part of it."""
 
+_DECIDE: Mapping[str, tuple[str, ...]] = {
+    "key_header": ("conflate",),
+    "type": ("conflate", "order"),
+    "priorities": ("order",),
+    "sort_header": ("order",),
+    "expiry_policy": ("expiry_topic",),
+    "hold": ("max_delay",),
+    "limits.resume_messages": ("limits.resume",),
+    "limits.resume_bytes": ("limits.resume",),
+}
+"""By field or other word of the table, the fields that are decided with it."""
+
 _DECIDED_BY = ("type", "priorities", "sort_header")
 """Words that `conflate` and `order` may follow from."""
 
@@ -145,6 +157,17 @@ class GivenOptions:
                 found[field] = said[0]
         return {field: (said.option, said.value) for field, said in found.items()}
 
+    @property
+    def decided(self) -> set[str]:
+        """The fields of a definition, and of its parts, that are not left open."""
+        found = {field for field, said in self._said.items() if not (field == "ttl" and said[0].asks)}
+        found |= self._arguments.keys()
+        for field in tuple(found):
+            found.update(_DECIDE.get(field, ()))
+        if any(not said.asks for said in self._said.get("conflate", [])):
+            found.add("key_header")  # it needs none
+        return found
+
     def fields(self, name: str, *, record_key: bool = False) -> dict[str, Any]:
         """Return the fields of the definition of a queue of this name.
 
@@ -190,7 +213,8 @@ class GivenOptions:
                     f"The queue {name} needs the name of its key header.",
                     options=["key-header"],
                     hint="Give `key-header` (or last-value-key, qpid.last_value_queue_key, lvqKey); or "
-                    "`conflate=False|conflate=false` for a standard queue, which needs none.",
+                    "`record-key=True|key_header=None` if it is the record key; or `conflate=False|conflate=false` for "
+                    "a standard queue, which needs none.",
                 )
             order = self._implied.get("order")
             if order and "order" not in chosen:

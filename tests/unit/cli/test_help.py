@@ -57,7 +57,7 @@ def test_every_example_can_be_typed(example: str) -> None:
     for part in " ".join(shlex.quote(word) for word in shlex.split(typed)).split("'|'"):
         words = shlex.split(re.split(r" '[<>]' ", part)[0])
         if words[0] == "lvq":
-            path = (words[1], words[2]) if words[1] == "broker" else (words[1],)
+            path = tuple(words[1:3]) if tuple(words[1:3]) in ALL else (words[1],)
             # The files in examples need not exist.
             arguments = ["-" if word.endswith(".jsonl") else word for word in words[1 + len(path) :]]
             ALL[path].make_context("lvq", arguments)

@@ -22,6 +22,7 @@ NO_OPTIONS = {
     "sort_header": None,
     "groups": None,
     "limits": None,
+    "from_settings": None,
 }
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 
@@ -178,7 +179,7 @@ def test_the_record_key_can_be_the_key(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["q"], "--key-header HEADER, or --record-key"),
+        (["q"], "--record-key if it is the record key"),
         (["q", "-o", "order=tail"], "needs the name of its key header"),
         (["q", "-k", ""], "needs the name of its key header"),
         (["q", "-o", "last-value-key"], "NAME=VALUE"),

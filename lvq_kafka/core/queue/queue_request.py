@@ -1,0 +1,95 @@
+"""A queue as somebody asks for it, before settings fill in what he leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.queue_options import GivenOptions
+from lvq_kafka.core.queue.settings_by_pattern import given_by
+from lvq_kafka.core.text.nearest import folded
+from lvq_kafka.core.text.quoting import brief, listed
+from lvq_kafka.core.text.validation import mapping
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["QueueRequest"]
+
+_NO_SETTINGS: Mapping[str, Mapping[str, object]] = {}
+_DEFAULTS: Mapping[str, object] = {field.name: field.default for field in fields(QueueDefinition)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRequest:
+    """A queue, as its declaration describes it.
+
+    Args:
+        name: the queue's name.
+        topic: its topic.
+        arguments: fields of its definition; those that are not here are open.
+        options: options by name, as `QueueDefinition.from_options` takes them; None without any.
+    """
+
+    name: str
+    topic: str
+    arguments: Mapping[str, Any]
+    options: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.options is not None:
+            mapping("options", self.options, 'For example {"key-header": "ticker"}.')
+
+    def definition(self, settings: Mapping[str, Mapping[str, object]] = _NO_SETTINGS) -> QueueDefinition:
+        """Return the definition of the queue.
+
+        Args:
+            settings: options by the pattern that its topic matches, the most specific first.
+
+        Raises:
+            ConfigError: an option is unknown or malformed, options exclude each other, or nothing names the key.
+        """
+        unusual = {field: value for field, value in self.arguments.items() if not _is_default(field, value)}
+        decided = GivenOptions(self.options or {}, unusual).decided | self.arguments.keys()
+        given = given_by(settings, self.topic, decided)
+        options = {**(self.options or {})}
+        for more in given.values():
+            options |= more
+        try:
+            definition = self._defined(options, unusual)
+        except ConfigError as error:
+            for pattern, more in given.items():
+                if named := [option for option in error.options if option in more]:
+                    error.add_note(f"The setting {brief(pattern)} gives {listed(named)}.")
+            raise
+        return replace(definition, from_settings=given) if given else definition
+
+    def _defined(self, options: Mapping[str, object], unusual: Mapping[str, Any]) -> QueueDefinition:
+        if options or self.options is not None:
+            return QueueDefinition.from_options(self.name, options, topic=self.topic, arguments=unusual)
+        if "key_header" in self.arguments:
+            return QueueDefinition(name=self.name, topic=self.topic, **self.arguments)
+        raise ConfigError(
+            f"The queue {self.name} needs the name of its key header.",
+            options=["key_header"],
+            hint='Name it, for example key_header="ticker", or in options; None means the record key itself.',
+        )
+
+    def alone(self) -> QueueDefinition | None:
+        """Return the definition without any settings; None if it may only lack what settings give.
+
+        Raises:
+            ConfigError: as for `definition`; and no setting could mend it.
+        """
+        try:
+            return self.definition()
+        except ConfigError as error:
+            said = {"name", "topic", *self.arguments, *(self.options or {})}
+            if {folded(option) for option in error.options} <= {folded(option) for option in said}:
+                raise
+            return None
+
+
+def _is_default(field: str, value: object) -> bool:
+    default = _DEFAULTS.get(field, MISSING)
+    return (type(value), value) == (type(default), default)
