@@ -315,7 +315,7 @@ class LastValueQueue(Bound, Generic[V]):
             return queue
 
     @classmethod
-    @refuse_unknown(hints=_ELSEWHERE)
+    @refuse_unknown(hints=_ELSEWHERE, more="`lvq options` lists the names that options= takes.")
     def declare(
         cls,
         name: str,

@@ -32,6 +32,7 @@ __all__ = [
     "pair",
     "queue_argument",
     "selection_options",
+    "settings",
     "stream_options",
     "timeout_option",
     "typed",
@@ -488,4 +489,14 @@ def pair(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> li
         if not name or not equals:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", ctx, param)
         pairs.append((name, value))
+    return pairs
+
+
+def settings(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[tuple[str, str]]:
+    """Parse options of the form NAME=VALUE, each given once."""
+    pairs = pair(ctx, param, given)
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{name} is given twice.", ctx, param)
     return pairs

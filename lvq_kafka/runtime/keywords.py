@@ -18,7 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def refuse_unknown(*, passes: Collection[str] = (), hints: Mapping[str, str] | None = None) -> Callable[[F], F]:
+def refuse_unknown(
+    *, passes: Collection[str] = (), hints: Mapping[str, str] | None = None, more: str = ""
+) -> Callable[[F], F]:
     """Return a decorator that refuses unknown keyword arguments with a `ConfigError`.
 
     Python's own error does not name the nearest one; and a function that takes ``**options`` would ignore the argument,
@@ -27,13 +29,14 @@ def refuse_unknown(*, passes: Collection[str] = (), hints: Mapping[str, str] | N
     Args:
         passes: arguments that the function refuses by itself, since it knows more about them.
         hints: names that are no arguments, in any case and with any separators, each with what to do instead.
+        more: a sentence on where all these names are, for one that is none of them.
     """
 
     def decorate(function: F) -> F:
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> Any:
             if keywords:
-                check_known(function, keywords, passes=passes, hints=hints)
+                check_known(function, keywords, passes=passes, hints=hints, more=more)
             return function(*args, **keywords)
 
         return checked  # type: ignore[return-value]  # of the same signature
@@ -47,6 +50,7 @@ def check_known(
     *,
     passes: Collection[str] = (),
     hints: Mapping[str, str] | None = None,
+    more: str = "",
 ) -> None:
     """Check the keyword arguments of a call; see `refuse_unknown`.
 
@@ -56,7 +60,7 @@ def check_known(
     if not keywords.keys() <= _known(function):
         for name in keywords:
             if name not in _known(function) and name not in passes:
-                raise _unknown(function, name, hints or {})
+                raise _unknown(function, name, hints or {}, more)
 
 
 @cache
@@ -72,15 +76,16 @@ def _known(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(known) - {"self", "cls"}
 
 
-def _unknown(function: Callable[..., Any], name: str, hints: Mapping[str, str]) -> ConfigError:
+def _unknown(function: Callable[..., Any], name: str, hints: Mapping[str, str], more: str) -> ConfigError:
     known = sorted(_known(function))
     near = nearest(name, [*known, *hints])
     if not near:
-        hint = f"It takes {', '.join(known)}."
+        hint = f"It takes {', '.join(known)}. {more}"
     elif near[0] in known:
         hint = f"Did you mean {near[0]}?"
+    elif folded(near[0]) == folded(name):
+        hint = hints[near[0]]
     else:
-        meant = "" if folded(near[0]) == folded(name) else f"Did you mean {near[0]}? "
-        hint = f"{meant}{hints[near[0]]}"
+        hint = f"Did you mean {near[0]}? {hints[near[0]]} {more}"
     called = function.__qualname__.removesuffix(".__init__")
-    return ConfigError(f"{called} takes no argument {brief(name)}.", options=[name], hint=hint)
+    return ConfigError(f"{called} takes no argument {brief(name)}.", options=[name], hint=hint.rstrip())

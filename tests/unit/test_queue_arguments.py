@@ -64,7 +64,7 @@ def test_r3_options_hold_together_with_arguments(
     [
         ({"key_header": "a"}, {"lvqKey": "b"}, ("key_header", "lvqKey"), "key_header='a' and lvqKey='b' disagree"),
         ({"key_header": None}, {"lvqKey": "b"}, ("key_header", "lvqKey"), "key_header=None and lvqKey='b' in options"),
-        ({"key_header": "a"}, {"type": "standard"}, ("type", "key_header"), "but key_header names a key header"),
+        ({"key_header": "a"}, {"type": "standard"}, ("type", "key_header"), "but key_header='a' names a key header"),
         ({"key_header": "a"}, {"qpid.priorities": 4}, ("qpid.priorities", "key_header"), "Say order=priority"),
         (
             {"key_header": "a", "ttl": Ttl(default=5)},
@@ -203,6 +203,28 @@ def test_a_consumer_still_says_why_it_cannot_select(memory_cluster: MemoryCluste
 def test_signatures_are_as_they_are_written() -> None:
     assert {"spec", "given"} < inspect.signature(LastValueQueue.declare).parameters.keys()
     assert [*inspect.signature(LastValueQueue.producer).parameters] == ["self", "options"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("lastValueKey", "Pass it in options: options={'last-value-key': ...}."),
+        (
+            "lastValuKey",
+            "Did you mean last-value-key? Pass it in options: options={",
+        ),
+        ("autoDelete", "It sets nothing: a queue stays until it is dropped. "),
+        ("foo", "It takes bootstrap_servers, "),
+    ],
+)
+def test_r3_an_argument_that_is_an_option_elsewhere_says_where_it_belongs(
+    memory_cluster: MemoryCluster, name: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LastValueQueue.declare("q", key_header="k", cluster=memory_cluster, **{name: "k"})
+    assert caught.value.hint.startswith(hint)
+    listed = "`lvq options` lists the names that options= takes."
+    assert caught.value.hint.endswith(listed) == (name in ("lastValuKey", "foo"))
 
 
 def test_every_option_of_the_systems_is_known_to_declare(memory_cluster: MemoryCluster) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, pair, typed
+from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
@@ -145,7 +145,11 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     "--replication-factor", type=WholeNumber(min=1), help="Replicas of a new topic.  [default: the cluster's]"
 )
 @click.option(
-    "--topic-config", metavar="NAME=VALUE", multiple=True, callback=pair, help="A setting of a new topic. Repeatable."
+    "--topic-config",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=settings,
+    help="A setting of a new topic. Repeatable.",
 )
 @click.option(
     "-o",
@@ -153,8 +157,8 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
     "options",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=pair,
-    help="A queue option by its name here or in Qpid, Artemis or Broker-J. Repeatable.",
+    callback=settings,
+    help="A queue option by its name here or elsewhere: see lvq options. Repeatable.",
 )
 def declare(
     invocation: Invocation,

@@ -239,12 +239,12 @@ class GivenOptions:
             )
         legacy = next((said for said in off if folded(said.option) != "conflate"), None)
         if legacy is not None and key_header is not None:
-            value = kind.asks if kind is not None and legacy.option == kind.option else "false"
-            way_out = f"Say {_order(value)} instead" if value in _RANKED else f"Leave `{legacy.option}` out"
+            ranked = kind is not None and legacy.option == kind.option and kind.asks in _RANKED
+            way_out = f"Say {_order(kind.asks)} instead" if kind and ranked else f"Leave `{legacy.option}` out"
             raise ConfigError(
-                f"`{legacy.option}={value!r}|{legacy.option}={value}` asks for a queue that is not a last value queue, "
-                f"but `{key_header.option}` names a key header.",
-                options=[legacy.option, key_header.option],
+                f"`{legacy.option}` asks for a queue that is not a last value queue, but `{key_header.option}` names "
+                "a key header.",
+                options={legacy.option: legacy.value, key_header.option: key_header.value},
                 hint=f"{way_out}; or say `conflate=False|conflate=false` for a standard queue whose messages may have "
                 "a key.",
             )

@@ -198,6 +198,8 @@ def test_the_record_key_can_be_the_key(run: Run) -> None:
         (["q", "-k", "id", "--order", "priority", "--priorities", "11"], "whole number from 2 to 10"),
         (["q", "-k", "id", "-o", "ordre=tail"], "Did you mean order"),
         (["q", "-k", "id", "--order", "tail", "-o", "order=tail"], "both given"),
+        (["q", "-k", "id", "-o", "order=tail", "-o", "order=in-place"], "order is given twice"),
+        (["q", "-k", "id", "--topic-config", "a=1", "--topic-config", "a=2"], "a is given twice"),
         (["q", "-k", "id", "--record-key"], "mutually exclusive"),
         (["q", "--record-key", "-o", "order=tail"], "mutually exclusive"),
         (["q", "-k", "id", "--order", "random"], "tail"),
