@@ -98,6 +98,12 @@ def test_an_address_of_the_documents_is_what_it_is_when_it_is_written_and_read_a
             {"limits": Limits(messages=9, policy="block", resume=0.7)},
         ),
         ('{"name": "q", "type": "sorted", "sortKey": "s"}', {"order": "sorted", "sort_header": "s", "conflate": False}),
+        ("my.destination.name?last-value=true", {"key_header": "_AMQ_LVQ_NAME", "order": "tail"}),
+        (
+            "p;{node:{x-declare:{arguments:{'qpid.last_value_queue':1}}}}",
+            {"key_header": "qpid.LVQ_key", "order": "in-place"},
+        ),
+        ("q?last-value-key=a&max-size-bytes=-1&address-full-policy=PAGE", {"limits": None}),
         ("foo.bar::orders1?last-value-key=a", {"topic": "foo.bar", "name": "orders1"}),
     ],
 )
@@ -219,6 +225,12 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(text: str) -> None
     with pytest.raises(ConfigError, match="holds a user or a password") as caught:
         parse_address(text)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_switch_of_an_address_has_the_key_header_of_its_system_also_where_none_has_to_be_named() -> None:
+    address = parse_address("q?last-value=true")
+    assert address.definition(complete=False) == address.definition()
+    assert parse_address("q?lastValue=true").definition() == address.definition()
 
 
 def test_an_address_without_a_key_header_defines_no_queue() -> None:

@@ -456,7 +456,10 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
          artemis="auto-create-queues auto-create-addresses auto-create-address auto-created auto-create-jms-queues "
                  "auto-create-jms-topics configuration-managed config-delete-queues config-delete-addresses "
                  "config-delete-diverts"),
-    _row(Fixed("a queue cannot be switched off", YES, "Close its producers and consumers."), artemis="enabled"),
+    _row(Fixed("a queue cannot be switched off", (*YES, "active"), "Close its producers and consumers."),
+         artemis="enabled", broker_j="desiredState"),
+    _row(Fixed("it tells how a queue is, and sets nothing", None),
+         broker_j="state statistics createdBy createdTime lastUpdatedBy lastUpdatedTime"),
     _row(Fixed("every queue on a topic has all of its messages", YES, "Declare one queue, and share it."),
          artemis="multicast"),
     _row(Fixed("the consumers of a queue share its messages, and other queues on its topic have all of them", None),

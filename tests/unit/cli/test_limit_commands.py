@@ -25,6 +25,8 @@ def test_declare_takes_limits_and_says_whom_they_bind(run: Run) -> None:
     assert "limits are advisory: they bind the producers" in ran.stderr
     assert "2 messages or 1,024 bytes, block" in run("queues", person=True).text
     assert run("declare", "log", "-k", "id", "--max-messages", "2").row["findings"] == [], "nobody is bound by none"
+    off = run("declare", "free", "-k", "id", "--max-messages", "-1", "--max-bytes", "-1", "--overflow", "ring")
+    assert off.row["limits"] is None, "negative numbers are no limits"
 
 
 @pytest.mark.parametrize(
