@@ -121,6 +121,15 @@ class TestDeclare:
         assert (found.key_header, found.ttl, found.expiry_topic) == ("ticker", Ttl(maximum=30), "expired")
         assert found.from_settings == {"stock.#": {"max-expiry-delay": 30_000}, "#": {**KEY, "expiry-topic": "expired"}}
 
+    def test_r37_an_expiry_topic_for_all_is_for_queues_whose_messages_expire(
+        self, settings: AddressSettings, declared: Declare
+    ) -> None:
+        settings.set("#", {**KEY, "expiry-address": "expired"})
+        assert declared("expired").definition.expiry_topic is None
+        assert declared("p").definition.expiry_topic is None
+        assert declared("q", options={"ttl": True}).definition.expiry_topic == "expired"
+        assert declared("r", ttl=Ttl(maximum=5)).definition.expiry_topic == "expired"
+
     def test_r37_the_topic_matches_and_not_the_name(self, settings: AddressSettings, declared: Declare) -> None:
         settings.set("stock.#", KEY)
         assert declared("mine", topic="stock.us").definition.key_header == "ticker"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
+from lvq_kafka.cli.broker_import import import_file
 from lvq_kafka.cli.common_options import Seconds, SignedNumber, WholeNumber, command, settings, typed
 from lvq_kafka.cli.confirm import confirm, yes_option
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.output import count
+from lvq_kafka.cli.queue_words import key_in_words, options_in_words
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import Limits, OverflowPolicy
@@ -38,8 +42,6 @@ __all__ = [
     "finding_row",
     "grouped_by",
     "in_words",
-    "key_in_words",
-    "options_in_words",
     "order_in_words",
     "print_unchecked",
     "queues",
@@ -66,10 +68,19 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
         "lvq declare orders --key-header id --order sorted --sort-header due",
         "lvq declare orders --key-header id --groups sticky --group-header customer",
         "lvq declare alarms --key-header id --max-messages 10000 --overflow reject",
+        "lvq declare --from broker.xml --dry-run",
         "lvq declare nyse --topic prices --key-header ticker --selector \"exchange = 'NYSE'\"",
     ],
 )
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Declare the queues, and set the settings, of Artemis's broker.xml, or of Broker-J's attributes in JSON.",
+)
+@click.option("--dry-run", is_flag=True, help="With --from, only show what would be done.")
+@click.option("--apply", is_flag=True, help="With --from, change settings that are otherwise.")
 @click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
 @click.option("--record-key", is_flag=True, help="Use the record key as the key, instead of --key-header.")
 @click.option("--standard", is_flag=True, help="A queue in which no message replaces another; a key is optional.")
@@ -162,8 +173,11 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 )
 def declare(
     invocation: Invocation,
-    name: str,
+    name: str | None,
     *,
+    file: Path | None,
+    dry_run: bool,
+    apply: bool,
     key_header: str | None,
     record_key: bool,
     standard: bool,
@@ -206,6 +220,14 @@ def declare(
     Nothing that exists is changed silently: a missing topic is created with settings that suit the queue; an existing
     topic is checked, and unsuitable settings are reported.
     """
+    if file is not None:
+        _check_alone({"file", "dry_run", "apply"}, "--from describes all queues")
+        import_file(invocation, file, dry_run=dry_run, apply=apply)
+        return
+    if name is None:
+        raise click.UsageError("Name the queue, or give --from FILE.")
+    if dry_run or apply:
+        raise click.UsageError("--dry-run and --apply belong to --from.")
     given: dict[str, object] = {
         "key-header": key_header,
         "conflate": False if standard else None,
@@ -252,6 +274,15 @@ def declare(
         invocation.out.say(_declared(queue.definition, queue.declaration, spec))
     else:
         invocation.out.row(_declaration_row(queue.definition, queue.declaration))
+
+
+def _check_alone(allowed: set[str], why: str) -> None:
+    """Check that no option of the running command is given but these."""
+    ctx = click.get_current_context()
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if given and param.expose_value and param.name not in allowed:
+            raise click.UsageError(f"{why}: leave {max(param.opts, key=len)} out.")
 
 
 def print_unchecked(queue: LastValueQueue[Any]) -> None:
@@ -322,22 +353,6 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
             f"{finding.setting} set to {finding.expected}; it was {finding.actual}"
         )
     return lines
-
-
-def options_in_words(options: Mapping[str, object]) -> str:
-    """Return options as people read them: ``max-ttl=60, last-value=true``."""
-    told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    return ", ".join(f"{brief(name)}={brief(value)}" for name, value in told.items())
-
-
-def key_in_words(definition: QueueDefinition) -> str:
-    """Say what the key of a queue is."""
-    if not definition.conflate:
-        named = "" if definition.key_header is None else f"; the header {brief(definition.key_header)} chooses a place"
-        return f"a standard queue{named}"
-    if definition.key_header is None:
-        return "the record key is the key"
-    return f"the header {brief(definition.key_header)} is the key"
 
 
 @command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])

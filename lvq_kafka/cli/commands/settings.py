@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lvq_kafka.cli.commands.queues import options_in_words
 from lvq_kafka.cli.common_options import Command, Context, cluster_options, pair
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.cli.queue_words import options_in_words
 from lvq_kafka.core.queue.settings_by_pattern import DELIMITERS, AddressPattern, AddressSetting, matching
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.declared.setting_store import SettingStore

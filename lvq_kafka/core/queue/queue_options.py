@@ -168,6 +168,18 @@ class GivenOptions:
             found.add("key_header")  # it needs none
         return found
 
+    @property
+    def expiry_topic(self) -> str | None:
+        """The topic of what has expired; None if none is named."""
+        topic: str | None = self._asked("expiry_topic")
+        return topic
+
+    @property
+    def expires(self) -> bool:
+        """True if the options let messages expire."""
+        said = [said.asks for field, all_ in self._said.items() if field.partition(".")[0] == "ttl" for said in all_]
+        return any(asks is not None and asks is not False for asks in (*said, self._arguments.get("ttl")))
+
     def fields(self, name: str, *, record_key: bool = False) -> dict[str, Any]:
         """Return the fields of the definition of a queue of this name.
 

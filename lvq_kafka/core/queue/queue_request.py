@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
@@ -51,10 +52,12 @@ class QueueRequest:
         """
         unusual = {field: value for field, value in self.arguments.items() if not _is_default(field, value)}
         decided = GivenOptions(self.options or {}, unusual).decided | self.arguments.keys()
-        given = given_by(settings, self.topic, decided)
-        options = {**(self.options or {})}
-        for more in given.values():
-            options |= more
+        given = given_by(settings, decided)
+        options = self._options_with(given)
+        read = GivenOptions(options, unusual)
+        if not read.expires or read.expiry_topic == self.topic:  # a setting for all queues names one all the same
+            given = given_by(settings, decided | {"expiry_topic"})
+            options = self._options_with(given)
         try:
             definition = self._defined(options, unusual)
         except ConfigError as error:
@@ -63,6 +66,9 @@ class QueueRequest:
                     error.add_note(f"The setting {brief(pattern)} gives {listed(named)}.")
             raise
         return replace(definition, from_settings=given) if given else definition
+
+    def _options_with(self, given: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+        return dict(ChainMap(dict(self.options or {}), *map(dict, given.values())))
 
     def _defined(self, options: Mapping[str, object], unusual: Mapping[str, Any]) -> QueueDefinition:
         if options or self.options is not None:

@@ -211,23 +211,16 @@ def by_pattern(settings: Iterable[AddressSetting]) -> dict[str, Mapping[str, obj
     return {setting.pattern.text: setting.options for setting in settings}
 
 
-def given_by(
-    settings: Mapping[str, Mapping[str, object]], topic: str, decided: Iterable[str]
-) -> dict[str, dict[str, object]]:
+def given_by(settings: Mapping[str, Mapping[str, object]], decided: Iterable[str]) -> dict[str, dict[str, object]]:
     """Return the options that settings give to a queue, by pattern.
 
     Args:
         settings: options by pattern, the most specific first. The options of one setting hold together.
-        topic: the queue's topic. If a setting names it as the expiry topic of others, it gets none from there.
         decided: the fields about which the queue's declaration says something (`GivenOptions.decided`).
     """
     taken, found = set(decided), {}
     for pattern, options in settings.items():
-        sets = {
-            name: fields
-            for name, value in _of_queues(options).items()
-            if (fields := GivenOptions({name: value}).decided) != {"expiry_topic"} or value != topic
-        }
+        sets = {name: GivenOptions({name: value}).decided for name, value in _of_queues(options).items()}
         kept = {name for name, fields in sets.items() if not any(_overlap(*pair) for pair in product(fields, taken))}
         if kept:
             found[pattern] = {name: options[name] for name in sets if name in kept}

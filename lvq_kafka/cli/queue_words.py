@@ -1,0 +1,26 @@
+"""Parts of a queue's definition, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.text.quoting import brief
+
+__all__ = ["key_in_words", "options_in_words"]
+
+
+def key_in_words(definition: QueueDefinition) -> str:
+    """Say what the key of a queue is."""
+    if not definition.conflate:
+        named = "" if definition.key_header is None else f"; the header {brief(definition.key_header)} chooses a place"
+        return f"a standard queue{named}"
+    if definition.key_header is None:
+        return "the record key is the key"
+    return f"the header {brief(definition.key_header)} is the key"
+
+
+def options_in_words(options: Mapping[str, object]) -> str:
+    """Return options as people read them: ``max-ttl=60, last-value=true``."""
+    told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return ", ".join(f"{brief(name)}={brief(value)}" for name, value in told.items())

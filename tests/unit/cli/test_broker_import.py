@@ -1,0 +1,114 @@
+"""`lvq declare --from`: what a broker's file describes is declared, shown first if one likes, and never twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lvq_kafka import AddressSettings, LastValueQueue, queues
+from lvq_kafka.testing import MemoryCluster
+from tests.unit.cli.conftest import Run
+from tests.unit.test_broker_files import BROKER_XML
+
+GOOD = (
+    BROKER_XML.replace(b'<queue name="orders2" last-value="true" exclusive="true" />', b"")
+    .replace(b"<redelivery-delay>5000</redelivery-delay>", b"")
+    .replace(b'<divert name="copies"><address>a</address></divert>', b"")
+)
+
+
+@pytest.fixture
+def broker_xml(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.xml"
+    path.write_bytes(GOOD)
+    return path
+
+
+def outcomes(rows: list[dict[str, object]]) -> dict[object, object]:
+    return {row.get("setting") or row.get("queue"): row["outcome"] for row in rows}
+
+
+def test_a_broker_xml_is_declared_and_a_second_run_changes_nothing(
+    run: Run, memory_cluster: MemoryCluster, broker_xml: Path
+) -> None:
+    ran = run("declare", "--from", str(broker_xml))
+    assert ran.code == 0, ran.stderr
+    assert outcomes(ran.rows) == {"#": "new", "lastValueQueue": "new", "ExpiryQueue": "new", "orders1": "new"}
+    with LastValueQueue.open("orders1", cluster=memory_cluster) as queue:
+        found = queue.definition
+    assert (found.topic, found.key_header, found.non_destructive) == ("foo.bar", "reuters_code", True)
+    assert (found.selector, found.expiry_topic) == ("exchange = 'NYSE'", None)
+    with LastValueQueue.open("ExpiryQueue", cluster=memory_cluster) as queue:
+        assert not queue.definition.conflate
+    before = queues(cluster=memory_cluster)
+    again = run("declare", "--from", str(broker_xml))
+    assert (again.code, set(outcomes(again.rows).values())) == (0, {"same"})
+    assert queues(cluster=memory_cluster) == before
+
+
+def test_a_dry_run_shows_all_and_declares_nothing(run: Run, memory_cluster: MemoryCluster, broker_xml: Path) -> None:
+    ran = run("declare", "--from", str(broker_xml), "--dry-run")
+    assert ran.code == 0, ran.stderr
+    assert outcomes(ran.rows) == {"#": "new", "lastValueQueue": "new", "ExpiryQueue": "new", "orders1": "new"}
+    assert not queues(cluster=memory_cluster)
+    with AddressSettings(cluster=memory_cluster) as settings:
+        assert not settings.all()
+    said = run("declare", "--from", str(broker_xml), "--dry-run", person=True)
+    assert "queue orders1 would be declared: on the topic foo.bar, the header reuters_code is the key" in " ".join(
+        said.text.split()
+    )
+    assert "not read: acceptors" in said.stderr
+
+
+def test_a_part_that_cannot_be_had_is_listed_and_all_the_rest_is_declared(
+    run: Run, memory_cluster: MemoryCluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_bytes(BROKER_XML)
+    ran = run("declare", "--from", str(path))
+    assert ran.code == 5
+    assert "line 27, queue orders2: " in ran.stderr
+    assert "exclusive" in ran.stderr
+    assert "line 31, divert copies: " in ran.stderr
+    assert [queue.name for queue in queues(cluster=memory_cluster)] == ["ExpiryQueue", "orders1"]
+
+
+def test_a_queue_that_is_otherwise_stays_and_settings_change_if_asked(
+    run: Run, memory_cluster: MemoryCluster, broker_xml: Path
+) -> None:
+    with AddressSettings(cluster=memory_cluster) as settings:
+        settings.set("lastValueQueue", {"default-last-value-key": "code"})
+        LastValueQueue.declare("orders1", topic="foo.bar", key_header="isin", cluster=memory_cluster).close()
+        ran = run("declare", "--from", str(broker_xml))
+        assert ran.code == 4
+        assert outcomes(ran.rows)["lastValueQueue"] == outcomes(ran.rows)["orders1"] == "differs"
+        assert "it is default-last-value-key=code, and the file says" in ran.stderr
+        assert "The queue orders1 is already declared with" in ran.stderr
+        assert settings.all()["lastValueQueue"] == {"default-last-value-key": "code"}
+        assert outcomes(run("declare", "--from", str(broker_xml), "--apply").rows)["lastValueQueue"] == "changed"
+        assert settings.all()["lastValueQueue"]["default-last-value-key"] == "reuters_code"
+
+
+def test_attributes_of_broker_j_are_declared(run: Run, memory_cluster: MemoryCluster, tmp_path: Path) -> None:
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps({"name": "prices", "type": "lvq", "lvqKey": "ticker", "durable": True}))
+    assert run("declare", "--from", str(path)).code == 0
+    assert [queue.key_header for queue in queues(cluster=memory_cluster)] == ["ticker"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "missing.xml"], "missing.xml"),
+        (["q", "--from", "broker.xml"], "--from describes all queues: leave name out"),
+        (["--from", "broker.xml", "-k", "ticker"], "--from describes all queues: leave --key-header out"),
+        (["q", "-k", "ticker", "--dry-run"], "--dry-run and --apply belong to --from"),
+        ([], "Name the queue, or give --from FILE"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("declare", *arguments)
+    assert ran.code == 2
+    assert said in " ".join(ran.stderr.split())
