@@ -24,6 +24,7 @@ from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.validation import choice, instance, limit
+from lvq_kafka.declared import addressed
 from lvq_kafka.declared.group_checks import OnForeignCommits, Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.declared.registry import Registry
@@ -110,9 +111,12 @@ def _check_selectors(address: Address) -> None:
     try:
         if address.selector is not None:
             Selector(address.selector, address.queue)
-        check_selectors(address.definition(complete=False))
     except ConfigError as error:
         raise address.placed(error) from None
+    try:
+        check_selectors(address.definition(complete=False))
+    except ConfigError as error:
+        raise address.placed(error, in_definition=True) from None
 
 
 def _selecting(address: Address, given: SelectionOptions[V]) -> SelectionOptions[V]:
@@ -304,7 +308,7 @@ class LastValueQueue(Bound, Generic[V]):
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
             try:
-                definition, missing = auto_creation.declared_at(cluster, parsed), False
+                definition, missing = addressed.declared_at(cluster, parsed), False
             except QueueNotDeclared:
                 if not create or parsed.create == "never":
                     raise
@@ -681,7 +685,7 @@ class LastValueQueue(Bound, Generic[V]):
             if self._missing:
                 self.definition, self.declaration = auto_creation.declare_for(role, self.cluster, self._address)
                 self._missing = False
-        auto_creation.check_asserted(self.definition, self._address, role)
+        addressed.check_asserted(self.definition, self._address, role)
 
     def _manage(self) -> None:
         """Look again for a queue that was missing; managing it does not declare it.
@@ -692,10 +696,10 @@ class LastValueQueue(Bound, Generic[V]):
         """
         if self._address is None:
             return
-        auto_creation.check_managing(self._address)
+        addressed.check_managing(self._address)
         with self._linking:
             if self._missing:
-                self.definition, self._missing = auto_creation.declared_at(self.cluster, self._address), False
+                self.definition, self._missing = addressed.declared_at(self.cluster, self._address), False
 
     # ---------------------------------------------------------------- management
 

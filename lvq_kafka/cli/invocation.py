@@ -13,10 +13,10 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
 from lvq_kafka.core.text.quoting import listed, shell_word
+from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.kafka.connecting import connect_within
-from lvq_kafka.managing.auto_creation import check_managing
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:

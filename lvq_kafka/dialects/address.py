@@ -19,7 +19,7 @@ from lvq_kafka.core.text.quoting import abridged, brief, quoted
 from lvq_kafka.dialects.map_syntax import MapSyntaxError, write_value, write_word
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["COME_AND_GO", "Address", "AddressDraft", "AddressMode", "LinkPolicy", "LinkRole"]
+__all__ = ["COME_AND_GO", "Address", "AddressDraft", "AddressMode", "LinkPolicy", "LinkRole", "subject_condition"]
 
 LinkRole = Literal["sender", "receiver"]
 LinkPolicy = Literal["always", "sender", "receiver", "never"]
@@ -127,11 +127,16 @@ class Address:
         found = {"replay_period": self.replay_period, "selector": self.selector, "headers": headers}
         return {name: said for name, said in found.items() if said is not None}
 
-    def placed(self, error: ConfigError) -> ConfigError:
+    def placed(self, error: ConfigError, *, in_definition: bool = False) -> ConfigError:
         """Return an error about options with their place in this address.
 
         It is the same error if it is about something else.
+
+        Args:
+            in_definition: whether it is about fields of the definition, and not about a link.
         """
+        if in_definition:
+            error = error.of_options(GivenOptions(self.options).setters)
         parts = (_PARTS.get(option, option) for option in error.options)
         at = next((self.places[part] for part in parts if part in self.places), None)
         return error if at is None else _placed(error, self.text, at)
@@ -144,11 +149,17 @@ class Address:
         usual = QueueDefinition(name=self.queue, topic=self.queue, key_header=None).as_row()
         asked = self.definition(complete=False).as_row()
         said = {name for name, value in asked.items() if value != usual[name]}
-        said |= GivenOptions(self.options).setters.keys()
+        said |= GivenOptions(self.options).mentioned
         if self.topic is not None:
             said.add("topic")
         found = declared.as_row()
         return {name: (found[name], asked[name]) for name in found if name in said and found[name] != asked[name]}
+
+
+def subject_condition(subject: str) -> str:
+    """Return the selector of messages that have a subject."""
+    quoted_subject = subject.replace("'", "''")
+    return f"\"{_SUBJECT_HEADER}\" = '{quoted_subject}'"
 
 
 def _where(text: str, at: int) -> str:

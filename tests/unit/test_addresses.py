@@ -244,6 +244,9 @@ def test_an_address_differs_from_a_queue_in_what_it_says_alone() -> None:
     assert parse_address("prices;{mode:browse}").differences(declared) == {}
     assert parse_address("prices?last-value-key=ticker").differences(declared) == {}
     assert parse_address("prices?non-destructive=false").differences(declared) == {"non_destructive": (True, False)}
+    selecting = parse_address("prices?last-value-key=a&filter=b%20%3D%201").definition()
+    browsed = parse_address('{"name": "prices", "defaultFilters": {"f": {"x-apache-selector": ["c = 1"]}}}')
+    assert browsed.differences(selecting) == {"default_filters": (None, {"selector": "c = 1"})}
     other = parse_address("other::prices?last-value-key=code")
     assert other.differences(declared) == {"topic": ("prices", "other"), "key_header": ("ticker", "code")}
 

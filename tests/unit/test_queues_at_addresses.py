@@ -334,8 +334,8 @@ class TestReceivers:
             ("prices; {mode: browse}", "consumer", 16, "The address is for browsing"),
             ("prices/usa", "producer", 8, "The subject usa of the address is for receivers"),
             ("direct:////prices?x-qpid-replay-period='60'", "view", 19, "so it has no replay period"),
-            ("prices; {link: {selector: 'a ='}}", None, 27, "selector"),
-            ("prices?last-value-key=a&filter=b%20%3D", None, 25, "selector"),
+            ("prices; {link: {selector: 'a ='}}", None, 27, "The selector is wrong"),
+            ("prices?last-value-key=a&filter=b%20%3D", None, 25, "The filter is wrong"),
         ],
     )
     def test_an_error_of_a_link_names_its_place_in_the_address_and_declares_nothing(

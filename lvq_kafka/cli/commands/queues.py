@@ -26,10 +26,10 @@ from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.timing.ttl import Ttl
+from lvq_kafka.declared.addressed import check_managing
 from lvq_kafka.declared.group_checks import Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.dialects.address_forms import parse_address
-from lvq_kafka.managing.auto_creation import check_managing
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 

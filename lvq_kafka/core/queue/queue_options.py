@@ -180,6 +180,11 @@ class GivenOptions:
         said = [said.asks for field, all_ in self._said.items() if field.partition(".")[0] == "ttl" for said in all_]
         return any(asks is not None and asks is not False for asks in (*said, self._arguments.get("ttl")))
 
+    @property
+    def mentioned(self) -> set[str]:
+        """The fields that the options mention, also where they ask for what is usual."""
+        return {field.partition(".")[0] for field in self._said}
+
     def fields(self, name: str, *, record_key: bool = False) -> dict[str, Any]:
         """Return the fields of the definition of a queue of this name.
 

@@ -46,6 +46,9 @@ class LvqDataSource(DataSource):
     ============================== ===================================================================================
     kafka.*                        librdkafka properties; ``kafka.bootstrap.servers`` is required
     subscribe, assign, queue       one topic; ``{"topic": [0, 1]}``; or a declared queue, with its key and its policies
+    lvq.address                    instead of these, a queue by its address as in Qpid, Artemis or Broker-J, with the
+                                   selector and the subject of the address. A read declares no queue: one that is
+                                   missing, and that the address would create, is read as the address says
     startingOffsets, endingOffsets earliest, latest, ``{"topic": {"0": 23, "1": -2}}``; a stream starts at the earliest
     startingTimestamp, ...         ms since the epoch: start at the first record that is not older;
                                    ``...OffsetsByTimestamp`` for each partition;

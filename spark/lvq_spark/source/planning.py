@@ -11,6 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.rules import QueueRules
+from lvq_kafka.declared.addressed import check_asserted
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.offset_options import Offsets, resolve, times
@@ -28,17 +29,28 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
     """Open the declared queue, or the topic as a queue.
 
     Raises:
-        QueueNotDeclared: there is no queue of that name.
+        QueueNotDeclared: there is no queue of that name, and no address that would create it.
+        QueueMismatch: it is not as its address says, which asserts it.
         ConfigError: it is a standard queue, or placed by group, and an option rests on where keys are at home; or it
             has no ranks and a column asks for them.
     """
     if options.queue is not None:
-        queue = LastValueQueue.open(options.queue, cluster=cluster)
+        queue = _declared(options, cluster)
         check_queue(queue)
         _check_homes(options, queue, cluster)
     else:
         queue = _bare(options, cluster)
     check_ranked("lvq.extraColumns", options.extra_columns, queue.name, queue.definition.order)
+    return queue
+
+
+def _declared(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes]:
+    """Open the declared queue, or read a missing one as its address says."""
+    assert options.queue is not None
+    if options.address is None:
+        return LastValueQueue.open(options.queue, cluster=cluster)
+    queue = LastValueQueue.at(options.address.text, cluster=cluster)
+    check_asserted(queue.definition, options.address, "receiver")
     return queue
 
 

@@ -14,6 +14,8 @@ from lvq_kafka.core.text.validation import text
 from lvq_kafka.core.timing.due_times import check_max_delay
 from lvq_kafka.core.timing.ttl import Ttl, check_ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits
+from lvq_kafka.dialects.address import Address, subject_condition
+from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.cut.offset_options import EARLIEST, Offsets, OffsetsOrTimes, Times
@@ -29,8 +31,9 @@ __all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SLICES", "SPLITS", "S
 
 _MEMORY = 256 << 20
 
-QUEUE = ("queue", "lvq.queue")
-"""Two names for the same option: a short one, and one that matches our other options."""
+_ADDRESS = "lvq.address"
+QUEUE = ("queue", "lvq.queue", _ADDRESS)
+"""Two names for the same option, a short one and one that matches our other options; and the queue by its address."""
 
 START = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
@@ -97,6 +100,7 @@ class SourceOptions:
         config: the client configuration.
         topic: the topic; None if a declared ``queue`` names it.
         queue: a declared queue, whose topic, key header and policies come from the registry.
+        address: the address by which it is named, if it is; a missing queue is read as that says.
         partitions: the partitions to read; None for all.
         start, end: the start and the end of the read; None if not given.
         or_latest: start at the end instead of failing if no record is as new as ``start``.
@@ -127,6 +131,7 @@ class SourceOptions:
     config: ClientConfig
     topic: str | None = None
     queue: str | None = None
+    address: Address | None = None
     partitions: tuple[int, ...] | None = None
     start: OffsetsOrTimes | None = None
     end: OffsetsOrTimes | None = None
@@ -171,7 +176,8 @@ class SourceOptions:
             ConfigError: an option is unknown (the error names the nearest), malformed or refused, or options clash.
         """
         given = OptionMap(options, OPTIONS, REFUSED)
-        topic, queue, partitions = _subject(given)
+        address = _address(given)
+        topic, queue, partitions = _subject(given) if address is None else (None, address.queue, None)
         key_header = _key_header(given)
         _check_clashes(given, key_header)
         conflate = given.choice("lvq.dedupe", ("partition", "none"), "partition") == "partition"
@@ -180,6 +186,7 @@ class SourceOptions:
             config=_client(given),
             topic=topic,
             queue=queue,
+            address=address,
             partitions=partitions,
             start=_point(given, START),
             end=_point(given, END),
@@ -197,7 +204,7 @@ class SourceOptions:
             keyless=given.choice("lvq.nullKeys", get_args(Keyless), "pass"),
             strays=given.choice("lvq.strays", get_args(Strays), "fail"),
             keys=_keys(given),
-            selector=check_selector(given.text("lvq.selector"), "lvq.selector") if given.has("lvq.selector") else None,
+            selector=_selector(given, address),
             partitioner=_partitioner(given),
             ttl=_ttl(given),
             max_delay=_max_delay(given),
@@ -244,6 +251,35 @@ def _client(given: OptionMap) -> ClientConfig:
     except ConfigError as error:
         named = [f"kafka.{name}" for name in error.options]
         raise ConfigError(f"Among the options that begin with kafka.: {error}", options=named) from None
+
+
+def _address(given: OptionMap) -> Address | None:
+    """Return the address of a queue, if an option gives one.
+
+    Raises:
+        ConfigError: it is malformed, or has a replay period; says where.
+    """
+    if given.one_of("subscribe", "assign", *QUEUE) != _ADDRESS:
+        return None
+    address = parse_address(given.text(_ADDRESS))
+    if address.replay_period is not None:
+        error = ConfigError(
+            f"{_ADDRESS} has a replay period, which is for browsers.",
+            options=["replay_period"],
+            hint="Leave it out. startingTimestamp starts at a time.",
+        )
+        raise address.placed(error)
+    return address
+
+
+def _selector(given: OptionMap, address: Address | None) -> str | None:
+    """Return the condition of an option, or else of the address; with its subject."""
+    conditions = [] if address is None or address.subject is None else [subject_condition(address.subject)]
+    if given.has("lvq.selector"):
+        conditions.append(check_selector(given.text("lvq.selector"), "lvq.selector"))
+    elif address is not None and address.selector is not None:
+        conditions.append(address.selector)
+    return conditions[0] if len(conditions) == 1 else " AND ".join(f"({one})" for one in conditions) or None
 
 
 def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] | None]:
