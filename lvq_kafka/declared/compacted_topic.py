@@ -37,13 +37,18 @@ class CompactedTopic:
         topic: its name. It is created before the first write.
         spared: what needs no right to write here, as a sentence for those who lack it.
         timeout: seconds for each request to the cluster.
+        first_counts: whether a document stands until it is deleted. The writer of one that comes later is about to
+            notice, and to restore the first. Otherwise, the last one counts.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, *, spared: str, timeout: float) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, *, spared: str, timeout: float, first_counts: bool = False
+    ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._spared = spared
         self._timeout = timeout
+        self._first_counts = first_counts
 
     def read(self) -> LatestValues:
         """Return what the topic holds; nothing if there is no such topic.
@@ -59,8 +64,18 @@ class CompactedTopic:
             return values
         values.progress.advance(starts)
         for batch in self.read_on(starts):
-            values.apply(batch)
+            self.apply(values, batch)
         return values
+
+    def apply(self, values: LatestValues, batch: RecordBatch) -> None:
+        """Apply those records of a batch that count."""
+        names = set(batch.keys)
+        if not self._first_counts or (len(names) == len(batch) and names.isdisjoint(values.table.index)):
+            values.apply(batch)
+            return
+        for record in batch:
+            if record.key and (record.value is None or record.key not in values.table):
+                values.apply(RecordBatch.of([record]))
 
     def read_on(self, positions: Mapping[int, int]) -> Iterator[RecordBatch]:
         """Yield what the topic holds from these positions to its end. Raises what `read` raises."""

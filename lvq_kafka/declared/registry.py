@@ -40,7 +40,7 @@ class Registry:
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
-        self._topic = CompactedTopic(cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout)
+        self._topic = CompactedTopic(cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout, first_counts=True)
         self._left_out: set[bytes] = set()
 
     def get(self, name: str) -> QueueDefinition:
@@ -120,9 +120,8 @@ class Registry:
         self._topic.create()
         mine = self._append(definition.name, definition.to_json())
         for record in chain.from_iterable(self._topic.read_on(dict(values.progress.positions) or {0: 0})):
-            # A write over another definition does not count: its writer is about to notice and restore that definition.
-            if record.offset < mine and record.key and (record.value is None or record.key not in table):
-                values.apply(RecordBatch.of([record]))
+            if record.offset < mine:
+                self._topic.apply(values, RecordBatch.of([record]))
         try:
             return not self._matches(table, definition)
         except LVQError:

@@ -196,6 +196,21 @@ class TestDeclaring:
         assert caught.value.differences == {"key_header": ("isin", "ticker")}
         assert registry.get("prices") == first
 
+    def test_a_definition_that_is_about_to_be_taken_back_is_seen_by_nobody(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
+        first, second = definition(), definition(key_header="code")
+        registry.declare(first)
+        memory_cluster.write(REGISTRY_TOPIC, b"prices", second.to_json())
+        assert registry.get("prices") == first
+        assert registry.all() == [first]
+        assert registry.check(first)
+        with pytest.raises(QueueMismatch):
+            registry.declare(second)
+        registry.remove("prices")
+        assert registry.declare(second)
+        assert registry.get("prices") == second
+
     def test_of_two_that_are_the_same_one_has_written_it(
         self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
