@@ -14,6 +14,7 @@ from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.core.queue.topic_settings import Finding
 from lvq_kafka.core.text.quoting import printable
+from lvq_kafka.core.text.wording import Remark
 from lvq_kafka.errors import LVQError
 
 __all__ = ["logs_shown"]
@@ -45,7 +46,7 @@ class _Stderr(logging.Handler):
         if not isinstance(arguments, tuple):
             return arguments
         spell = typed(self._invocation.running)
-        return tuple(one.worded(spell) if isinstance(one, Finding | LVQError) else one for one in arguments)
+        return tuple(one.worded(spell) if isinstance(one, Finding | LVQError | Remark) else one for one in arguments)
 
 
 @contextmanager

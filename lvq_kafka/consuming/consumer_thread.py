@@ -26,6 +26,7 @@ from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
+from lvq_kafka.core.text.wording import Remark
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.runtime.aio import in_background
 from lvq_kafka.runtime.exiting import ended, finish_at_exit
@@ -236,10 +237,10 @@ class ConsumerThread:
         self._paging_warnings.check()
         if (displaced := self._core.ledger.stats.displaced) and self._displaced.begins():
             logger.warning(
-                "the commit text of %s has no room for the places of %d keys (order='in-place'): this consumer still "
+                "the commit text of %s has no room for the places of %d keys (%s): this consumer still "
                 "has them, but the next one and browsers find these keys where their newest values are; "
                 "stats.displaced counts them",
-                *(self._shared.topic, displaced),
+                *(self._shared.topic, displaced, Remark("`order='in-place'`")),
             )
         if (times := self._core.ledger.times) is not None:
             self._report_times(times)

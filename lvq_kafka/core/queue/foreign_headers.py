@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.queue.message_groups import JMS_GROUP_HEADER
+from lvq_kafka.core.text.wording import Remark
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 
 __all__ = ["DELAY_HEADERS", "GROUP_HEADERS", "TIME_HEADERS", "ForeignHeaders"]
@@ -60,7 +61,7 @@ class ForeignHeaders:
         self._topic = topic
         self._group_header = group_header
         self._unreported = self.names
-        self._warnings: list[str] = []
+        self._warnings: list[Remark] = []
 
     def check(self, headers: Sequence[RawHeaders]) -> None:
         """Look for such headers in the records read.
@@ -79,19 +80,20 @@ class ForeignHeaders:
             return
         if name in GROUP_HEADERS:
             self._unreported -= GROUP_HEADERS
-            what, declare = "names the group of a message", f'groups=Groups(header="{name}")'
+            what, declare = "names the group of a message", f"`group-header='{name}'|groups=Groups(header=\"{name}\")`"
         else:
             self._unreported -= _SCHEDULING
-            what, declare = "schedules a message", "max_delay=..., for example max_delay=3600.0"
+            what = "schedules a message"
+            declare = "`max-delay|max_delay=...`, for example `max-delay=3600.0|max_delay=3600.0`"
         remedy = f"declare the queue with {declare}"
         if (own := self.stand_for.get(name)) is not None:
             instead = f"write {own} in its place, as producers of this library do"
             remedy = f"{instead}, or {remedy}" if name in GROUP_HEADERS else instead
         self._warnings.append(
-            f"the header {name} in {self._topic} {what} in other systems, and is ignored here: {remedy}"
+            Remark(f"the header {name} in {self._topic} {what} in other systems, and is ignored here: {remedy}")
         )
 
-    def pop_warnings(self) -> list[str]:
+    def pop_warnings(self) -> list[Remark]:
         """Return lines for the log: at most one about times, and one about groups."""
         if not self._warnings:
             return self._warnings

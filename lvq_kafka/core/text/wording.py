@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lvq_kafka.core.text.quoting import quoted
 
-__all__ = ["BARE", "Mention", "Spelling", "in_python", "renamed", "worded"]
+__all__ = ["BARE", "Mention", "Remark", "Spelling", "in_python", "renamed", "worded"]
 
 BARE: Any = ...
 """Stands for the value of an option that is mentioned without one."""
@@ -35,6 +35,20 @@ class Mention(NamedTuple):
 
 Spelling = Callable[[Mention], str]
 """A function that spells a mention of an option."""
+
+
+class Remark:
+    """A text for a log that mentions options: Python's wording, or that of the command line, which shows it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def worded(self, spell: Spelling) -> str:
+        """Return the text with each option that it mentions spelled by a function."""
+        return worded(self._text, spell)
+
+    def __str__(self) -> str:
+        return in_python(self._text)
 
 
 def in_python(text: str, given: Mapping[str, object] | None = None, known: Collection[str] | None = None) -> str:

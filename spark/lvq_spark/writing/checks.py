@@ -225,7 +225,7 @@ def check_foreign(rows: DataFrame, definition: QueueDefinition, now: float) -> l
             raise ConfigError(
                 f"The row of {quoting.quoted(bytes(fault.key))}: {fault.said}", options=fault.options, hint=fault.hint
             )
-    return foreign.pop_warnings()
+    return [str(warning) for warning in foreign.pop_warnings()]
 
 
 @dataclass(frozen=True, slots=True)

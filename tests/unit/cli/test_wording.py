@@ -164,6 +164,14 @@ def test_a_key_header_that_is_misspelt_gets_a_hint(prices: Run) -> None:
     assert "has no header 'ticker'. Is 'Ticker' meant for it?" in ran.stderr
 
 
+def test_a_warning_about_a_header_of_another_system_says_what_to_type(prices: Run) -> None:
+    ran = prices("send", "prices", "1", "-H", "ticker=IBM", "-H", "JMSXGroupID=g", "-H", "x-opt-delivery-time=1")
+    assert "ignored here: declare the queue with --group-header JMSXGroupID\n" in ran.stderr
+    assert "ignored here: declare the queue with --max-delay, for example --max-delay 3600\n" in ran.stderr
+    ran = prices("declare", "grouped", "-k", "ticker", "--group-header", "JMSXGroupID", "--max-delay", "3600")
+    assert ran.code == 0, "it can be typed as it is said"
+
+
 def test_a_person_hears_which_deleted_keys_had_no_value(prices: Run, memory_cluster: MemoryCluster) -> None:
     ran = prices("delete", "prices", "IBM", "IMB", person=True)
     assert ran.code == 0
