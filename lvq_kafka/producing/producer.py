@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, Self, TypedDict, Unpack
 
@@ -21,7 +21,7 @@ from lvq_kafka.core.producer.message_terms import MessageTerms, OwnTerms
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER, header_fault, misspelt
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.text.quoting import quoted
+from lvq_kafka.core.text.quoting import brief, quoted
 from lvq_kafka.core.text.validation import text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -198,6 +198,7 @@ class Producer(Bound, Generic[V]):
         self._judged = self._terms.judged
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
+        self._suspected = False
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
         self._gate = gate
         append: Append = self.writer.append
@@ -511,12 +512,29 @@ class Producer(Bound, Generic[V]):
 
     def _make_key(self, headers: _EncodedHeaders) -> bytes | None:
         """Return a record key for a message without one; a standard queue needs none (R35)."""
+        if not self._suspected and not _is_unkeyed(headers):
+            self._warn_of_misspelling(headers)
         if not self._conflates:
             return None
         self._check_keyless(headers)
         if not _is_unkeyed(headers):
             headers.append((UNKEYED_HEADER, b"1"))
         return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
+
+    def _warn_of_misspelling(self, headers: _EncodedHeaders) -> None:
+        """Warn, once, if a header seems to be meant for the key header."""
+        near = self._misspelt_in(headers)
+        if near is not None and self._keyless != "refuse":  # which is an error that says so
+            self._suspected = True
+            logger.warning(
+                "a message for %s has no header %s, so it has no key and replaces nothing: is its header %s meant for "
+                "it?",
+                *(self.topic, brief(str(self._key_header)), brief(near)),
+            )
+
+    def _misspelt_in(self, headers: _EncodedHeaders) -> str | None:
+        """Return the header that seems to be meant for the key header; None if there is none."""
+        return None if self._key_header is None else _meant_for(self._key_header, tuple(name for name, _ in headers))
 
     def _no_value(self, key: Key, action: str, hint: str) -> ConfigError:
         so = f"so {quoted(key)} has no value to {action}"
@@ -526,7 +544,7 @@ class Producer(Bound, Generic[V]):
     def _check_keyless(self, headers: _EncodedHeaders) -> None:
         if self._keyless == "refuse":
             missing = "key" if self._key_header is None else f"header {quoted(self._key_header)}"
-            near = None if self._key_header is None else misspelt(self._key_header, (name for name, _ in headers))
+            near = self._misspelt_in(headers)
             meant = "" if near is None else f"Is {quoted(near)} meant for it? "
             raise MissingKey(
                 f"The message for {self.topic!r} has no {missing}.",
@@ -577,6 +595,12 @@ def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:
         options=["headers"],
         hint='For example headers={"ticker": "IBM"}.',
     )
+
+
+@lru_cache(256)  # of the messages of a program, most have the same headers
+def _meant_for(key_header: str, names: tuple[str, ...]) -> str | None:
+    """Return the header that seems to be meant for the key header, which is not among them."""
+    return None if key_header in names else misspelt(key_header, names)
 
 
 def _is_unkeyed(headers: _EncodedHeaders) -> bool:

@@ -32,6 +32,7 @@ from lvq_kafka.errors import (
     UnencodableKey,
 )
 from lvq_kafka.producing.producer import Message, Producer
+from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.testing import MemoryCluster
 from tests.rules import rules
 
@@ -433,6 +434,26 @@ def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
         assert record.key is not None
         assert record.key.startswith(b"lvq-unkeyed:")
         assert dict(record.headers)["lvq-unkeyed"] == b"1"
+
+
+@pytest.mark.parametrize("conflates", [True, False])
+def test_r1_a_producer_warns_once_of_a_header_that_seems_to_be_meant_for_the_key_header(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, conflates: bool
+) -> None:
+    harmless: list[Any] = [{}, {"exchange": "NYSE"}, {"ticker": None}, {"ticker": "IBM", "tikcer": "IBM"}]
+    copy = {"tikcer": "IBM", "lvq-unkeyed": "1"}
+    queue = LastValueQueue.declare("q", key_header="ticker", conflate=conflates, cluster=cluster)
+    caplog.clear()
+    with queue.producer() as producer:
+        for headers in [*harmless, copy]:
+            producer.send(Message(b"v", headers=headers))
+        assert not caplog.records
+        for headers in ({"tikcer": "IBM"}, {"Ticker": "IBM"}):
+            producer.send(Message(b"v", headers=headers))
+    assert [record.getMessage() for record in caplog.records] == [
+        "a message for q has no header ticker, so it has no key and replaces nothing: is its header tikcer meant for "
+        "it?"
+    ]
 
 
 @pytest.mark.parametrize("key_header", ["ticker", None])

@@ -22,11 +22,10 @@ from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import header_value
-from lvq_kafka.core.queue.headers import misspelt
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import HIGHEST_PRIORITY, PRIORITY_HEADER, SORT_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.text.quoting import brief, listed, printable
+from lvq_kafka.core.text.quoting import listed, printable
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, LVQError, QueueFull
@@ -335,7 +334,6 @@ def _produce(
         common.check_sole(common.sort_header, "--sort")
     if headers:
         lines = _with_headers(lines, headers)
-    suspect = _Suspect(queue.key_header)
 
     def hand_over(line: Line) -> Receipt:
         nonlocal taken
@@ -350,7 +348,6 @@ def _produce(
                     invocation.out.flush()
                     continue
                 total += 1
-                suspect.check(sent.line)
                 if not quiet and not (bulk and invocation.out.person):
                     _report(invocation.out, sent, queue.key_header)
         except QueueFull as full:
@@ -363,34 +360,8 @@ def _produce(
             if bulk and taken > reported:
                 ended.add_note(f"stopped after {count(taken, 'message')} for {queue.name}; the rest was not sent")
             raise
-        finally:
-            suspect.report()
     if bulk:
         invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
-
-
-class _Suspect:
-    """The first message without a key whose key header seems to be misspelt."""
-
-    def __init__(self, key_header: str | None) -> None:
-        self._key_header = key_header
-        self._near: str | None = None
-
-    def check(self, line: Line) -> None:
-        """Check a message that was sent."""
-        if self._near is None and self._key_header is not None and line.key is None:
-            names = {name for name, _ in line.headers}
-            if self._key_header not in names:
-                self._near = misspelt(self._key_header, names)
-
-    def report(self) -> None:
-        """Warn of it, if there was one."""
-        if self._near is not None:
-            print_problem(
-                f"a message has no header {brief(str(self._key_header))}, so it has no key and replaces nothing. "
-                f"Is its header {brief(self._near)} meant for it?",
-                warning=True,
-            )
 
 
 def _hand_over(producer: Producer[Any], line: Line, common: CommonTerms, now: float) -> Receipt:

@@ -153,8 +153,8 @@ def test_a_key_header_that_is_misspelt_gets_a_hint(prices: Run) -> None:
     ran = prices("send", "prices", "1", "-H", "tikcer=IBM", "-H", "exchange=NYSE")
     assert ran.code == 0
     assert ran.stderr == (
-        "lvq: warning: a message has no header ticker, so it has no key and replaces nothing. Is its header tikcer "
-        "meant for it?\n"
+        "lvq: warning: a message for prices has no header ticker, so it has no key and replaces nothing: is its header "
+        "tikcer meant for it?\n"
     )
     assert prices("send", "prices", "1", "-H", "exchange=NYSE").stderr == "", "no header is near it"
     assert prices("send", "prices", "1", "-H", "tikcer=IBM", "-H", "ticker=IBM").stderr == "", "it has a key"
