@@ -92,6 +92,13 @@ def test_no_two_pages_share_a_queue() -> None:
     assert not {queue: names for queue, names in pages.items() if len(names) > 1}
 
 
+def test_a_page_whose_examples_need_a_broker_says_so_before_the_first_of_them() -> None:
+    """A reader may come to any page first."""
+    local = {name for name in EXAMPLES if name.startswith("docs/") and "localhost:9092" in page(name)}
+    assert {"docs/tutorial.md", "docs/how-to/consume.md", "docs/options/ttl.md"} <= local
+    assert not {name for name in local if "broker start" not in page(name).split("localhost:9092\"")[0]}
+
+
 def test_a_page_that_only_the_build_completes_says_so_at_its_top() -> None:
     """The pages can be read as Markdown, in the repository and in the source distribution."""
     note = "*Parts of this page are generated: `make docs` builds it into the folder site.*"
