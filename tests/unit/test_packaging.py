@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,7 +15,7 @@ import pytest
 
 from lvq_kafka import __version__
 from tests import sizes
-from tests.pages import DOCS
+from tests.pages import DOCS, page
 from tests.running import ROOT
 from tests.sizes import needed
 
@@ -36,6 +37,19 @@ def built(target: str, folder: Path) -> Path:
     assert done.returncode == 0, done.stderr
     (path,) = folder.iterdir()
     return path
+
+
+@pytest.mark.parametrize("extra", [None, "cli", "selectors", "testing", "embedded", "spark"])
+def test_the_readme_says_how_much_space_the_library_and_its_extras_take(extra: str | None) -> None:
+    said = re.search("take ([0-9.]+) MB" if extra is None else f"`{extra}`\\s([0-9.]+) MB", page("README.md"))
+    assert said is not None
+    library = needed("lvq-kafka")
+    packages = library if extra is None else needed("lvq-kafka", extra) - library
+    taken = sum(map(sizes.installed, packages))
+    if extra is None:
+        files = sources("lvq_kafka", "spark/lvq_spark")
+        taken += sum((ROOT / ("spark" if name.startswith("lvq_spark") else "") / name).stat().st_size for name in files)
+    assert float(said[1]) == pytest.approx(taken / 1e6, rel=0.15, abs=0.1)
 
 
 def test_the_source_distribution_has_the_pages_and_what_builds_them(tmp_path: Path) -> None:

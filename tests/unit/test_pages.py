@@ -96,7 +96,7 @@ def test_a_page_whose_examples_need_a_broker_says_so_before_the_first_of_them() 
     """A reader may come to any page first."""
     local = {name for name in EXAMPLES if name.startswith("docs/") and "localhost:9092" in page(name)}
     assert {"docs/tutorial.md", "docs/how-to/consume.md", "docs/options/ttl.md"} <= local
-    assert not {name for name in local if "broker start" not in page(name).split("localhost:9092\"")[0]}
+    assert not {name for name in local if "broker start" not in page(name).split('localhost:9092"')[0]}
 
 
 def test_a_page_that_only_the_build_completes_says_so_at_its_top() -> None:
