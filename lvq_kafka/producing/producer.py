@@ -16,7 +16,7 @@ from typing import Any, Generic, NoReturn, Protocol, Self, TypedDict, Unpack
 
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
-from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key
+from lvq_kafka.core.log.keys import HeaderValue, Key, encode_header, encode_key, key_text
 from lvq_kafka.core.producer.message_terms import MessageTerms, OwnTerms
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER, header_fault, misspelt
 from lvq_kafka.core.queue.message_groups import Groups
@@ -504,7 +504,8 @@ class Producer(Bound, Generic[V]):
                 headers.append((self._key_header, key))
         elif named != key:
             raise ConfigError(
-                f"The key is {quoted(key)}, but the key header {quoted(self._key_header)} says {quoted(named)}.",
+                f"The key is {quoted(key_text(key))}, but the key header {quoted(self._key_header)} says "
+                f"{quoted(key_text(named))}.",
                 options=["key", str(self._key_header)],
                 hint="Omit one of them.",
             )

@@ -164,6 +164,11 @@ def test_a_key_header_that_is_misspelt_gets_a_hint(prices: Run) -> None:
     assert "has no header 'ticker'. Is 'Ticker' meant for it?" in ran.stderr
 
 
+def test_a_key_that_its_header_contradicts_is_shown_as_it_was_typed(prices: Run) -> None:
+    ran = prices("put", "prices", "IBM", "1", "-H", "ticker=MSFT")
+    assert ran.stderr == "lvq: The key is 'IBM', but the key header 'ticker' says 'MSFT'. Omit one of them.\n"
+
+
 def test_a_warning_about_a_header_of_another_system_says_what_to_type(prices: Run) -> None:
     ran = prices("send", "prices", "1", "-H", "ticker=IBM", "-H", "JMSXGroupID=g", "-H", "x-opt-delivery-time=1")
     assert "ignored here: declare the queue with --group-header JMSXGroupID\n" in ran.stderr
