@@ -38,7 +38,10 @@ Spelling = Callable[[Mention], str]
 
 
 class Remark:
-    """A text for a log that mentions options: Python's wording, or that of the command line, which shows it."""
+    """A text for a log that mentions options.
+
+    It has Python's wording, or that of the command line, which shows it.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -174,7 +174,7 @@ def test_a_warning_about_a_header_of_another_system_says_what_to_type(prices: Ru
     assert "ignored here: declare the queue with --group-header JMSXGroupID\n" in ran.stderr
     assert "ignored here: declare the queue with --max-delay, for example --max-delay 3600\n" in ran.stderr
     ran = prices("declare", "grouped", "-k", "ticker", "--group-header", "JMSXGroupID", "--max-delay", "3600")
-    assert ran.code == 0, "it can be typed as it is said"
+    assert ran.code == 0, "what it says can be typed"
 
 
 def test_a_person_hears_which_deleted_keys_had_no_value(prices: Run, memory_cluster: MemoryCluster) -> None:
