@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lvq_kafka.core.consumer.consumer_core import ConsumerCore
@@ -27,8 +28,12 @@ class ConsumerStats:
     """
     catching_up: tuple[int, ...] = ()
     """Partitions that must be read to their end before anything is handed out from them (G12)."""
+    positions: Mapping[int, int] = field(default_factory=dict)
+    """By assigned partition, the offset that is read next."""
+    suspended: bool = False
+    """True while messages wait for the group to accept a commit, since others may have them by now."""
     available: int = 0
-    """Messages waiting to be acquired."""
+    """Messages waiting to be acquired, some of them until an older value of their key is settled (G13)."""
     gated: int = 0
     """Of these, messages that wait for room in the commit text, until lower ones of their partition are settled.
 
@@ -116,8 +121,12 @@ class ConsumerStats:
     """
 
     @classmethod
-    def of(cls, core: ConsumerCore[Any]) -> Self:
-        """Build the stats from a consumer's core."""
+    def of(cls, core: ConsumerCore[Any], now: float) -> Self:
+        """Build the stats from a consumer's core.
+
+        Args:
+            now: the time by the consumer's clock.
+        """
         ledger, commits = core.ledger, core.commits
         assignment, stats, times = ledger.assignment, ledger.stats, ledger.times
         groups, paging = ledger.groups, ledger.paging
@@ -125,6 +134,8 @@ class ConsumerStats:
             partitions=tuple(sorted(core.partitions)),
             standby=core.stands_by and not core.partitions,
             catching_up=tuple(sorted(assignment.catching_up)),
+            positions=assignment.positions,
+            suspended=core.hand_out.is_suspended(now),
             available=assignment.available,
             gated=assignment.gated,
             out_of_order=stats.out_of_order,

@@ -291,7 +291,7 @@ class SharedState:
         with self._lock:
             if self._orphans:
                 self._give_back()
-            stats = ConsumerStats.of(self.core)
+            stats = ConsumerStats.of(self.core, self.clock())
         return stats if self._selector is None else replace(stats, unjudged=self._selector.unjudged)
 
     @property

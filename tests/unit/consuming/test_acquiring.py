@@ -11,6 +11,7 @@ import pytest
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import Closed, ConfigError
 from tests.unit.consuming.world import (
+    TOPIC,
     Clock,
     World,
     consuming,
@@ -293,3 +294,17 @@ def test_a_paused_consumer_can_be_closed(world: World) -> None:
             eventually(lambda: consumer._shared._waiters.wanted == 1)
             consumer.close()
         assert isinstance(outcome[0], Closed)
+
+
+def test_g13_stats_tell_where_a_consumer_reads_and_count_what_waits_for_an_older_value(world: World) -> None:
+    world.send(("a", "1"), ("b", "1"))
+    with consuming(world) as consumer:
+        held = take(consumer)
+        world.send(("a", "2"), ("c", "1"))
+        eventually(lambda: sum(consumer.stats.positions.values()) == sum(world.logs.end_offsets(TOPIC).values()))
+        assert consumer.stats.positions.keys() == set(consumer.stats.partitions)
+        assert [take(consumer).value for _ in range(2)] == ["1", "1"]
+        assert (consumer.stats.available, consumer.acquire(0)) == (1, None)
+        held.ack()
+        assert take(consumer).value == "2"
+    assert consumer.stats.positions == {}

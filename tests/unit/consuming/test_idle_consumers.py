@@ -43,7 +43,7 @@ def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
 
 def may_hand_out(consumer: Consumer[str]) -> bool:
     """Return whether messages wait and the group has recently confirmed that it counts on the consumer."""
-    return bool(consumer.stats.available) and not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
+    return bool(consumer.stats.available) and not consumer.stats.suspended
 
 
 def test_it_goes_on_when_the_group_takes_its_commit(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,7 +64,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
         settled_below_commits(world, consumer)
         world.fail_next("commit", NOT_NOW, times=1000)
         stand_still(consumer)
-        eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))
+        eventually(lambda: consumer.stats.suspended)
         assert consumer.acquire(0.4) is None
         world._state._failures.clear()
         assert drain(consumer, 1) == ["a"]
@@ -117,7 +117,7 @@ def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> Non
         stand_still(consumer)
         eventually(lambda: held.state is MessageState.LOST)
         assert drain(consumer, 1) == ["a1"]
-        assert not consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
+        assert not consumer.stats.suspended
 
 
 def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_stepped_back_behind() -> None:
@@ -244,9 +244,9 @@ def test_a_transaction_on_its_way_is_waited_for_before_it_is_proven(world: World
 
         def meanwhile(timeout: float | None = None) -> None:
             stand_still(consumer)
-            eventually(lambda: consumer._shared.core.hand_out.is_suspended(consumer._shared.clock()))
+            eventually(lambda: consumer.stats.suspended)
             assert consumer.acquire(0.1) is None
-            assert consumer._shared.core.hand_out.is_suspended(consumer._shared.clock())
+            assert consumer.stats.suspended
             commit(timeout)
 
         producer.writer.commit_transaction = meanwhile  # type: ignore[method-assign]
