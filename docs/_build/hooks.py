@@ -17,11 +17,19 @@ from modules import modules  # noqa: E402
 from options import option_names  # noqa: E402
 
 from lvq_kafka import errors  # noqa: E402
+from lvq_kafka.compat.qpid_messaging import exceptions  # noqa: E402
 
 GENERATED = {"<!-- commands -->": reference, "<!-- modules -->": modules, "<!-- options -->": option_names}
 """Generators of parts of pages, by the marker that stands in their place."""
 
-PACKAGES = {"reference/lvq_spark.md": "lvq_spark", "reference/testing.md": "lvq_kafka.testing"}
+PACKAGES = {
+    "reference/lvq_spark.md": "lvq_spark",
+    "reference/qpid_messaging.md": "lvq_kafka.compat.qpid_messaging",
+    "reference/testing.md": "lvq_kafka.testing",
+}
+
+EXCEPTIONS = {"lvq_kafka.compat.qpid_messaging": exceptions}
+"""Modules of exceptions, by the package that has its own."""
 
 NOTE = "*Parts of this page are generated: `make docs` builds it into the folder site.*\n"
 """Stands in pages that are not whole before they are built."""
@@ -64,5 +72,6 @@ def _readme_section(title: str) -> str:
 
 
 def _linked(package: str, name: str) -> str:
-    identifier = f"lvq_kafka.errors.{name}" if name in errors.__all__ else f"{package}.{name}"
+    raised = EXCEPTIONS.get(package, errors)
+    identifier = f"{raised.__name__}.{name}" if name in raised.__all__ else f"{package}.{name}"
     return f'<autoref optional identifier="{identifier}"><code>{name}</code></autoref>'

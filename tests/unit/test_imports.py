@@ -55,7 +55,7 @@ LAYERS = (
     ("admitting", "embedded"),
     ("address_settings", "queue", "testing"),
     ("lvq_kafka",),
-    ("cli", "lvq_spark"),
+    ("cli", "compat", "lvq_spark"),
     ("__main__", "demo"),
 )
 """Layers from the lowest up. Each part imports lower ones only, and none of its own layer."""

@@ -11,6 +11,7 @@ import pytest
 import lvq_kafka
 import lvq_kafka.testing
 from lvq_kafka import errors
+from lvq_kafka.compat import qpid_messaging
 from tests.pages import ROOT, page
 
 REFERENCE = "docs/reference/"
@@ -32,6 +33,20 @@ def entries(name: str) -> Iterator[str]:
     [
         ("lvq_kafka.md", "lvq_kafka", lvq_kafka.__all__, {"LVQError", "__version__"}),
         ("testing.md", "lvq_kafka.testing", lvq_kafka.testing.__all__, set()),
+        (
+            "qpid_messaging.md",
+            "lvq_kafka.compat.qpid_messaging",
+            [*qpid_messaging.__all__, "exceptions"],
+            {
+                "AMQPS_PORT",
+                "AMQP_PORT",
+                "REJECTED",
+                "RELEASED",
+                "UNLIMITED",
+                "uuid4",
+                *qpid_messaging.exceptions.__all__,
+            },
+        ),
         ("lvq_spark.md", "lvq_spark", spark_names(), set()),
     ],
 )

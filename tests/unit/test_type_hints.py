@@ -11,10 +11,11 @@ import pytest
 import lvq_kafka
 import lvq_kafka.testing
 import lvq_spark
+from lvq_kafka.compat import qpid_messaging
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for module in (lvq_kafka, lvq_kafka.testing, lvq_spark):
+    for module in (lvq_kafka, qpid_messaging, lvq_kafka.testing, lvq_spark):
         for name in module.__all__:
             public = getattr(module, name)
             if callable(public) and public.__module__.startswith(("lvq_kafka", "lvq_spark")):
