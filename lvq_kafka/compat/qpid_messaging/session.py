@@ -12,8 +12,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, NoReturn, Protocol
+from weakref import WeakSet
 
-from lvq_kafka.compat.qpid_messaging.constants import REJECTED, RELEASED
+from lvq_kafka.compat.qpid_messaging.constants import REJECTED, RELEASED, UNLIMITED, Constant
 from lvq_kafka.compat.qpid_messaging.exceptions import (
     Detached,
     Empty,
@@ -51,7 +52,7 @@ class _Fetched:
 
     message: Message
     receiver: Receiver
-    delivery: Delivery[bytes] | None
+    delivery: Delivery[bytes]
 
 
 class SessionConnection(Protocol):
@@ -79,6 +80,7 @@ class Session:
         self.receivers: list[Receiver] = []
         self._lock = RLock()
         self._fetched_ones: list[_Fetched] = []
+        self._done: WeakSet[Message] = WeakSet()  # browsed, or settled when they were fetched
         self._settling: deque[tuple[Receiver, Settlement]] = deque()
         self._retired: list[Receiver] = []  # closed, with messages that can still be acknowledged
 
@@ -87,14 +89,15 @@ class Session:
 
     # ---------------------------------------------------------------- senders and receivers
 
-    def sender(self, target: str, **options: Any) -> Sender:
+    def sender(self, target: str, *, capacity: int | Constant = UNLIMITED, durable: bool | None = None) -> Sender:
         """Return a new sender to the queue of an address.
 
         The address says whether a missing queue is declared. If it has a subject, that is the subject of messages
         without one.
 
         Args:
-            options: ``capacity``, and ``durable``, which has no effect.
+            capacity: the number of messages that may be undecided at a time.
+            durable: has no effect: each message is durable.
 
         Raises:
             MalformedAddress, InvalidOption: the address is wrong, or asks for what no queue has.
@@ -109,18 +112,18 @@ class Session:
             # In an address of `at`, a subject is for receivers.
             plain = target if address.subject is None else str(replace(address, subject=None))
             queue = LastValueQueue.at(plain, cluster=consumers.cluster)
-            sender = Sender(self, target, queue, address.subject, **options)
+            sender = Sender(self, target, queue, address.subject, capacity, durable)
         with self._lock:
             self.senders.append(sender)
         return sender
 
-    def receiver(self, source: str, **options: Any) -> Receiver:
+    def receiver(self, source: str, *, capacity: int | Constant = 0) -> Receiver:
         """Return a new receiver of the queue of an address.
 
         It browses if the mode of the address is ``browse`` or the queue is never consumed, and else consumes.
 
         Args:
-            options: ``capacity``.
+            capacity: the number of messages that `Receiver.available` counts up to.
 
         Raises: what `sender` raises.
         """
@@ -128,7 +131,7 @@ class Session:
         address = _parsed(source)
         with raised_as(ResolutionError):
             reads = _source(address, source, consumers)
-            receiver = Receiver(self, source, reads, settles_at_once=address.reliability == "unreliable", **options)
+            receiver = Receiver(self, source, reads, capacity, settles_at_once=address.reliability == "unreliable")
         with self._lock:
             self.receivers.append(receiver)
         return receiver
@@ -191,7 +194,7 @@ class Session:
         settled, failures = [], []
         for one in chosen:
             try:
-                if one.delivery is not None and (settlement := settle(one.delivery)) is not None:
+                if (settlement := settle(one.delivery)) is not None:
                     settled.append((one.receiver, settlement))
             except LVQError as error:
                 failures.append(error)
@@ -216,6 +219,8 @@ class Session:
             for place, one in enumerate(self._fetched_ones):
                 if one.message is message:
                     return [self._fetched_ones.pop(place)]
+            if message in self._done:
+                return []
         raise SessionError(
             text="The session does not hold this message.", hint="It was acknowledged already, or fetched elsewhere."
         )
@@ -266,10 +271,12 @@ class Session:
 
     def _hold(self, receiver: Receiver, taken: Taken, *, settle: bool) -> None:
         with self._lock:
-            if settle and taken.delivery is not None:
-                self._settling.append((receiver, taken.delivery.ack()))
-            else:
+            if taken.delivery is not None and not settle:
                 self._fetched_ones.append(_Fetched(taken.message, receiver, taken.delivery))
+                return
+            self._done.add(taken.message)
+            if taken.delivery is not None:
+                self._settling.append((receiver, taken.delivery.ack()))
 
     def _unsettled(self, receiver: Receiver) -> int:
         with self._lock:
@@ -288,7 +295,7 @@ class Session:
     def _retire(self) -> None:
         """Stop reading for receivers that were closed, and whose messages are all acknowledged."""
         with self._lock:
-            busy = {id(one.receiver) for one in self._fetched_ones if one.delivery is not None}
+            busy = {id(one.receiver) for one in self._fetched_ones}
             over = [receiver for receiver in self._retired if id(receiver) not in busy]
             self._retired = [receiver for receiver in self._retired if id(receiver) in busy]
         for receiver in over:
@@ -298,9 +305,8 @@ class Session:
         with self._lock:
             fetched, self._fetched_ones = self._fetched_ones, []
         for one in fetched:
-            if one.delivery is not None:
-                with suppress(AlreadySettled, LockLost):
-                    one.delivery.release()
+            with suppress(AlreadySettled, LockLost):
+                one.delivery.release()
         self._retire()
 
     def _check_open(self) -> None:

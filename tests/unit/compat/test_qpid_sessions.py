@@ -113,7 +113,10 @@ def test_g6_a_browser_sees_each_update_and_takes_nothing(session: Session, sende
     receivers = [session.receiver(BROWSE) for _ in range(2)]
     assert [drained(receiver) for receiver in receivers] == [["a.0", "b.1"]] * 2
     put(sender, "a")
-    assert [drained(receiver) for receiver in receivers] == [["a.0"]] * 2
+    last = receivers[0].fetch(0)
+    assert (last.content, drained(receivers[1])) == ("a.0", ["a.0"])
+    for _ in range(2):
+        session.acknowledge(last)
     session.acknowledge()
     assert drained(session.receiver("prices")) == ["b.1", "a.0"]
 
@@ -271,15 +274,17 @@ def test_g10_a_message_that_went_to_another_consumer_is_not_acknowledged(
     member = memory_cluster.member
     monkeypatch.setattr(memory_cluster, "member", lambda *given: members.append(member(*given)) or members[-1])
     receiver = session.receiver("prices")
-    browser = session.receiver(BROWSE)
+    put(session.sender(KEYED.replace("prices", "rates")), "r")
+    rates = session.receiver("rates")
     put(sender, "a")
-    receiver.fetch(10), browser.fetch(10)
+    receiver.fetch(10), rates.fetch(10)
     memory_cluster.expel(members[0])
     eventually(lambda: not receiver._reads._shared.consumer.stats.in_work)  # type: ignore[attr-defined]
     with pytest.raises(SessionError, match="1 of 2 messages could not be acknowledged") as caught:
         session.acknowledge()
     assert isinstance(caught.value.__cause__, LockLost)
     assert receiver.fetch(20).content == "a.0"
+    assert drained(rates) == [], "it was acknowledged all the same"
 
 
 def test_acknowledgements_that_nobody_waits_for_are_counted_until_they_are_durable(
@@ -297,7 +302,9 @@ def test_messages_of_an_unreliable_receiver_need_no_acknowledgement(connect: Con
     session = connect().session()
     put(session.sender(KEYED), "a", "b")
     receiver = session.receiver("prices; {link: {reliability: unreliable}}")
-    assert receiver.fetch(10).content == "a.0"
+    message = receiver.fetch(10)
+    assert message.content == "a.0"
+    session.acknowledge(message)
     session.connection.close()
     assert drained(connect().session().receiver("prices")) == ["b.1"]
 
@@ -441,6 +448,26 @@ def test_a_missing_queue_is_created_for_those_whom_the_address_names(session: Se
         with pytest.raises(NotFound, match="sender"):
             session.receiver(for_senders.replace("{create", f"{{{browse}create"))
     session.sender(for_senders)
+
+
+def test_r35_a_queue_without_a_key_keeps_every_message(session: Session) -> None:
+    address = "jobs; {create: always, node: {x-declare: {arguments: {conflate: false}}}}"
+    sender = session.sender(address)
+    for number in range(3):
+        sender.send(Message(str(number)))
+    assert drained(session.receiver("jobs; {mode: browse}")) == ["0", "1", "2"]
+    receiver = session.receiver("jobs")
+    assert [receiver.fetch(0).content for _ in range(2)] == ["0", "1"]
+    session.acknowledge()
+    assert drained(receiver) == ["2"]
+
+
+def test_r13_a_queue_that_is_never_consumed_is_browsed(session: Session) -> None:
+    address = KEYED.replace("ticker}", "ticker, qpid.ensure_nondestructive_consumers: true}").replace("prices", "p2")
+    put(session.sender(address), "a")
+    for _ in range(2):
+        assert drained(session.receiver("p2")) == ["a.0"]
+        session.acknowledge()
 
 
 def test_a_right_that_is_missing_is_an_error_of_its_own(
