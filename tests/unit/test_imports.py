@@ -54,7 +54,7 @@ LAYERS = (
     ("consuming", "managing", "reading"),
     ("admitting", "embedded"),
     ("address_settings", "queue", "testing"),
-    ("lvq_kafka",),
+    ("bridging", "lvq_kafka"),
     ("cli", "compat", "lvq_spark"),
     ("__main__", "demo"),
 )
