@@ -107,7 +107,7 @@ compare: $(READY) java ## Send the same messages to Artemis and Broker-J, and co
 	@$(BIN)/python -m tests.comparison
 
 lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra all --group dev \
 	    --no-annotate --no-header pyproject.toml -o requirements.lock
 
 clean: ## Remove the environment and all that tools have written

@@ -37,6 +37,7 @@
     │  ├─ DeliveryFailed                   a message was not stored; carries the key
     │  │  └─ MessageTooLarge(ValueError)
     │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
+    ├─ BrokerRefused(ConnectionError)      another broker refuses a bridge; carries its condition
     ├─ DataLoss                            offsets, or tombstones, that a reader needs are no longer in the log
     ├─ QueueFull(queue.Full)               a queue's limit leaves no room for a message; carries what it holds (R12)
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
@@ -74,6 +75,7 @@ __all__ = [
     "AlreadySettled",
     "AuthenticationFailed",
     "BoundToProcess",
+    "BrokerRefused",
     "BrokerStartFailed",
     "BrokerUnavailable",
     "CatchUpTimeout",
@@ -390,6 +392,18 @@ class DeliveryFailed(TransportError):
 
 class MessageTooLarge(DeliveryFailed, ValueError):
     """A message exceeds the client's or the topic's size limit, so it was not stored."""
+
+
+class BrokerRefused(LVQError, ConnectionError):
+    """A broker of another kind refuses a bridge.
+
+    It refuses the credentials, knows no such queue, or there is no TLS with it. ``condition`` is AMQP's name for the
+    reason, such as ``amqp:not-found``; it may be empty.
+    """
+
+    def __init__(self, message: str, *, condition: str, hint: str = "", options: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint, options=options)
+        self.condition = condition
 
 
 class DataLoss(LVQError):

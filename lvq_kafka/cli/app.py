@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from lvq_kafka._version import __version__
+from lvq_kafka.cli.commands.bridge import bridge
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
@@ -48,6 +49,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Write": (send, put, delete),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),
+    "Bridge": (bridge,),
     "Manage": (purge, expire, reset, move, repair, reclaim),
     "Local broker": (broker,),
     "Qpid's test program": (lvqtest,),

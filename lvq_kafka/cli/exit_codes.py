@@ -11,6 +11,7 @@ import click
 from lvq_kafka.core.text.quoting import printable
 from lvq_kafka.core.text.wording import Spelling
 from lvq_kafka.errors import (
+    BrokerRefused,
     CatchUpTimeout,
     CodecError,
     ConfigError,
@@ -65,7 +66,7 @@ EXIT_CODES: Mapping[int, str] = {
     0: "done",
     NOTHING: "nothing found: no such key, no message in time, no broker running",
     USAGE: "a wrong option, configuration or file, or a package to install",
-    NO_CLUSTER: "the cluster cannot be reached, refuses, or took too long",
+    NO_CLUSTER: "the cluster cannot be reached, refuses, or took too long; another broker refuses a bridge",
     WRONG_QUEUE: "no such queue or topic, or it is unsuitable",
     BAD_DATA: "data that cannot be read or written",
     COMMAND_FAILED: "a command of consume --exec failed; its message is still in the queue",
@@ -80,7 +81,7 @@ _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
     ((CodecError, DataLoss, KeyMismatch, MessageTooLarge, MissingKey, UnencodableKey), BAD_DATA),
     (QueueFull, FULL),
     ((QueueError, TopicError), WRONG_QUEUE),
-    ((CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
+    ((BrokerRefused, CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
     ((ConfigError, MissingExtra, OSError), USAGE),
     ((KeyboardInterrupt, click.Abort), INTERRUPTED),
 )

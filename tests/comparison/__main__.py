@@ -33,8 +33,8 @@ def main() -> int:
 
 
 def _results(name: str, other: Other, case: Case, client: Path) -> list[Any]:
-    with running(name, other.attributes) as address:
-        command = [sys.executable, "-m", "tests.comparison.amqp_worker", address]
+    with running(name, other.attributes) as broker:
+        command = [sys.executable, "-m", "tests.comparison.amqp_worker", broker.address]
         environment = {**os.environ, "PYTHONPATH": str(client)}
         done = subprocess.run(
             command,

@@ -15,8 +15,9 @@ ELSEWHERE = {
     "docs/how-to/spark.md": "tests/spark/test_pages.py",
     "docs/how-to/spark-cluster.md": "tests/spark/test_pages.py",
     "docs/how-to/access.md": "tests/integration/test_rights.py",
+    "docs/how-to/bridge.md": "tests/integration/test_bridge.py",
 }
-"""Pages that need more than a broker: a Spark, a cluster, access rights. Each has a test of its own."""
+"""Pages that need more than a broker: a Spark, a cluster, access rights, another broker. Each has a test of its own."""
 
 CHAIN = [name for name in in_order() if name not in ELSEWHERE and blocks(name)]
 

@@ -717,6 +717,7 @@ ARGUMENTS: dict[str, object] = {
     "reason": "foreign",
     "differences": {"key_header": ("ticker", None)},
     "code": "_TRANSPORT",
+    "condition": "amqp:not-found",
     "missing": Right("Read", "Topic", "prices"),
     "retriable": True,
     "key": b"IBM",

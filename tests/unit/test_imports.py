@@ -256,6 +256,7 @@ ONLY_IN = {
     "testcontainers": IN_DOCKER,
     "docker": IN_DOCKER,
     "lark": ("lvq_kafka.selectors.grammar",),
+    "proton": ("lvq_kafka.bridging.amqp_link",),
     "pytest": ("lvq_kafka.testing.plugin",),
 }
 

@@ -33,9 +33,9 @@ from lvq_kafka.testing import MemoryCluster
 from tests.pages import DOCS, PAGES, ROOT, block, blocks, build_script, cells, page, run
 from tests.waiting import eventually
 
-ABOUT_SPARK = {"docs/how-to/spark.md", "docs/how-to/spark-cluster.md"}
+NOT_IN_MEMORY = {"docs/how-to/spark.md", "docs/how-to/spark-cluster.md", "docs/how-to/bridge.md"}
 EXAMPLES = [name for name in PAGES if {each.language for each in blocks(name)} & {"python", "sh"}]
-IN_MEMORY = [name for name in EXAMPLES if name not in ABOUT_SPARK]
+IN_MEMORY = [name for name in EXAMPLES if name not in NOT_IN_MEMORY]
 
 Run = Callable[[str], dict[str, object]]
 

@@ -116,6 +116,7 @@ class Counting(Client):
     def __init__(self, address: str) -> None:
         super().__init__(address)
         self.left = 0
+        self._before = 0
 
     def opened(self, container: Container) -> None:
         container.create_receiver(self.connection, QUEUE, options=Copy())
@@ -126,9 +127,17 @@ class Counting(Client):
     def on_message(self, event: Any) -> None:
         self.left += 1
         self.release(event.delivery)
+        if self.left == CREDIT:
+            self.finish()
 
     def on_link_flow(self, event: Any) -> None:
-        if not event.link.draining():  # the broker has returned the credit: nothing left to send
+        if event.link.draining() or self._finished:
+            return
+        # The broker has returned the credit. Artemis does so while it is still browsing, so it is asked again.
+        if self.left > self._before:
+            self._before = self.left
+            event.receiver.drain(CREDIT - self.left)
+        else:
             self.finish()
 
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -52,27 +53,76 @@ _LOGBACK = """<configuration>
 """  # noqa: E501
 
 
+@dataclass(frozen=True)
+class Access:
+    """A user's password, and the certificate for TLS, with which clients have to log in to Broker-J."""
+
+    user: str
+    password: str
+    certificate: Path
+    key: Path
+
+
+class PeerBroker:
+    """A broker in a directory of its own. It keeps its address and its data when it is killed and started again."""
+
+    def __init__(self, name: str, home: Path, attributes: Mapping[str, Any], access: Access | None) -> None:
+        [port] = free_ports(1)
+        self.name = name
+        self.address = f"127.0.0.1:{port}"
+        self._log = home / "log"
+        self._log.touch()
+        self._process = SupervisedProcess(log=self._log, directory=home, remove=True, grace=5.0, promote=None)
+        class_path = os.pathsep.join(map(str, jars.ensure(name)))
+        words = _artemis(home, port, attributes) if name == "artemis" else _broker_j(home, port, attributes, access)
+        self._command = [str(find_java().executable), "-cp", class_path, *words]
+
+    def start(self) -> None:
+        """Start it, and wait until it serves its queue."""
+        begin = self._log.stat().st_size
+        self._process.run(self._command)
+        deadline = time.monotonic() + START_SECONDS
+        # The port opens before the queue exists, but then the log says so.
+        while _READY[self.name] not in (said := self._log.read_text()[begin:]):
+            if self._process.ended or time.monotonic() > deadline:
+                raise RuntimeError(f"the broker does not start:\n{said[-3000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self._process.signal("KILL")
+        self._process.wait(START_SECONDS)
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open, and nothing answers."""
+        self._process.signal("STOP")
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.signal("CONT")
+
+    def close(self) -> None:
+        """Kill it, and end its supervisor."""
+        self._process.close()
+
+
 @contextmanager
-def running(peer: str, attributes: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Run a broker in its own directory, and yield ``host:port``. Any exit stops and removes it.
+def running(
+    peer: str, attributes: Mapping[str, Any] | None = None, access: Access | None = None
+) -> Iterator[PeerBroker]:
+    """Run a broker in its own directory. Any exit stops and removes it.
 
     Args:
         attributes: those of the queue, in the broker's own words; by default, it is a last value queue.
+        access: for Broker-J; without it, anyone may connect.
     """
-    attributes = LAST_VALUE_QUEUE[peer] if attributes is None else attributes
-    class_path = os.pathsep.join(map(str, jars.ensure(peer)))
     home = Path(tempfile.mkdtemp(prefix=f"bench-{peer}-"))
-    [port] = free_ports(1)
-    log = home / "log"
-    log.touch()
-    process = SupervisedProcess(log=log, directory=home, remove=True, grace=5.0, promote=None)
+    broker = PeerBroker(peer, home, LAST_VALUE_QUEUE[peer] if attributes is None else attributes, access)
     try:
-        command = _artemis(home, port, attributes) if peer == "artemis" else _broker_j(home, port, attributes)
-        process.run([str(find_java().executable), "-cp", class_path, *command])
-        _wait(process, log, _READY[peer])
-        yield f"127.0.0.1:{port}"
+        broker.start()
+        yield broker
     finally:
-        process.close()
+        broker.close()
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -85,7 +135,7 @@ def _artemis(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[s
     return [*options, "org.apache.activemq.artemis.core.server.embedded.Main", str(home)]
 
 
-def _broker_j(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[str]:
+def _broker_j(home: Path, port: int, attributes: Mapping[str, Any], access: Access | None) -> Sequence[str]:
     host = {
         "type": "DERBY",
         "storePath": str(home / "messages"),
@@ -98,23 +148,22 @@ def _broker_j(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[
         "defaultVirtualHostNode": True,
         "virtualHostInitialConfiguration": json.dumps(host),
     }
+    anyone = {"name": "users", "type": "Anonymous"}
+    port_of = {
+        "name": "AMQP",
+        "type": "AMQP",
+        "port": port,
+        "bindingAddress": "127.0.0.1",
+        "authenticationProvider": "users",
+        "protocols": ["AMQP_1_0"],
+        "virtualhostaliases": [{"name": name, "type": name} for name in ("nameAlias", "defaultAlias", "hostnameAlias")],
+    }
     config = {
         "name": "broker",
         "modelVersion": "9.1",
-        "authenticationproviders": [{"name": "anyone", "type": "Anonymous"}],
-        "ports": [
-            {
-                "name": "AMQP",
-                "type": "AMQP",
-                "port": port,
-                "bindingAddress": "127.0.0.1",
-                "authenticationProvider": "anyone",
-                "protocols": ["AMQP_1_0"],
-                "virtualhostaliases": [
-                    {"name": name, "type": name} for name in ("nameAlias", "defaultAlias", "hostnameAlias")
-                ],
-            }
-        ],
+        "authenticationproviders": [anyone if access is None else _users(access)],
+        "ports": [port_of if access is None else port_of | {"transports": ["SSL"], "keyStore": "keys"}],
+        "keystores": [] if access is None else [_keys(access)],
         "virtualhostnodes": [node],
     }
     (home / "config.json").write_text(json.dumps(config))
@@ -124,10 +173,11 @@ def _broker_j(home: Path, port: int, attributes: Mapping[str, Any]) -> Sequence[
     return [*options, "org.apache.qpid.server.Main", "-icp", str(home / "config.json")]
 
 
-def _wait(process: SupervisedProcess, log: Path, ready: str) -> None:
-    """Wait for the log's message, since the port opens before the queue exists."""
-    deadline = time.monotonic() + START_SECONDS
-    while ready not in log.read_text():
-        if process.ended or time.monotonic() > deadline:
-            raise RuntimeError(f"the broker does not start:\n{log.read_text()[-3000:]}")
-        time.sleep(0.1)
+def _users(access: Access) -> dict[str, Any]:
+    users = [{"name": access.user, "type": "managed", "password": access.password}]
+    return {"name": "users", "type": "Plain", "users": users}
+
+
+def _keys(access: Access) -> dict[str, Any]:
+    files = {"privateKeyUrl": str(access.key), "certificateUrl": str(access.certificate)}
+    return {"name": "keys", "type": "NonJavaKeyStore", **files}

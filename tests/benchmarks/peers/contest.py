@@ -54,7 +54,7 @@ def peers() -> Iterator[dict[str, Peer]]:
     """Run all peers, and yield them by name."""
     client = install_client()
     with ExitStack() as stack:
-        yield {name: Peer(name, stack.enter_context(running(name)), client) for name in PEERS}
+        yield {name: Peer(name, stack.enter_context(running(name)).address, client) for name in PEERS}
 
 
 def install_client() -> Path:

@@ -8,6 +8,7 @@ from lvq_kafka.cli.commands import queues
 from lvq_kafka.cli.exit_codes import EXIT_CODES, Complaint, exit_code, print_problem
 from lvq_kafka.errors import (
     AuthenticationFailed,
+    BrokerRefused,
     BrokerUnavailable,
     CatchUpTimeout,
     ConfigError,
@@ -45,6 +46,7 @@ ERRORS: list[tuple[BaseException, int]] = [
     (BrokerUnavailable("no", code="_TRANSPORT"), 3),
     (AuthenticationFailed("no", code="_SSL"), 3),
     (Unauthorized("no", code="X"), 3),
+    (BrokerRefused("no", condition="amqp:not-found"), 3),
     (DeliveryFailed("no", key=b"k", code="X"), 3),
     (DeliveryUnknown("no", key=b"k", code="X"), 3),
     (CatchUpTimeout("no"), 3),
