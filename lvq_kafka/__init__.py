@@ -37,6 +37,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect
 from lvq_kafka.kafka.serializers import serializers
 from lvq_kafka.managing.backlog import Tally
+from lvq_kafka.managing.feeding import Feed, FeedStats
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
@@ -76,6 +77,8 @@ __all__ = [
     "Depth",
     "EndOfDump",
     "Entry",
+    "Feed",
+    "FeedStats",
     "Finding",
     "Groups",
     "LVQError",

@@ -28,6 +28,7 @@
     │  │  ├─ OffsetsExpired                its group no longer holds offsets for some partitions
     │  │  └─ PartitionsAdded               partitions were added to its topic after it was declared
     │  ├─ QueueMismatch                    a second declare differs from the first
+    │  ├─ FeedPositionLost                 it is unknown up to where a queue was fed from a topic (R29)
     │  └─ CommitMapRefused                 an offset commit's text is foreign, newer or corrupt
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
     │  ├─ BrokerUnavailable
@@ -91,6 +92,7 @@ __all__ = [
     "DiskFull",
     "EmbeddedBrokerError",
     "EncodeError",
+    "FeedPositionLost",
     "GroupNotFound",
     "JavaNotFound",
     "KeyMismatch",
@@ -127,7 +129,7 @@ __all__ = [
 
 
 class NoKeyTest(ConfigError):
-    """A subscriber's content matcher asks for no value of the key field, ``key_field`` (R38)."""
+    """A subscriber's content matcher asks for no value of the key field, ``key_field`` (R21)."""
 
     def __init__(self, message: str, *, key_field: str, hint: str = "") -> None:
         super().__init__(message, options=["matcher"], hint=hint)
@@ -295,6 +297,18 @@ class PartitionsAdded(QueueNotDeclared):
 
     def __init__(self, message: str, *, queue: str, partitions: Sequence[int], hint: str = "") -> None:
         super().__init__(message, queue=queue, hint=hint)
+        self.partitions = tuple(partitions)
+
+
+class FeedPositionLost(QueueError):
+    """It is unknown how far a queue was fed from a topic, or what follows there is gone (R29).
+
+    ``topic`` and ``partitions`` say where. Nothing is fed twice, or left out, before somebody says where to start.
+    """
+
+    def __init__(self, message: str, *, queue: str, topic: str, partitions: Sequence[int], hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.topic = topic
         self.partitions = tuple(partitions)
 
 

@@ -35,6 +35,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.managing import auto_creation, declaring, management
 from lvq_kafka.managing.declaring import Declaration
+from lvq_kafka.managing.feeding import Feed
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.queue_stats import QueueStats, measure
@@ -62,6 +63,7 @@ _ELSEWHERE = {row.name: row.as_argument for row in OPTION_NAMES} | {
 """Arguments that belong elsewhere, each with the place that `LastValueQueue.declare` has for it."""
 
 _MAX_BLOCK = 60.0  # seconds that a send waits for room in a queue, unless its caller says another time
+_FEED_BLOCK = 1.0  # seconds that a feed waits for room before it commits what it has sent
 
 
 def queues(
@@ -490,6 +492,9 @@ class LastValueQueue(Bound, Generic[V]):
             TopicNotFound, CatchUpTimeout: there are limits, and the topic cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
+        return self._producer(self.value_codec, options)
+
+    def _producer(self, codec: Codec[T], options: ProducerOptions) -> Producer[T]:
         if self._address is not None:
             _check_sending(self._address)
         self._link("sender")
@@ -504,7 +509,7 @@ class LastValueQueue(Bound, Generic[V]):
             return Producer(
                 self.cluster,
                 QueueRules.of(self.definition),
-                value=self.value_codec,
+                value=codec,
                 transactional_id=options.get("transactional_id"),
                 max_block=max_block,
                 gate=gate,
@@ -832,6 +837,32 @@ class LastValueQueue(Bound, Generic[V]):
             keys,
             atomic=atomic,
             timeout=limit(timeout),
+        )
+
+    def feed(self, source: str, *, start: Start | None = None) -> Feed:
+        """Return a `Feed`, which forwards the messages of a topic to this queue, each once.
+
+        The feed has the transactional id ``lvq-feed.<source>:<queue>``, and keeps its position as the group of that
+        name. It goes on where the last one ended. The first one feeds all that the source has, if the queue's topic is
+        empty; else ``start`` has to say where it begins.
+
+        Args:
+            source: the topic to read, of any kind, on the same cluster.
+            start: where to start if no position is known: ``"earliest"`` or ``"latest"``. Also if the position is lost:
+                it has expired, the source was re-created, or what follows it is gone. By default, that is an error.
+
+        Raises:
+            ConfigError: the source is the queue's own topic, or cannot be the name of a topic.
+            MissingExtra: the queue has a selector, and the extra ``selectors`` is not installed.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        self._link("sender")
+        return Feed(
+            self.cluster,
+            self.definition,
+            source,
+            lambda name: self._producer(BYTES, {"transactional_id": name, "max_block": _FEED_BLOCK}),
+            start=start,
         )
 
     def reclaim(self, *, dry_run: bool = False) -> Reclaim:

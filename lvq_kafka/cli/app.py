@@ -16,6 +16,7 @@ from lvq_kafka.cli.commands.bridge import bridge
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
+from lvq_kafka.cli.commands.feed import feed
 from lvq_kafka.cli.commands.lvqtest import lvqtest
 from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.options import options
@@ -46,7 +47,7 @@ __all__ = ["lvq"]
 
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Queues": (declare, options, settings, queues, stats, drop),
-    "Write": (send, put, delete),
+    "Write": (send, put, delete, feed),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),
     "Bridge": (bridge,),

@@ -123,6 +123,17 @@ class LogWriter(Protocol):
                 if at all.
         """
 
+    def send_offsets_of(
+        self, group: str, topic: str, offsets: Mapping[int, Commit], timeout: float | None = None
+    ) -> None:
+        """Make a commit of a group that has no members part of the open transaction.
+
+        Only the transactional id keeps two writers from committing for one group; see `send_offsets` for members.
+
+        Raises:
+            TransportError: as for `send_offsets`.
+        """
+
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Make the transaction's records visible, all or none."""
 

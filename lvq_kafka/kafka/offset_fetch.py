@@ -20,7 +20,7 @@ from lvq_kafka.kafka.reader import READ_RULES
 from lvq_kafka.runtime.forking import LeftBehind, notify_of_forks
 from lvq_kafka.runtime.overriding import override
 
-__all__ = ["COMMITS", "OffsetFetcher", "home_of", "why_pending"]
+__all__ = ["COMMITS", "OffsetFetcher", "home_of", "memberless", "why_pending"]
 
 COMMITS = "__consumer_offsets"
 """The topic in which brokers store the commits of groups."""
@@ -258,6 +258,13 @@ def why_pending(
                 if _answers(decided, asked):
                     return None
         return _pending(group, asked[0].topic, *_replicas(by_now, group))
+
+
+def memberless(config: ClientConfig, group: str) -> object:
+    """Return the identity of a committer that is no member, for a transaction."""
+    consumer, _ = _open_consumer(config, group, decided=True)
+    with closing(consumer):
+        return consumer.consumer_group_metadata()
 
 
 def _answers(consumer: Consumer, asked: list[TopicPartition]) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from lvq_kafka.cluster import Commit, GroupMember
 from lvq_kafka.core.facts import Right
@@ -125,6 +125,23 @@ class Transactions:
         if not isinstance(member, KafkaMember):
             raise StateError("The group member belongs to another cluster.")
         positions, metadata = member.transaction_offsets(offsets)
+        self.send_positions(positions, metadata, member.needs, timeout)
+
+    def send_positions(
+        self,
+        positions: list[TopicPartition],
+        metadata: object,
+        needs: Sequence[Right],
+        timeout: float | None,
+    ) -> None:
+        """Make a commit part of the open transaction.
+
+        Args:
+            positions: what is committed.
+            metadata: the identity of the member that commits, or that of none.
+            needs: the rights that this takes beyond writing.
+            timeout: seconds to wait for the answer.
+        """
         client = self._client
         self._call(
             "add a commit to the transaction",
@@ -134,7 +151,7 @@ class Transactions:
                 lambda: client.send_offsets_to_transaction(positions, metadata, left), left + _GRACE
             ),
             timeout,
-            member.needs,
+            needs,
         )
 
     def commit(self, timeout: float | None) -> None:

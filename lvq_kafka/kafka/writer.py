@@ -15,6 +15,7 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.cluster import Commit, GroupMember, LogWriter
+from lvq_kafka.cluster.rights import consuming
 from lvq_kafka.codecs import HeaderPairs
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.log.keys import key_text
@@ -25,6 +26,8 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries, KafkaReceipt
 from lvq_kafka.kafka.error_mapping import kafka_error
+from lvq_kafka.kafka.kafka_groups import offsets_of
+from lvq_kafka.kafka.offset_fetch import memberless
 from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.size_limits import MESSAGE, message_limit
 from lvq_kafka.kafka.transactions import Transactions
@@ -90,6 +93,7 @@ class KafkaWriter(LogWriter, LeftBehind):
         self._closed = False
         self._closing = threading.Lock()
         self._cut_short = False
+        self._memberless: dict[str, object] = {}  # by group, what it knows of a committer that is no member
         self._transactions: Transactions | None = None
         if transactional_id is not None:
             lasts = int(str(config.properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))) / 1000
@@ -156,6 +160,17 @@ class KafkaWriter(LogWriter, LeftBehind):
     @override
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         self._transactional().send_offsets(member, offsets, timeout)
+
+    @override
+    def send_offsets_of(
+        self, group: str, topic: str, offsets: Mapping[int, Commit], timeout: float | None = None
+    ) -> None:
+        transactions = self._transactional()
+        if group not in self._memberless:
+            self._memberless[group] = memberless(self._config, group)
+        transactions.send_positions(
+            offsets_of(topic, offsets), self._memberless[group], consuming(group, topic), timeout
+        )
 
     @override
     def commit_transaction(self, timeout: float | None = None) -> None:

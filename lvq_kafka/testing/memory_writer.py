@@ -192,6 +192,15 @@ class MemoryWriter(LogWriter):
             member.store(offsets, self._producer)
 
     @override
+    def send_offsets_of(
+        self, group: str, topic: str, offsets: Mapping[int, Commit], timeout: float | None = None
+    ) -> None:
+        with self._state.changed:
+            self._require_transaction()
+            self._state.enter("send_offsets")
+            self._state.group(group).store(topic, offsets, self._producer)
+
+    @override
     def commit_transaction(self, timeout: float | None = None) -> None:
         if self.flush(timeout):
             raise TransportError("Not every append of the transaction was decided.", code="_TIMED_OUT", retriable=True)

@@ -201,6 +201,49 @@ class TransactionsContract:
         writer.close()
         member.close()
 
+    def test_offsets_of_a_group_without_members_are_committed_or_dropped_with_a_transaction(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        cluster.topics.create(topic, partitions=2, config=COMPACTED)
+        put(cluster, topic, ("a", "1"))
+        writer = cluster.writer(transactional_id=topic)
+        for end, expected in (
+            (writer.abort_transaction, {}),
+            (writer.commit_transaction, {0: Commit(1, "one"), 1: Commit(0, "none")}),
+        ):
+            writer.begin_transaction()
+            writer.append(topic, b"b", b"2").result(20)
+            writer.send_offsets_of(group, topic, {0: Commit(1, "one"), 1: Commit(0, "none")})
+            end(20)
+            settled(cluster, topic)
+            assert cluster.groups.committed(group, topic) == expected
+        writer.begin_transaction()  # with offsets alone
+        writer.send_offsets_of(group, topic, {0: Commit(2, "two")})
+        writer.commit_transaction(20)
+        assert cluster.groups.committed(group, topic) == {0: Commit(2, "two"), 1: Commit(0, "none")}
+        assert cluster.groups.member_count(group) == 0
+        writer.close()
+
+    def test_the_offsets_of_a_writer_that_was_fenced_off_are_not_committed(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        cluster.topics.create(topic, partitions=1, config=COMPACTED)
+        old = cluster.writer(transactional_id=topic)
+        old.begin_transaction()
+        old.append(topic, b"a", b"never").result(20)
+        old.send_offsets_of(group, topic, {0: Commit(1, "never")})
+        new = cluster.writer(transactional_id=topic)
+        assert cluster.groups.committed(group, topic) == {}
+        new.begin_transaction()
+        new.send_offsets_of(group, topic, {0: Commit(2, "new")})
+        new.commit_transaction(20)
+        with pytest.raises(TransportError) as caught:
+            old.commit_transaction(20)
+        assert caught.value.code == "_FENCED"
+        assert cluster.groups.committed(group, topic) == {0: Commit(2, "new")}
+        old.close(0)
+        new.close()
+
     def test_a_commit_in_an_open_transaction_is_not_answered_yet(
         self, cluster: Cluster, topic: str, group: str
     ) -> None:

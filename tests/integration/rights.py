@@ -35,7 +35,7 @@ def _rights(cells: list[str]) -> list[Right]:
         for cell, (resource, name) in zip(named, _COLUMNS, strict=True)
         for operation in filter(None, cell.split(", "))
     ]
-    found = re.findall(r"(\w+) on (Topic|Group|TransactionalId) `([\w.]+)`", more)
+    found = re.findall(r"(\w+) on (Topic|Group|TransactionalId) `([\w.:-]+)`", more)
     assert len(found) == len(list(filter(None, more.split(", ")))), more
     return rights + [Right(_operation(operation), resource, name) for operation, resource, name in found]
 

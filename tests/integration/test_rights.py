@@ -196,6 +196,13 @@ def move(stage: Stage) -> None:
         assert queue.move(output).messages
 
 
+def feed(stage: Stage) -> None:
+    with closing(stage.admin.writer()) as publisher:
+        publisher.append("trades", None, b"119.00", [("ticker", b"IBM")]).result(20)
+    with stage.open() as queue, queue.feed("trades", start="earliest") as feeding:
+        assert feeding.run(until_end=True).fed
+
+
 def reclaim(stage: Stage) -> None:
     stage.put()
     LastValueQueue.open(stage.name, cluster=stage.admin).purge()
@@ -221,6 +228,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "looks at it: `stats`, a dry run of `repair`": look,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
     "moves messages to the queue `output`": move,
+    "feeds it from the topic `trades`": feed,
     "reclaims what is consumed": reclaim,
     "declares the first queue of a cluster": declare_the_first,  # comes last: it removes the definitions of others
 }
@@ -240,6 +248,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 def admin(secure: SecureBroker) -> Iterator[KafkaCluster]:
     with closing(KafkaCluster(secure.plain)) as cluster:
         LastValueQueue.declare(OUTPUT, key_header="ticker", cluster=cluster)
+        cluster.topics.create("trades", partitions=1, config={})
         yield cluster
 
 

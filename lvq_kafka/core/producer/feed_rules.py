@@ -1,4 +1,4 @@
-"""The fate of a record of another topic that feeds a queue: a message, or nothing (R37)."""
+"""The fate of a record of another topic that feeds a queue: a message, or nothing (R29)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fate of a record that feeds a queue (R37): a message with lifted fields, or nothing."""
+"""The fate of a record that feeds a queue (R29): a message with lifted fields, or nothing."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ HEADERS = st.dictionaries(NAMES, TEXTS, max_size=3)
 
 @settings(max_examples=examples(600), deadline=None)
 @given(MATCHERS, FIELDS, HEADERS, st.sampled_from(["object", "no JSON", "delete"]))
-def test_r37_a_queue_is_fed_with_the_messages_that_its_matcher_means(
+def test_r29_a_queue_is_fed_with_the_messages_that_its_matcher_means(
     clauses: dict[str, Any], fields: dict[str, Any], headers: dict[str, str], kind: str
 ) -> None:
     """The oracle looks each name up in the headers, then in the body, and compares."""
