@@ -26,8 +26,10 @@
     │  ├─ QueueNotDeclared(LookupError)    no such queue, or it is unknown what was consumed (R17)
     │  │  ├─ GroupNotFound                 its consumer group has expired, was deleted, or never existed
     │  │  ├─ OffsetsExpired                its group no longer holds offsets for some partitions
-    │  │  └─ PartitionsAdded               partitions were added to its topic after it was declared
+    │  │  ├─ PartitionsAdded               partitions were added to its topic after it was declared
+    │  │  └─ DynamicDurablesDisabled       no such durable, and subscribers may not create one (R21)
     │  ├─ QueueMismatch                    a second declare differs from the first
+    │  ├─ IncompatibleMatcher              a durable has other messages than its subscriber asks for (R21)
     │  ├─ FeedPositionLost                 it is unknown up to where a queue was fed from a topic (R29)
     │  └─ CommitMapRefused                 an offset commit's text is foreign, newer or corrupt
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
@@ -90,10 +92,12 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUnknown",
     "DiskFull",
+    "DynamicDurablesDisabled",
     "EmbeddedBrokerError",
     "EncodeError",
     "FeedPositionLost",
     "GroupNotFound",
+    "IncompatibleMatcher",
     "JavaNotFound",
     "KeyMismatch",
     "LVQError",
@@ -310,6 +314,27 @@ class FeedPositionLost(QueueError):
         super().__init__(message, queue=queue, hint=hint)
         self.topic = topic
         self.partitions = tuple(partitions)
+
+
+class DynamicDurablesDisabled(QueueNotDeclared):
+    """There is no such durable, and a subscriber of its ``endpoint`` may not create one (R21)."""
+
+    def __init__(self, message: str, *, queue: str, endpoint: str, hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.endpoint = endpoint
+
+
+class IncompatibleMatcher(QueueError):
+    """A durable has other messages than a subscriber asks for (R21).
+
+    ``declared`` is its content matcher as JSON, or its selector if that is none; ``asked`` is that of the subscriber,
+    for any value of the key field.
+    """
+
+    def __init__(self, message: str, *, queue: str, declared: str, asked: str, hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.declared = declared
+        self.asked = asked
 
 
 class QueueMismatch(QueueError):

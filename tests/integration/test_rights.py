@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import Entry, LastValueQueue, Producer, Ttl
+from lvq_kafka import AddressSettings, Entry, LastValueQueue, Producer, Ttl, durables
 from lvq_kafka.core.facts import Right
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC
-from lvq_kafka.errors import QueueNotDeclared, TopicNotFound, Unauthorized
+from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC
+from lvq_kafka.errors import DynamicDurablesDisabled, QueueNotDeclared, TopicNotFound, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.rights import ROLES, grant, names, needs_each
 from tests.integration.secure import SecureBroker, secure_broker
@@ -24,6 +25,7 @@ from tests.waiting import eventually
 OUTPUT = "output"
 USERS = {role: f"user-{number}" for number, role in enumerate(ROLES)}
 
+SUBSCRIBER = "subscriber"
 HALFWAY = [f"halfway-{number}" for number in range(3)]  # each lacks one right
 
 
@@ -240,7 +242,7 @@ def test_each_role_of_the_page_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    with secure_broker(tmp_path_factory.mktemp("tls"), [*USERS.values(), *HALFWAY]) as broker:
+    with secure_broker(tmp_path_factory.mktemp("tls"), [*USERS.values(), *HALFWAY, SUBSCRIBER]) as broker:
         yield broker
 
 
@@ -274,6 +276,40 @@ def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaClus
 def test_a_role_needs_the_rights_of_the_page_and_no_others(secure: SecureBroker, stage: Stage, role: str) -> None:
     rights = [right._replace(name=right.name.replace("prices", stage.name)) for right in ROLES[role]]
     needs_each(secure, USERS[role], rights, lambda: WORK[role](stage))
+
+
+def test_r21_dynamic_durables_need_the_rights_to_declare_a_queue_beside_the_setting(
+    secure: SecureBroker, admin: KafkaCluster
+) -> None:
+    LastValueQueue.declare("another", key_header="ticker", cluster=admin)  # now there is a registry
+    AddressSettings(cluster=admin).set("trades", {"dynamic-durables": True})
+
+    def subscribe() -> durables.Subscription[bytes]:
+        matcher = {"Symbol": "IBM"}
+        return durables.subscribe("trades", "dynamic", matcher, "Symbol", config=secure.config(SUBSCRIBER))
+
+    def is_refused() -> bool:
+        with pytest.raises(DynamicDurablesDisabled) as caught:
+            subscribe()
+        return isinstance(caught.value.__cause__, Unauthorized)
+
+    def is_subscribed() -> bool:
+        with suppress(DynamicDurablesDisabled):
+            subscribe().close()
+            return True
+        return False
+
+    grant(secure, SUBSCRIBER, Right("Read", "Topic", REGISTRY_TOPIC))
+    with suppress(Unauthorized):  # until the broker applies that
+        eventually(is_refused, 20)
+    grant(secure, SUBSCRIBER, Right("Read", "Topic", SETTINGS_TOPIC))
+    eventually(is_refused, 20)
+    with pytest.raises(TopicNotFound):
+        admin.topics.describe("dynamic")
+    grant(secure, SUBSCRIBER, Right("Create", "Topic", "dynamic"))
+    grant(secure, SUBSCRIBER, Right("Read", "Topic", "dynamic"))
+    grant(secure, SUBSCRIBER, Right("Write", "Topic", REGISTRY_TOPIC))
+    eventually(is_subscribed, 30)
 
 
 @pytest.mark.parametrize("name", HALFWAY)

@@ -726,6 +726,11 @@ ARGUMENTS: dict[str, object] = {
     "extra": "spark",
     "log": "the end of the log",
     "depth": Depth(3, 700),
+    "key_field": "Symbol",
+    "field": "Exchange",
+    "endpoint": "trades",
+    "declared": '{"Symbol": true}',
+    "asked": '{"Isin": true}',
 }
 KINDS = [getattr(errors, name) for name in errors.__all__]
 

@@ -54,6 +54,7 @@ LAYERS = (
     ("consuming", "managing", "reading"),
     ("admitting", "embedded"),
     ("address_settings", "queue", "testing"),
+    ("durables",),
     ("bridging", "lvq_kafka"),
     ("cli", "compat", "lvq_spark"),
     ("__main__", "demo"),

@@ -77,7 +77,9 @@ def queues_on(name: str) -> set[str]:
     code = "\n".join(each.body for each in blocks(name) if each.language in ("python", "sh"))
     found = re.findall(r"""LastValueQueue(?:\.\w+)?\(\s*"([^"]+)"|topic="([^"]+)"|--topic (\S+)""", code)
     commands = [line.split() for line in code.splitlines() if line.startswith("lvq ")]
-    named = {words[2] for words in commands if len(words) > 2 and words[1] not in ("broker", "options", "queues")}
+    named = {
+        words[2] for words in commands if len(words) > 2 and words[1] not in ("broker", "options", "queues", "settings")
+    }
     return named.union(*found) - {""}
 
 
