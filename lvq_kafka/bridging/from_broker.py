@@ -325,7 +325,7 @@ class FromBroker:
 
     @property
     def _asks_for_end(self) -> bool:
-        """True if it has to know whether the source has more, and was not told yet."""
+        """True if it has to know whether the source has more, and does not know yet."""
         return bool(self._granted) and not self._draining and not self._exhausted and (self._once or self._browses)
 
     def _drain(self) -> None:

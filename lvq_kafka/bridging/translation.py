@@ -20,8 +20,8 @@ from lvq_kafka.core.log.keys import encode_header, encode_key
 from lvq_kafka.core.log.records import Headers
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.foreign_headers import DELAY_HEADERS, TIME_HEADERS
-from lvq_kafka.core.queue.group_options import JMS_GROUP_HEADER
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER, check_key_header
+from lvq_kafka.core.queue.message_groups import JMS_GROUP_HEADER
 from lvq_kafka.core.queue.ranking import DEFAULT_PRIORITY, HIGHEST_PRIORITY, PRIORITY_HEADER
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import brief, quoted

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.cli.app import lvq
-from lvq_kafka.core.queue.group_options import Groups
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.reading.entries import Entry

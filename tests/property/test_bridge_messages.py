@@ -15,7 +15,7 @@ from lvq_kafka.bridging.translation import FromAmqp, ToAmqp, Unfit
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_header
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.group_options import Groups
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.ttl import Ttl
 from tests.effort import examples
 

@@ -12,7 +12,7 @@ from lvq_kafka.bridging.amqp_values import Malformed, Unsupported, Value, ValueR
 from lvq_kafka.bridging.translation import BODY_HEADER, DUPLICATE_ID, FromAmqp, ToAmqp, Unfit
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.queue.group_options import Groups
+from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.producing.producer import Message

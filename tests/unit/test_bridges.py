@@ -151,7 +151,7 @@ def test_a_source_is_empty_once_a_drain_brings_nothing(
         arrives(link, 1, "MSFT")
         link.listener.drained()
         until(lambda: link.drains == 2)
-        assert not link.granted[-2][1], "credit that a drain has taken back is granted anew"
+        assert not link.granted[-2][1], "credit that a drain has taken back is granted again"
         link.listener.drained()
     assert link.concluded == [(0, True), (1, True)]
     assert values(queue) == {"IBM": b"1", "MSFT": b"1"}

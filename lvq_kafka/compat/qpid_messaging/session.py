@@ -34,10 +34,10 @@ from lvq_kafka.compat.qpid_messaging.standing_in import raised_as
 from lvq_kafka.consuming.consumer_options import refuse_selecting
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.declared.addressed import check_asserted
 from lvq_kafka.dialects.address import Address
 from lvq_kafka.dialects.address_forms import parse_address
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, LVQError, OutcomeUnknown
-from lvq_kafka.managing.auto_creation import check_asserted
 from lvq_kafka.queue import LastValueQueue
 
 __all__ = ["Session"]
