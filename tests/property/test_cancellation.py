@@ -469,11 +469,13 @@ PLAYS: dict[str, list[Play]] = {
     "Settlement.__await__": [play_settlement],
     "Receipt.__await__": [play_receipt],
     "LastValueQueue.open_async": [opening(lambda s: lambda: LastValueQueue.open_async("q", cluster=s.cluster))],
+    "LastValueQueue.at_async": [opening(lambda s: lambda: LastValueQueue.at_async("q", cluster=s.cluster))],
     "LastValueQueue.declare_async": [
         opening(lambda s: lambda: LastValueQueue.declare_async("new", key_header=None, cluster=s.cluster))
     ],
     "LastValueQueue.producer_async": [opening(lambda s: s.queue.producer_async)],
     "LastValueQueue.consumer_async": [opening(lambda s: s.queue.consumer_async)],
+    "LastValueQueue.receiver_async": [opening(lambda s: s.queue.receiver_async)],
     **{f"LastValueQueue.{name}": [queue_ending(name)] for name in ("__aenter__", "__aexit__", "aclose")},
     **{f"Producer.{name}": [sending(name)] for name in ("put_async", "send_async")},
     **{f"Producer.{name}": [producer_ending(name)] for name in ("__aenter__", "__aexit__", "aclose", "flush_async")},
