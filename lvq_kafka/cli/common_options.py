@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial, wraps
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -15,6 +14,7 @@ import click
 
 from lvq_kafka.cli.invocation import Invocation, QueueChoice
 from lvq_kafka.cli.json_lines import CODECS
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import shell_word
 from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 
@@ -189,7 +189,7 @@ class Command(click.Command):
         if name in self._elsewhere:
             return f"{self.name} has no option {name}. {self._elsewhere[name]}"
         inside = [word for word in self._words if set(_words_of(name)) & set(_words_of(word))]
-        near = get_close_matches(name, self._words, n=1, cutoff=0.8) or inside[:3]
+        near = nearest(name, self._words, alike=0.8) or inside[:3]
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         return f"No such option {name}.{meant}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Collection
 from itertools import chain
@@ -14,6 +13,7 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.compacted_topic import CompactedTopic
@@ -218,7 +218,7 @@ def _what(name: str) -> str:
 
 def _instead(name: str, names: list[str]) -> str:
     """Return a hint for a missing queue, given the names that exist."""
-    similar = difflib.get_close_matches(name, names, n=1)
+    similar = nearest(name, names)
     if similar:
         return f"Did you mean {similar[0]}? `lvq queues` lists all queues."
     others = "" if not names else ", or list the queues: `lvq queues`"

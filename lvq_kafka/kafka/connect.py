@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import time
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.facts import Right
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
@@ -238,7 +238,7 @@ def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
         culprits += [name for name in ("sasl.mechanism", "sasl.mechanisms", "oauth_cb") if name in properties]
     near = []
     if culprits and "No such configuration property" in reason:
-        near = difflib.get_close_matches(culprits[0], COMMON | CONSUMER_ONLY | PRODUCER_ONLY, 1)
+        near = nearest(culprits[0], COMMON | CONSUMER_ONLY | PRODUCER_ONLY)
     reason = without_secrets(reason, properties)
     return ConfigError(
         f"The Kafka client rejects its properties: {reason.rstrip('.')}.",

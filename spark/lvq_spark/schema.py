@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -90,11 +90,10 @@ def check_columns(option: str, names: Sequence[str], there: Collection[str]) -> 
     """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ConfigError(f"{option}={names!r} is not a list.", options=[option], hint=f"Give a list: [{names!r}].")
-    lower = {name.lower(): name for name in there}
     for name in names:
         if name not in there:
-            near = difflib.get_close_matches(str(name).lower(), lower, 1, 0.5)
-            meant = f"Did you mean {lower[near[0]]}? " if near else ""
+            near = nearest(str(name), there, alike=0.5)
+            meant = f"Did you mean {near[0]}? " if near else ""
             raise ConfigError(
                 f"There is no column {name}.", options=[option], hint=f"{meant}The columns are {', '.join(there)}."
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from lvq_kafka.core.log.records import UNREADABLE_HEADER
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER, SORT_HEADER
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import text
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
@@ -58,9 +58,8 @@ def reserved_header(name: str, topic: str, option: str | None = None) -> ConfigE
 
 def misspelt(name: str, headers: Iterable[str]) -> str | None:
     """Return the header that this name may be a misspelling of; None if none is similar."""
-    by_letters = {header.lower(): header for header in headers if header not in RESERVED}
-    near = get_close_matches(name.lower(), by_letters, n=1, cutoff=0.75)
-    return by_letters[near[0]] if near else None
+    near = nearest(name, (header for header in headers if header not in RESERVED), alike=0.75)
+    return near[0] if near else None
 
 
 def header_fault(name: str) -> str | None:

@@ -16,12 +16,16 @@ def folded(name: str) -> str:
     return name.lower().translate(_SEPARATORS)
 
 
-def nearest(name: str, names: Iterable[str], most: int = 1) -> list[str]:
+def nearest(name: str, names: Iterable[str], most: int = 1, *, alike: float = 0.6) -> list[str]:
     """Return the names that this one may be a slip for, the nearest first.
 
     Of names that differ in case or separators only, the first counts.
+
+    Args:
+        most: how many to return at most.
+        alike: how alike they have to be, from 0 to 1.
     """
     by_letters: dict[str, str] = {}
     for each in names:
         by_letters.setdefault(folded(each), each)
-    return [by_letters[found] for found in get_close_matches(folded(name[:_LONGEST]), by_letters, n=most)]
+    return [by_letters[found] for found in get_close_matches(folded(name[:_LONGEST]), by_letters, n=most, cutoff=alike)]

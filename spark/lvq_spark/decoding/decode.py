@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.validation import choice, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_spark.decoding.forms import DecodedValue, Form, ProtobufMessage, read_values
@@ -108,7 +108,7 @@ def _apply_policy(df: DataFrame, read: DecodedValue, column: str, on_error: OnEr
 
 def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
     if form not in get_args(Form):
-        near = difflib.get_close_matches(str(form), get_args(Form), 1)
+        near = nearest(str(form), get_args(Form))
         hint = f"Did you mean {near[0]}?" if near else f"Choose one of {', '.join(get_args(Form))}."
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
     choice("on_error", on_error, get_args(OnError))

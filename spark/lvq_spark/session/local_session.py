@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from typing import Never
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import mapping, text
 from lvq_kafka.errors import ConfigError, JavaNotFound
@@ -85,7 +85,7 @@ def require_column(df: DataFrame, option: str, name: object) -> str:
         ConfigError: it has none; the error names the nearest.
     """
     if not isinstance(name, str) or name not in df.columns:
-        near = difflib.get_close_matches(name, df.columns, 1) if isinstance(name, str) else []
+        near = nearest(name, df.columns) if isinstance(name, str) else []
         raise ConfigError(
             f"{option}={quoted(name)} names no column of the frame, which has {', '.join(df.columns)}.",
             options=[option],

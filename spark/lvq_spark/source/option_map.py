@@ -5,11 +5,11 @@ Every value is text, names are case-insensitive, and an unknown option is an err
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY
 
@@ -118,7 +118,7 @@ def _meant(name: str, known: Mapping[str, str]) -> str:
     alike = {other: name.startswith(_OURS) == other.startswith(_OURS) for other in known}
     for first in (True, False):
         names = {other.removeprefix(_OURS): known[other] for other in known if alike[other] is first}
-        if near := difflib.get_close_matches(said, names, 1, 0.6):
+        if near := nearest(said, names):
             return f"Did you mean {names[near[0]]}?"
     return f"Choose one of {', '.join(known.values())}; or kafka.* for properties of the Kafka client."
 
