@@ -59,6 +59,8 @@ TOGETHER = (
     "tests/spark/test_s",
     "tests/spark/test_p",
     "tests/spark/",
+    "[artemis",  # one of the brokers of test_bridge.py; its other tests share the other
+    "test_bridge.py",
     "test_bad_input.py",
     "test_docker.py",
     "test_docker_spark.py",
@@ -80,6 +82,7 @@ LONGEST = (
     *("tests/spark/", "tests/spark/test_store", "tests/spark/test_s", "tests/spark/test_lakehouse.py"),
     "tests/spark/test_p",
     "tests/integration/test_torture.py",  # mostly waits, so it runs alongside tests that compute
+    *("[artemis", "test_bridge.py"),  # build a client from source first
     "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
     *("tests/spark/test_connect.py", "tests/spark/test_demo.py", "tests/spark/test_example.py"),

@@ -19,7 +19,7 @@ from lvq_kafka.bridging.amqp_message import AmqpMessage, decode_message
 from lvq_kafka.bridging.amqp_values import Malformed
 from lvq_kafka.bridging.broker_address import BrokerAddress
 from lvq_kafka.bridging.copied_values import CopiedValues
-from lvq_kafka.bridging.translation import FromAmqp, Unfit
+from lvq_kafka.bridging.counterparts import FromAmqp, Unfit
 from lvq_kafka.bridging.window import Arrival, Window
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.text.quoting import bounded, quoted
@@ -325,7 +325,7 @@ class FromBroker:
 
     @property
     def _asks_for_end(self) -> bool:
-        """True if it has to know whether the source has more, and does not know yet."""
+        """True if it has to know whether the source has more, and does not yet."""
         return bool(self._granted) and not self._draining and not self._exhausted and (self._once or self._browses)
 
     def _drain(self) -> None:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from lvq_kafka.bridging.amqp_link import AmqpLink, Disposition
 from lvq_kafka.bridging.amqp_message import encode_message
 from lvq_kafka.bridging.broker_address import BrokerAddress
+from lvq_kafka.bridging.counterparts import ToAmqp, Unfit
 from lvq_kafka.bridging.from_broker import BridgeStats
-from lvq_kafka.bridging.translation import ToAmqp, Unfit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.text.quoting import bounded

@@ -21,6 +21,7 @@ from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 __all__ = [
     "Command",
     "Context",
+    "Group",
     "Seconds",
     "SignedNumber",
     "WholeNumber",
@@ -138,6 +139,17 @@ class Context(click.Context):
     """The context of a command of ``lvq``."""
 
     formatter_class = HelpFormatter
+
+
+class Group(click.Group):
+    """A group of commands."""
+
+    context_class = Context
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its whole first line."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
 
 
 class Command(click.Command):

@@ -39,7 +39,7 @@ DEADLINE = 120.0  # seconds
 DEEP = Workload(6_000, 6_000)
 UPDATES = Workload(6_000, 600)
 
-PEERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"bridge {name}")) for name in ("artemis", "broker-j")]
+PEERS = ["artemis", "broker-j"]
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def test_g10_a_bridge_to_the_other_broker_that_is_killed_loses_nothing(
     with LastValueQueue.declare(f"{queue.name}-back", key_header="key", cluster=kafka_cluster) as back:
         assert bridging.run(bridging.address, back.name, "--once", "--consume")["copied"] == DEEP.keys
         assert newest(back) == expected(DEEP)
-        back.drop(with_topic=True)
+        back.drop(delete_topic=True)
 
 
 def test_a_bridge_waits_for_the_other_broker_and_goes_on_when_it_is_back(
@@ -376,7 +376,6 @@ def test_bodies_and_terms_go_to_the_other_broker_and_come_back(
         queue.drop()
 
 
-@pytest.mark.xdist_group("bridge broker-j")
 def test_a_user_logs_in_over_tls_and_no_output_has_the_password(
     broker: ProvidedBroker, queue: LastValueQueue[bytes], client: Path, tmp_path: Path
 ) -> None:

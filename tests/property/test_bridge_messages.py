@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lvq_kafka.bridging.amqp_message import PROPERTIES, AmqpMessage, decode_message, encode_message
 from lvq_kafka.bridging.amqp_values import Malformed, Value
-from lvq_kafka.bridging.translation import FromAmqp, ToAmqp, Unfit
+from lvq_kafka.bridging.counterparts import FromAmqp, ToAmqp, Unfit
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.keys import encode_header
 from lvq_kafka.core.queue.definition import QueueDefinition

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka.bridging.amqp_message import AmqpMessage, decode_message, encode_message
 from lvq_kafka.bridging.amqp_values import Malformed, Unsupported, Value, ValueReader, encode_list, encode_scalar
-from lvq_kafka.bridging.translation import BODY_HEADER, DUPLICATE_ID, FromAmqp, ToAmqp, Unfit
+from lvq_kafka.bridging.counterparts import BODY_HEADER, DUPLICATE_ID, FromAmqp, ToAmqp, Unfit
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.message_groups import Groups

@@ -95,7 +95,7 @@ def bridge(
     address = BrokerAddress.of(
         source if inward else destination, virtual_host=virtual_host, ca=ssl_ca, certificate=ssl_certificate
     )
-    queue = invocation.open(QueueChoice(destination if inward else source))
+    queue = invocation.open(QueueChoice(destination if inward else source), create=not dry_run)
     running: FromBroker | ToBroker
     if inward:
         running = FromBroker(

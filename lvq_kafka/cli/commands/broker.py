@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import Command, Context, WholeNumber, output_options, timeout_option
+from lvq_kafka.cli.common_options import Command, Group, WholeNumber, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
 
@@ -20,18 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["broker"]
 
 
-class Broker(click.Group):
-    """The group of commands for a local broker."""
-
-    context_class = Context
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, each with its whole first line."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
-
-
-@click.group("broker", cls=Broker)
+@click.group("broker", cls=Group)
 def broker() -> None:
     """Run a real Kafka on this machine.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from lvq_kafka.cli.app import lvq
-from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
@@ -187,9 +187,13 @@ def test_a_person_hears_which_deleted_keys_had_no_value(prices: Run, memory_clus
 
 COMMANDS = [
     [],
-    *([name] for name in lvq.commands if name != "broker"),
-    ["broker"],
-    *(["broker", name] for name in broker.commands),
+    *([name] for name in lvq.commands),
+    *(
+        [name, inner]
+        for name, group in lvq.commands.items()
+        if isinstance(group, click.Group)
+        for inner in group.commands
+    ),
 ]
 
 
