@@ -20,8 +20,8 @@ from lvq_kafka.core.text.wording import BARE, Mention, Spelling
 
 __all__ = [
     "Command",
+    "CommandGroup",
     "Context",
-    "Group",
     "Seconds",
     "SignedNumber",
     "WholeNumber",
@@ -141,7 +141,7 @@ class Context(click.Context):
     formatter_class = HelpFormatter
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands."""
 
     context_class = Context

@@ -99,6 +99,7 @@ TAKERS: dict[str, list[Taker]] = {
 GIVEN_BY_THE_LIBRARY = {
     "Consumer.__init__(reclaim)",
     "Delivery.__init__(read)",
+    "Feed.__init__(open_producer)",
     "Finding.remedy(spell)",
     "Finding.worded(spell)",
     "LVQError.worded(spell)",

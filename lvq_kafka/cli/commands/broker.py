@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.common_options import Command, Group, WholeNumber, output_options, timeout_option
+from lvq_kafka.cli.common_options import Command, CommandGroup, WholeNumber, output_options, timeout_option
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["broker"]
 
 
-@click.group("broker", cls=Group)
+@click.group("broker", cls=CommandGroup)
 def broker() -> None:
     """Run a real Kafka on this machine.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lvq_kafka.cli.common_options import Command, Group, cluster_options, pair
+from lvq_kafka.cli.common_options import Command, CommandGroup, cluster_options, pair
 from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import options_in_words
@@ -15,7 +15,7 @@ from lvq_kafka.declared.setting_store import SettingStore
 __all__ = ["settings"]
 
 
-@click.group("settings", cls=Group)
+@click.group("settings", cls=CommandGroup)
 def settings() -> None:
     """Give options to all queues whose topics match a pattern.
 

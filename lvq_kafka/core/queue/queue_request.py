@@ -91,7 +91,7 @@ class QueueRequest:
             return self.definition()
         except ConfigError as error:
             said = {"name", "topic", *self.arguments, *(self.options or {})}
-            if {folded(option) for option in error.options} <= {folded(option) for option in said}:
+            if {folded(option) for option in error.options} <= {folded(str(option)) for option in said}:
                 raise
             return None
 
