@@ -18,7 +18,7 @@ class Receiver:
     """Fetches messages from a queue. `Session.receiver` makes it.
 
     ``capacity`` is the number of messages that `available` counts up to; only a receiver with one can be the
-    `Session.next_receiver`. No message is held before it is fetched, so each is the newest of its key.
+    `Session.next_receiver`. A message is the newest of its key when it is fetched.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class Receiver:
     def available(self) -> int:
         """Return the number of messages that can be fetched at once, up to the capacity.
 
+        It is 0 only if there is none, and counts those, too, that wait until an older value is acknowledged (G13).
+
         Raises:
             FetchError: the queue cannot be read.
         """
@@ -78,6 +80,7 @@ class Receiver:
         """Close the receiver. Messages that it fetched can still be acknowledged."""
         if not self.closed:
             self.closed = True
+            self._reads.drop_ahead()
             self.session._forget(self)
 
     def _read_to_end(self) -> None:

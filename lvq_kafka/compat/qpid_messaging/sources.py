@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
@@ -21,7 +22,8 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
-from lvq_kafka.errors import LVQError
+from lvq_kafka.core.waiting.lifecycle import MessageState
+from lvq_kafka.errors import AlreadySettled, LockLost, LVQError
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Entry
@@ -65,7 +67,13 @@ class Source(Protocol):
         """
 
     def waiting(self, most: int) -> int:
-        """Return how many messages can be taken at once, up to this number."""
+        """Return how many messages can be fetched at once, up to this number.
+
+        It is 0 only if there is none.
+        """
+
+    def drop_ahead(self) -> None:
+        """Return messages that were acquired ahead."""
 
     def close(self) -> None:
         """Stop reading."""
@@ -117,6 +125,10 @@ class Browsed:
         )
         return Taken(message)
 
+    def drop_ahead(self) -> None:
+        """See `Source`."""
+        self._ahead.clear()
+
     def close(self) -> None:
         """See `Source`."""
         self._browser.close()
@@ -130,6 +142,7 @@ class Consumed:
         self._shared = shared
         self._definition = definition
         self._session = shared.consumer.session()
+        self._ahead: deque[Delivery[bytes]] = deque()
         self._unreadable: list[Delivery[bytes]] = []  # held until the end, or they would come again at once
 
     def fetch(self, timeout: float | None) -> Taken | None:
@@ -154,6 +167,11 @@ class Consumed:
         return Taken(message, delivery)
 
     def _acquire(self, timeout: float | None) -> Delivery[bytes] | None:
+        while self._ahead:
+            delivery = self._ahead.popleft()
+            if delivery.state is MessageState.ACQUIRED:
+                return delivery
+            _release(delivery)  # a newer value has replaced it, or it is lost
         try:
             return self._session.acquire(timeout)
         except LVQError:  # the consumer has stopped, and so the next receiver gets another one
@@ -182,17 +200,34 @@ class Consumed:
         raise FetchError(text=f"It is not known yet what {name} holds. {trouble}".rstrip(), hint="Fetch again later.")
 
     def waiting(self, most: int) -> int:
+        """See `Source`.
+
+        One message is acquired ahead, since others that wait may do so until an older value is settled (G13).
+        """
+        delivery = self._acquire(0) if most else None
+        if delivery is None:
+            return 0
+        self._ahead.appendleft(delivery)
+        return min(most, 1 + self._shared.consumer.stats.available)
+
+    def drop_ahead(self) -> None:
         """See `Source`."""
-        return min(most, self._shared.consumer.stats.available)
+        while self._ahead:
+            _release(self._ahead.popleft())
 
     def close(self) -> None:
         """See `Source`."""
+        self.drop_ahead()
         for delivery in self._unreadable:
-            if not delivery.settled:
-                delivery.release()
+            _release(delivery)
         self._unreadable.clear()
         self._session.close()
         self._consumers.give_back(self._shared)
+
+
+def _release(delivery: Delivery[bytes]) -> None:
+    with suppress(AlreadySettled, LockLost):
+        delivery.release()
 
 
 @dataclass(slots=True, eq=False)

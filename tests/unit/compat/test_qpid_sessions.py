@@ -345,6 +345,35 @@ def test_the_next_receiver_is_one_with_a_capacity_that_has_a_message(session: Se
         assert waiting.result(20).fetch(0).content == "d.0"
 
 
+def test_g13_an_update_counts_once_the_older_value_is_acknowledged(session: Session, sender: Sender) -> None:
+    receiver = session.receiver("prices", capacity=5)
+    put(sender, "a")
+    assert receiver.fetch(10).content == "a.0"
+    put(sender, "b", "a")
+    assert receiver.fetch(10).content == "b.0"
+    assert receiver.available() == 0
+    with pytest.raises(Empty):
+        session.next_receiver(0)
+    session.acknowledge()
+    assert session.next_receiver(10) is receiver
+    assert drained(receiver) == ["a.1"]
+
+
+def test_r6_a_message_in_hand_is_the_newest_when_it_is_fetched(
+    connect: Connect, session: Session, sender: Sender
+) -> None:
+    receiver = session.receiver("prices", capacity=5)
+    put(sender, "a", "b")
+    eventually(lambda: receiver.available() == 2)
+    put(sender, "c", "a")
+    eventually(lambda: receiver.available() == 3)
+    assert drained(receiver) == ["b.1", "c.0", "a.1"]
+    session.acknowledge(disposition=Disposition(RELEASED))
+    eventually(receiver.available)
+    receiver.close()
+    assert drained(connect().session().receiver("prices")) == ["b.1", "c.0", "a.1"]
+
+
 def test_a_browser_has_its_capacity_in_hand(session: Session, sender: Sender) -> None:
     receiver = session.receiver(BROWSE, capacity=2)
     put(sender, "a", "b", "c")
