@@ -102,7 +102,8 @@ def test_a_fetch_without_time_finds_all_that_was_sent_before_it(session: Session
         assert drained(consumed) == ["a.0", "b.1", "c.2"]
         session.acknowledge()
         put(sender, "b", "d")
-        assert drained(browsed) == drained(consumed) == ["b.0", "d.1"]
+        # News that an older value was consumed may come between, and then an update comes after others.
+        assert sorted(drained(browsed)) == drained(consumed) == ["b.0", "d.1"]
         session.acknowledge()
         browsed.close()
         consumed.close()
