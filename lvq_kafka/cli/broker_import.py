@@ -27,7 +27,11 @@ __all__ = ["import_file"]
 
 ImportOutcome = Literal["new", "same", "changed", "differs", "left out"]
 
-_DONE: Mapping[ImportOutcome, str] = {"new": "declared", "same": "is there", "changed": "changed"}
+_DONE: Mapping[ImportOutcome, Mapping[str, str]] = {
+    "new": {"setting": "set", "queue": "declared"},
+    "same": {"setting": "is there", "queue": "is there"},
+    "changed": {"setting": "changed"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def import_file(invocation: Invocation, path: Path, *, dry_run: bool, apply: boo
             invocation.out.row({step.kind: step.name, "outcome": step.outcome, "told": step.told})
         elif step.outcome not in ("differs", "left out"):
             would = "would be " if dry_run and step.outcome != "same" else ""
-            invocation.out.done(f"{step.kind} {brief(step.name)} {would}{_DONE[step.outcome]}: {step.told}")
+            invocation.out.done(f"{step.kind} {brief(step.name)} {would}{_DONE[step.outcome][step.kind]}: {step.told}")
     for part in file.left_out:
         print_problem(str(part))
     if file.unread:
