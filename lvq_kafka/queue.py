@@ -380,7 +380,6 @@ class LastValueQueue(Bound, Generic[V]):
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
             definition, unread = declaring.complete(cluster, request)
-            check_selectors(definition)
             declaration = declaring.declare(
                 cluster, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch
             )

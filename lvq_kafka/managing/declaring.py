@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ from lvq_kafka.declared.registry import Registry
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.runtime.retrying import patiently
+from lvq_kafka.selectors.of_queues import check_selectors
 
 __all__ = ["Declaration", "complete", "declare", "drop"]
 
@@ -60,15 +62,23 @@ def complete(cluster: Cluster, request: QueueRequest) -> tuple[QueueDefinition, 
     """Return a queue's definition, completed by settings (R37), and what could not be read.
 
     A queue that is declared keeps what settings gave it then, whatever they say by now.
+
+    Raises:
+        ConfigError: nothing names its key, options clash, or a selector cannot be read.
     """
     declared = Registry(cluster).find(request.name)
+    given: Mapping[str, Mapping[str, object]] = {}
+    unread: tuple[str, ...] = ()
     if declared is not None:
-        return request.definition(declared.from_settings or {}), ()
-    try:
-        settings = SettingStore(cluster).all()
-    except Unauthorized as error:
-        return request.definition(), (f"the settings of queues on {request.topic}: {error}",)
-    return request.definition(by_pattern(matching(settings, request.topic))), ()
+        given = declared.from_settings or {}
+    else:
+        try:
+            given = by_pattern(matching(SettingStore(cluster).all(), request.topic))
+        except Unauthorized as error:
+            unread = (f"the settings of queues on {request.topic}: {error}",)
+    definition = request.definition(given)
+    check_selectors(definition)
+    return definition, unread
 
 
 def declare(

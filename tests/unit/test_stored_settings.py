@@ -180,6 +180,15 @@ class TestDeclare:
             declared("stock.us", key_header="ticker", options={"default-ttl": 3600})
         assert refused.value.__notes__ == ["The setting stock.# gives max-ttl."]
 
+    def test_r37_a_selector_of_a_setting_that_cannot_be_read_is_refused(
+        self, memory_cluster: MemoryCluster, settings: AddressSettings, declared: Declare
+    ) -> None:
+        settings.set("#", {"selector": "a ="})
+        with pytest.raises(ConfigError, match="The selector is wrong"):
+            declared("q", key_header="ticker")
+        with pytest.raises(ConfigError, match="The selector is wrong"):
+            LastValueQueue.at("q?last-value-key=ticker", cluster=memory_cluster)
+
     def test_r37_settings_that_this_user_may_not_read_are_not_checked(
         self,
         memory_cluster: MemoryCluster,
