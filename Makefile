@@ -13,7 +13,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sizes test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java clean
+.PHONY: help demo sizes test test-fast test-protocol test-embedded test-docker docs prove prove-lakehouse torture lint format bench bench-spark compare lock java jdk clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -31,6 +31,9 @@ $(READY): requirements.lock pyproject.toml
 
 java:
 	@docker/install-java.sh
+
+jdk:
+	@docker/install-java.sh jdk
 
 # Spark's tests start forty JVMs. With its classes in an archive each computes half as much until it is ready.
 $(CLASSES): $(READY) | java
@@ -59,11 +62,11 @@ test-protocol: $(REWRITTEN) ## Run the simulator and the tests on the client's m
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
 # Spark gives a Python worker that is no child of its daemon 10 s to start, whatever the load (a number in its code).
-test-embedded: $(REWRITTEN) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
+test-embedded: $(REWRITTEN) jdk $(CLASSES) ## Run the integration and Spark tests on the embedded broker
 	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 6 --max-worker-restart 0 --dist loadgroup \
 	    --reruns 3 --only-rerun "failed to connect back"
 
-test-docker: $(REWRITTEN) java ## Run the integration tests on Kafka in Docker
+test-docker: $(REWRITTEN) jdk ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
 prove: $(READY) ## Try to break the consume protocol, every property and readers of hostile input; takes most of an hour
