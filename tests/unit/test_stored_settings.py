@@ -103,6 +103,11 @@ class TestDeclare:
         assert (found.key_header, found.ttl) == ("ticker", Ttl(maximum=60))
         assert found.from_settings == {"stock.#": {**KEY, "max-expiry-delay": 60_000}}
 
+    def test_r37_a_setting_makes_queues_non_destructive(self, settings: AddressSettings, declared: Declare) -> None:
+        settings.set("stock.#", {**KEY, "default-non-destructive": True})
+        with pytest.raises(ConfigError, match="nothing can be consumed"):
+            declared("stock.us").consumer()
+
     def test_r37_the_declaration_counts_where_it_says_something(
         self, settings: AddressSettings, declared: Declare
     ) -> None:
