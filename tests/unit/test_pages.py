@@ -73,14 +73,17 @@ def test_a_page_does_what_it_shows(run_page: Run, name: str) -> None:
 
 
 def queues_on(name: str) -> set[str]:
-    """Return the names of the queues and topics that the blocks of a page use."""
+    """Return the names of the queues and topics that the blocks of a page use, in addresses, too."""
     code = "\n".join(each.body for each in blocks(name) if each.language in ("python", "sh"))
-    found = re.findall(r"""LastValueQueue(?:\.\w+)?\(\s*"([^"]+)"|topic="([^"]+)"|--topic (\S+)""", code)
+    found = re.findall(
+        r"""LastValueQueue(?:\.\w+)?\(\s*"([^"]+)"|topic="([^"]+)"|--topic (\S+)|["']([\w.-]+; \{)""", code
+    )
     commands = [line.split() for line in code.splitlines() if line.startswith("lvq ")]
     named = {
         words[2] for words in commands if len(words) > 2 and words[1] not in ("broker", "options", "queues", "settings")
     }
-    return named.union(*found) - {""}
+    names = {re.split(r"[;?/]", name.strip("'\""))[0] for name in named.union(*found)}
+    return names - {""}
 
 
 def test_no_two_pages_share_a_queue() -> None:
