@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.children import run_tests
+from tests.spark.jars import LAKEHOUSE
 from tests.spark.lakehouse.environment import lakehouse_environment, lakehouse_python
 
 HERE = Path(__file__).resolve().parent
@@ -30,6 +31,7 @@ TESTS = (
 
 @pytest.mark.timeout(0)
 def test_tables_of_delta_and_iceberg_are_merged_and_the_library_works_on_their_spark() -> None:
+    LAKEHOUSE.ensure()  # that Python cannot fetch them
     run_tests(
         lakehouse_python(),
         [HERE / test for test in TESTS],
