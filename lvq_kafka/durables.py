@@ -125,7 +125,25 @@ def open_map(
         return DurableMap(queue, opened)
 
 
-class Subscription(Bound, Generic[V]):
+class _Opened(Bound):
+    """A durable that is open, with its connection."""
+
+    _opened: ExitStack
+
+    def close(self) -> None:
+        """Close it, and the connection unless the cluster was passed in."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Subscription(_Opened, Generic[V]):
     """One sub-stream of a durable: the messages of one key.
 
     Iteration yields the current value at once, if there is one, then each newer one. A slow subscriber may miss those
@@ -158,23 +176,11 @@ class Subscription(Bound, Generic[V]):
     def __iter__(self) -> Iterator[Entry[V]]:
         return (event for event in self._browser if isinstance(event, Entry))
 
-    def close(self) -> None:
-        """End the subscription, and the connection unless the cluster was passed in."""
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<Subscription to {quoted(self.key)} of {self.durable.name}>"
 
 
-class DurableMap(Bound, Mapping[str, V], Generic[V]):
+class DurableMap(_Opened, Mapping[str, V], Generic[V]):
     """A durable as a map: what `set` has stored is there for all who read it.
 
     It is a mapping of keys to current values, kept current in this process. There is no lock: a log has no
@@ -219,18 +225,6 @@ class DurableMap(Bound, Mapping[str, V], Generic[V]):
 
     def __len__(self) -> int:
         return len(self._view)
-
-    def close(self) -> None:
-        """Close the map, and the connection unless the cluster was passed in."""
-        self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<DurableMap {self.durable.name}>"

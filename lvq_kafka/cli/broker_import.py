@@ -86,9 +86,9 @@ def _steps(cluster: Cluster, file: BrokerFile, *, dry_run: bool, apply: bool) ->
             if not dry_run:
                 store.put(setting)
     expiry_topics = {str(setting.options.get("expiry-address")) for setting in settings.values()}
-    for address in sorted(file.queues, key=lambda address: (address.topic or address.queue) not in expiry_topics):
-        topic = address.topic or address.queue
-        yield _queue(cluster, address, by_pattern(matching(settings.values(), topic)), dry_run=dry_run)
+    for address in sorted(file.queues, key=lambda address: address.request().topic not in expiry_topics):
+        found = by_pattern(matching(settings.values(), address.request().topic))
+        yield _queue(cluster, address, found, dry_run=dry_run)
 
 
 def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool) -> _Imported:
@@ -106,10 +106,10 @@ def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool)
 def _queue(
     cluster: Cluster, address: Address, settings: Mapping[str, Mapping[str, object]], *, dry_run: bool
 ) -> _Imported:
-    registry, topic = Registry(cluster), address.topic or address.queue
+    registry, request = Registry(cluster), address.request()
+    topic = request.topic
     try:
         declared = registry.find(address.queue)
-        request = QueueRequest(address.queue, topic, {}, address.options)
         definition = _definition(request, settings if declared is None else declared.from_settings or {})
         if declared is None and not dry_run:
             options = {**address.options, **({} if definition.conflate else {"conflate": False})}
