@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from threading import Barrier
 from typing import Any
 
@@ -16,6 +15,7 @@ from lvq_kafka import TEXT, Browser, Consumer, Entry, LastValueQueue, Message
 from lvq_kafka.errors import ConfigError, LVQError, QueueNotDeclared
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.integration.named_queues import forget
 from tests.integration.test_cli import Shell, values
 
 NAMES = ("prices", "myqueue", "my.destination.name", "orders1")
@@ -53,17 +53,11 @@ def at(broker: ProvidedBroker, kafka_cluster: KafkaCluster) -> Iterator[At]:
         opened.append(queue)
         return queue
 
-    forget(kafka_cluster)
+    forget(kafka_cluster, *NAMES)
     yield opening
     for queue in opened:
         queue.close()
-    forget(kafka_cluster)
-
-
-def forget(cluster: KafkaCluster) -> None:
-    for name in NAMES:
-        with suppress(QueueNotDeclared):
-            LastValueQueue.open(name, cluster=cluster).drop(delete_topic=True)
+    forget(kafka_cluster, *NAMES)
 
 
 @pytest.fixture

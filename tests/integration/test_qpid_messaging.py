@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.errors import QueueNotDeclared
 from lvq_kafka.kafka import KafkaCluster
+from tests.integration.named_queues import forget
 from tests.qpid_programs import LVQ, changed, running
 from tests.waiting import eventually
 
@@ -23,7 +22,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts a program. The queue ``prices`` is gone at the end."""
+    """Return a function that starts a program. There is no queue ``prices`` before the test."""
     started: list[subprocess.Popen[str]] = []
 
     def program(name: str, *arguments: str, source: str | None = None) -> subprocess.Popen[str]:
@@ -35,14 +34,12 @@ def start(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Start]:
         started.append(running(path, *arguments, servers=kafka_cluster.config.bootstrap_servers))
         return started[-1]
 
+    forget(kafka_cluster, "prices")
     yield program
     for one in started:
         one.kill()
         one.communicate()
-    with suppress(QueueNotDeclared):
-        queue = LastValueQueue.open("prices", cluster=kafka_cluster)
-        eventually(lambda: kafka_cluster.groups.member_count(queue.definition.group) == 0, 60)
-        queue.drop(delete_topic=True)
+    forget(kafka_cluster, "prices")
 
 
 def ended(process: subprocess.Popen[str]) -> list[str]:
