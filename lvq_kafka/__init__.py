@@ -29,6 +29,7 @@ from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.option_names import ARTEMIS_KEY_HEADER, QPID_KEY_HEADER
 from lvq_kafka.core.queue.topic_settings import Finding, TopicSpec
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState as DeliveryState
 from lvq_kafka.declared.damage import Damage
@@ -75,6 +76,7 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "Depth",
+    "EarlierTerms",
     "EndOfDump",
     "Entry",
     "Feed",

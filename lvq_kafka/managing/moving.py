@@ -15,11 +15,11 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.keys import Key, chosen_keys
 from lvq_kafka.core.log.records import header_value
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.headers import UNKEYED_HEADER
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.validation import waiting
-from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
 from lvq_kafka.core.waiting.pending import Deletion
 from lvq_kafka.declared.group_checks import at_work, means_at_work
 from lvq_kafka.errors import (
@@ -98,7 +98,7 @@ class _Moving:
         self._wanted = wanted
         self._timeout = timeout
         self._patience = waiting(timeout)
-        self._due_times = DueTimes.of(source.max_delay)
+        self._due_times = time_rule(source).due_times()
 
     def in_transactions(self, cluster: Cluster) -> Change:
         """Move batch by batch, each in a transaction, as the queue's only consumer."""

@@ -16,7 +16,7 @@ from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.value_store import NewestRecords
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.text.validation import choice, delays, durations
 from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.errors import (
@@ -111,7 +111,7 @@ class Browser(QueueReader[V], Generic[V]):
         metadata_interval: float = 5.0,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
-        self._replay = ReplayPeriod(replay_period, now=cluster.now(), dump=dump, max_delay=definition.max_delay)
+        self._replay = ReplayPeriod(replay_period, now=cluster.now(), dump=dump, times=time_rule(definition))
         delays(refresh=refresh)
         if every is not None:
             durations("Leave it out for events as they come.", every=every)

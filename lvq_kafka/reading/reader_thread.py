@@ -17,7 +17,7 @@ from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.due_times import DueTimes
-from lvq_kafka.core.timing.ttl import ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -237,7 +237,7 @@ class ReaderThread:
     def _tombstone_memory(self, retention: float) -> int:
         """Return how many ms deletes are remembered: none in a standard queue, without rivals."""
         rules = self._rules
-        return round(1000 * (retention + (rules.times.max_delay or 0.0))) if rules.keys.conflates else 0
+        return round(1000 * (retention + (rules.times.longest_delay or 0.0))) if rules.keys.conflates else 0
 
     def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
         """Return a store that folds selected records into these values once they are due."""

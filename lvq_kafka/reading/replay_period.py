@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import as_float, delays
-from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["ReplayPeriod"]
@@ -23,13 +23,13 @@ class ReplayPeriod:
         seconds: the length of the period; None for no limit.
         now: the time, in seconds since the epoch.
         dump: False for no dump.
-        max_delay: the longest delay of the queue, in seconds; None if no message may be scheduled.
+        times: the rule of when the queue's messages count.
 
     Raises:
         ConfigError: the period is invalid, or there is no dump for it.
     """
 
-    def __init__(self, seconds: float | None, *, now: float, dump: bool, max_delay: float | None = None) -> None:
+    def __init__(self, seconds: float | None, *, now: float, dump: bool, times: TimeRule) -> None:
         horizon = None if seconds is None else _horizon(seconds, now)
         if seconds and not dump:
             raise ConfigError(
@@ -39,8 +39,8 @@ class ReplayPeriod:
             )
         self._dump = dump and seconds != 0
         self._horizon = horizon if self._dump else math.inf
-        self._max_delay = max_delay
-        self._judge = DueTimes.of(max_delay)
+        self._longest_delay = times.longest_delay
+        self._judge = times.due_times()
         self._ends: Mapping[int, int] | None = None  # as of the start; None if the dump includes later records, too
         self._opened_at: Mapping[int, int] = {}
         self._opened_when = 0  # in ms
@@ -57,8 +57,8 @@ class ReplayPeriod:
         horizon, now = self._horizon, cluster.now()
         if not self._dump:
             self._ends, self._opened_when = visible, round(1000 * now)
-        if self._max_delay is not None:
-            horizon = min(horizon, max(0, round(1000 * (now - self._max_delay))))
+        if self._longest_delay is not None:
+            horizon = min(horizon, max(0, round(1000 * (now - self._longest_delay))))
         if horizon == math.inf:
             return visible
         recent = cluster.logs.offsets_at(topic, int(horizon))

@@ -14,7 +14,7 @@ from lvq_kafka.cluster.reading_to_end import read_to_end
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.progress import Progress, describe
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.topic_settings import DELETE_RETENTION, delete_retention
 from lvq_kafka.core.text.quoting import quoted
@@ -171,7 +171,7 @@ def changed_since(
     """
     topic = definition.topic
     began = time.monotonic()
-    if definition.max_delay is not None and end.as_of < point.as_of:
+    if time_rule(definition).may_schedule and end.as_of < point.as_of:
         raise _later(topic, point.as_of - end.as_of)
     since = _reading_starts(cluster, definition, point, end.offsets)
     range_ends = {partition: at for partition, at in end.offsets.items() if at > since[partition]}
@@ -212,9 +212,10 @@ def _reading_starts(
     topic = definition.topic
     starts = cluster.logs.start_offsets(topic)
     since = {partition: point.offsets.get(partition, starts.get(partition, 0)) for partition in until}
-    if definition.max_delay is None:
+    longest = time_rule(definition).longest_delay
+    if longest is None:
         return since
-    earlier = cluster.logs.offsets_at(topic, max(0, round(1000 * (point.as_of - definition.max_delay))))
+    earlier = cluster.logs.offsets_at(topic, max(0, round(1000 * (point.as_of - longest))))
     return {p: max(starts.get(p, 0), min(offset, earlier.get(p, offset))) for p, offset in since.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.facts import Position
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import function, instance, unfinished
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
@@ -271,12 +271,12 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
                 hint="Begin with a dump.",
             )
         point, limit = ResumePoint.of(since), Limit(self._catch_up_timeout)
-        if self._definition.max_delay is not None:
+        if time_rule(self._definition).may_schedule:
             point.check_time(self._cluster, self._topic)
         self._follower.waiter.caught_up(limit)
         point.check(self._cluster, self._topic, self._shared.catch_up.topic_id)
         self._follower.waiter.reached(point.offsets, limit)
-        if self._definition.max_delay is not None:
+        if time_rule(self._definition).may_schedule:
             self._shared.saw(point.as_of)  # by a faster clock: messages that were due there stay due
         return point
 

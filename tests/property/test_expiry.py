@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lvq_kafka.core.latest.fold import LatestValues
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
-from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes, Ttl
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from tests.property.test_fold import expected
 from tests.rules import rules
 

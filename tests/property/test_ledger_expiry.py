@@ -14,7 +14,8 @@ from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
-from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, Ttl
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, Ttl
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.effort import examples
 from tests.rules import new_ledger

@@ -16,7 +16,8 @@ from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes
-from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes, Ttl
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import TTL_HEADER, Ttl
 from tests.rules import rules
 
 KEYS = [b"", b"a", b"b", b"c", b"dd"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import Ttl
-from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER
 from lvq_kafka.errors import QueueError
 from tests.scenarios.harness import Declare, Venue
 from tests.waiting import eventually

@@ -23,7 +23,8 @@ from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
-from lvq_kafka.core.queue.rules import OrderRule, QueueRules, TimeRule
+from lvq_kafka.core.queue.rules import OrderRule, QueueRules
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from tests.simulator.group import Connection, Group, Request

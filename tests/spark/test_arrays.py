@@ -62,7 +62,8 @@ from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
 from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.candidates import strays, to_candidates
-from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, to_arrow
 from lvq_spark.scan.candidates import as_deletes, expired
 

@@ -7,7 +7,8 @@ import pytest
 
 from lvq_kafka.core.log.records import Headers, Record, RecordBatch
 from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_spark.scan.arrow_columns import COLUMNS, Origin, arrow_schema, to_arrow
 
 

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Ttl
-from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.time_rule import TimeRule
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
@@ -109,7 +112,7 @@ def test_r22_a_queue_without_a_ttl_takes_the_header_for_an_ordinary_one(
     now[0] += 1
     for ttl in (None, Ttl(never=True)):
         spec = pin(queue_on(cluster, ttl), end={0: 1}, as_of=now[0])
-        assert (spec.ttl, spec.as_of) == (None, None)
+        assert (spec.times.ttl, spec.as_of) == (None, None)
         (row,) = rows(cluster, spec)
         assert (row["value"], row["headers"], row["expires"]) == (
             b"1",
@@ -253,13 +256,15 @@ def test_the_expression_of_spark_agrees_with_the_terms(spark: SparkSession) -> N
         [(stamp, place, HEADERS[place]) for stamp, place in cells],
         "ms bigint, place int, headers array<struct<key: string, value: binary>>",
     ).withColumn("timestamp", F.timestamp_millis("ms"))
-    for ttl in TTLS:
-        found = expiry(ttl)
+    changing = [TimeRule(ttl, earlier=(EarlierTerms(until=1, ttl=before),)) for ttl in TTLS for before in (None, *TTLS)]
+    for times in (*map(TimeRule, TTLS), *changing, TimeRule(earlier=(EarlierTerms(until=1, ttl=TTLS[0]),))):
+        found, judge = expiry(times), times.expiry_times()
+        assert judge is not None
         shown = frame.select("ms", "place", F.unix_millis(found).alias("at"))
         got = {(row.ms, row.place): row.at for row in shown.collect()}
         for stamp, place in cells:
-            at = ExpiryTimes(ttl).expiry(stamp, HEADERS[place])
-            assert got[stamp, place] == (None if at > LAST else at), (ttl, stamp, HEADERS[place])
+            at = judge.expiry(stamp, HEADERS[place])
+            assert got[stamp, place] == (None if at > LAST else at), (times, stamp, HEADERS[place])
     assert NEVER > LAST
 
 

@@ -13,7 +13,10 @@ import pytest
 from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
-from lvq_kafka.core.timing.ttl import TTL_HEADER, ExpiryTimes
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.time_rule import TimeRule
+from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
@@ -156,7 +159,7 @@ def test_a_message_that_is_not_scheduled_counts_though_the_clock_of_the_driver_i
 def test_r22_a_queue_without_max_delay_takes_the_header_for_an_ordinary_one(cluster: MemoryCluster) -> None:
     cluster.write("t", b"a", b"1", at(5))
     spec = pin(queue_on(cluster, None))
-    assert (spec.max_delay, spec.as_of, spec.due_by) == (None, None, None)
+    assert (spec.times.max_delay, spec.as_of, spec.due_by) == (None, None, None)
     (row,) = rows(cluster, spec)
     assert row["headers"] == [{"key": NOT_BEFORE_HEADER, "value": b"1000005000"}]
 
@@ -240,9 +243,19 @@ def test_the_counters_say_what_does_not_count_yet_and_what_cannot_be_read(
 
 def test_headers_of_records_older_than_the_longest_delay_are_not_read() -> None:
     only_times = cast("RecordBatch", SimpleNamespace(timestamps=[-1, 0, 5_000]))
-    assert DueFilter(10.0, 15.0).counting(only_times) is only_times
+    assert DueFilter(TimeRule(max_delay=10.0), 15.0).counting(only_times) is only_times
     with pytest.raises(AttributeError, match="headers"):
-        DueFilter(10.0, 14.999).counting(only_times)
+        DueFilter(TimeRule(max_delay=10.0), 14.999).counting(only_times)
+
+
+def test_r37_records_are_set_aside_for_as_long_as_their_queue_allowed_when_they_were_appended() -> None:
+    earlier = (EarlierTerms(until=2_000, max_delay=10.0), EarlierTerms(until=3_000, max_delay=None))
+    times, ahead = TimeRule(max_delay=4.0, earlier=earlier), ((NOT_BEFORE_HEADER, b"90000"),)
+    batch = RecordBatch.of([Record(0, at, time, b"a", b"", ahead) for at, time in enumerate([1_000, 2_500, 3_000])])
+    found = DueFilter(times, 6.5)
+    assert [record.offset for record in found.counting(batch)] == [1]
+    assert found.scheduled == NotDue(0, 7_000)
+    assert [record.offset for record in DueFilter(times, 7.0).counting(batch)] == [1, 2]
 
 
 def test_r16_a_mismatch_is_an_error_before_the_message_is_due(cluster: MemoryCluster) -> None:
@@ -262,7 +275,7 @@ def test_on_top_of_a_known_cut_there_is_what_was_written_since_and_what_has_beco
         (b"later", b"1", at(9)),
     ):
         cluster.write("t", key, value, headers)
-    known = KnownCut({0: 5}, BEGUN, 10.0)
+    known = KnownCut({0: 5}, BEGUN, TimeRule(max_delay=10.0))
     cluster.write("t", b"new", b"1")
     cluster.write("t", b"new later", b"1", at(9))
     now[0] += 3

@@ -96,13 +96,13 @@ def test_a_version_says_how_long_its_values_live_and_none_is_built_on_another_tt
     with plain.producer() as producer:
         producer.put("a", b"1")
     first = refresh(spark, plain, path)
-    assert first.ttl is None
+    assert first.times.ttl is None
     assert b"ttl" not in encode(first)
     queue = LastValueQueue(lvq_topic, key_header=None, ttl=Ttl(minimum=1.0, default=3600.0), cluster=lvq_cluster)
     with pytest.raises(QueueMismatch, match="ttl None, not Ttl"):
         refresh(spark, queue, path, on_stale="fail")
     second = refresh(spark, queue, path)
-    assert (second.kind, second.ttl) == ("full", queue.definition.ttl)
+    assert (second.kind, second.times.ttl) == ("full", queue.definition.ttl)
     assert "ttl None, not" in second.reasons[0]
     assert decode(encode(second), "here") == second
     damaged = encode(second).replace(b'"minimum_ms": 1000', b'"minimum_ms": null')

@@ -22,6 +22,7 @@ from pyspark.errors import PythonException
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.facts import Position
 from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
     AuthenticationFailed,
@@ -142,14 +143,14 @@ def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
     assert judged(queue, version) is None
     assert overdue(replace(log, at=long_ago), "refresh") is None
     assert not quiet(base(queue, pinned=long_ago), log)
-    assert horizon(log, None) == 0, "no delete is forgotten"
+    assert horizon(log, ALWAYS) == 0, "no delete is forgotten"
 
 
 def test_r14_deletes_are_remembered_longer_where_messages_may_be_scheduled(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     log = log_state(queue, 10.0)
-    assert horizon(log, None) - horizon(log, 60.0) == 60_000
+    assert horizon(log, ALWAYS) - horizon(log, TimeRule(max_delay=60.0)) == 60_000
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_told(

@@ -14,6 +14,9 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
+from lvq_kafka.core.timing.time_rule import TimeRule
+from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -22,7 +25,7 @@ from lvq_spark import pin, snapshot
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.store import Version, read_version, refresh, versions
 from lvq_spark.store.layout import layers
-from lvq_spark.store.manifest import HOW_READ
+from lvq_spark.store.manifest import HOW_READ, decode, encode
 from lvq_spark.store.open_storage import open_storage
 from lvq_spark.store.refreshing import _has_cut
 from lvq_spark.store.versions import Store
@@ -128,6 +131,18 @@ def test_a_version_that_was_read_otherwise_is_not_the_one_of_a_cut(name: str) ->
     spec = SnapshotSpec(VERSION.topic, VERSION.topic_id, VERSION.start, VERSION.end, "ticker", "header")
     assert _has_cut(VERSION, spec)
     assert not _has_cut(replace(VERSION, **{name: "otherwise"}), spec)  # type: ignore[arg-type]
+
+
+def test_r37_a_version_fits_a_queue_that_was_altered_after_it_and_no_other() -> None:
+    then = round(VERSION.pinned.timestamp() * 1000)
+    version = replace(VERSION, times=TimeRule(Ttl(maximum=60.0)))
+    shorter = TimeRule(Ttl(maximum=5.0), earlier=(EarlierTerms(until=then + 1, ttl=Ttl(maximum=60.0)),))
+    assert version.judged_by(shorter)
+    assert decode(encode(replace(version, times=shorter)), "here").times == shorter
+    assert replace(version, times=shorter).judged_by(shorter)
+    assert not version.judged_by(TimeRule(Ttl(maximum=5.0)))
+    assert not version.judged_by(TimeRule(shorter.ttl, earlier=(EarlierTerms(until=then, ttl=Ttl(maximum=60.0)),)))
+    assert not VERSION.judged_by(TimeRule(max_delay=1.0))
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

@@ -17,6 +17,7 @@ from lvq_kafka import LastValueQueue, Ttl
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 from lvq_kafka.errors import DataLoss, QueueMismatch
 from lvq_kafka.kafka import KafkaCluster
@@ -72,11 +73,12 @@ def scheduling(queue: LastValueQueue[bytes], ttl: Ttl | None = None) -> LastValu
 
 def test_reading_goes_on_where_something_has_become_due_as_far_as_the_log_has_it() -> None:
     waiting = {0: NotDue(4, 1000), 1: NotDue(7, 2000)}
-    version = replace(VERSION, max_delay=LONGEST, as_of=VERSION.pinned, scheduled=waiting)
+    version = replace(VERSION, times=TimeRule(max_delay=LONGEST), as_of=VERSION.pinned, scheduled=waiting)
     assert (version.start, version.end) == ({0: 0, 1: 3}, {0: 10, 1: 12})
 
     def cut(as_of: float, start: int = 0) -> SnapshotSpec:
-        return SnapshotSpec("prices", "abc", {0: start, 1: 3}, {0: 20, 1: 20}, max_delay=LONGEST, as_of=as_of)
+        times = TimeRule(max_delay=LONGEST)
+        return SnapshotSpec("prices", "abc", {0: start, 1: 3}, {0: 20, 1: 20}, times=times, as_of=as_of)
 
     assert version.beyond(cut(0.999)).start == {0: 10, 1: 12}
     assert version.beyond(cut(1)).start == {0: 4, 1: 12}
@@ -86,7 +88,7 @@ def test_reading_goes_on_where_something_has_become_due_as_far_as_the_log_has_it
     assert version.still_scheduled(cut(1), {}) == {1: NotDue(7, 2000)}
     assert version.still_scheduled(cut(1), {0: NotDue(15, 9000)}) == {0: NotDue(15, 9000), 1: NotDue(7, 2000)}
     assert version.still_scheduled(cut(1), {1: NotDue(13, 1800)}) == {1: NotDue(7, 1800)}
-    plain = replace(cut(1), max_delay=None)
+    plain = replace(cut(1), times=ALWAYS)
     assert (VERSION.beyond(plain).start, VERSION.still_scheduled(plain, None)) == (VERSION.end, None)
 
 
@@ -188,13 +190,13 @@ def test_a_version_says_how_far_ahead_and_none_is_built_on_another_delay(
     writer.write("a", "1", ahead=5)
     writer.flush()
     first = refresh(spark, plain, path)
-    assert (first.max_delay, first.as_of, first.scheduled) == (None, None, None)
+    assert (first.times.max_delay, first.as_of, first.scheduled) == (None, None, None)
     for name in (b"max_delay", b"as_of", b"scheduled"):
         assert name not in encode(first)
     with pytest.raises(QueueMismatch, match=r"max_delay None, not 60\.0"):
         refresh(spark, scheduling(plain), path, on_stale="fail")
     second = refresh(spark, scheduling(plain), path)
-    assert (second.kind, second.max_delay, second.rows) == ("full", LONGEST, 0)
+    assert (second.kind, second.times.max_delay, second.rows) == ("full", LONGEST, 0)
     assert decode(encode(second), "here") == second
     assert json.loads(encode(second))["scheduled"] == {"0": [0, round((clock.now + 5) * 1000)]}
     with pytest.raises(DataLoss, match="damaged"):

@@ -27,7 +27,7 @@ from lvq_kafka import (
 )
 from lvq_kafka.consuming.workers import Workers
 from lvq_kafka.core.queue.default_filters import DefaultFilters
-from lvq_kafka.core.timing.due_times import LONGEST_DELAY
+from lvq_kafka.core.timing.delay import LONGEST_DELAY
 from lvq_kafka.core.timing.ttl import LONGEST_TTL
 from lvq_kafka.errors import CatchUpTimeout, ConfigError
 from lvq_kafka.testing import MemoryCluster
@@ -261,7 +261,7 @@ SAME = {
 """Classes that get their arguments from a method of the queue, and calls that take the same ones."""
 
 RESULTS = re.compile(
-    r"Stats$|Status$|^(Change|Depth|EndOfDump|Entry|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
+    r"Stats$|Status$|^(Change|Depth|EarlierTerms|EndOfDump|Entry|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
 )
 """Classes that the library makes, and ports that it calls; no user gives them options."""
 

@@ -20,8 +20,8 @@ from lvq_kafka.compat.qpid_messaging.message import Message
 from lvq_kafka.compat.qpid_messaging.translation import from_record
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.queue.definition import QueueDefinition
-from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
+from lvq_kafka.core.timing.ttl import NEVER
 from lvq_kafka.core.waiting.lifecycle import MessageState
 from lvq_kafka.errors import AlreadySettled, LockLost, LVQError
 from lvq_kafka.queue import LastValueQueue
@@ -84,7 +84,7 @@ class Browsed:
 
     def __init__(self, browser: Browser[bytes], definition: QueueDefinition, now: Callable[[], float]) -> None:
         self._browser = browser.start()
-        self._expiry = ExpiryTimes.of(definition.ttl)
+        self._expiry = time_rule(definition).expiry_times()
         self._now = now
         self._ahead: deque[Entry[bytes]] = deque()
 

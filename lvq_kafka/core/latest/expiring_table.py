@@ -10,7 +10,8 @@ from typing import Self
 from lvq_kafka.core.latest.columns import IMPLIED, Columns, ColumnTable
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.timing.expiry_queue import BUCKET, UNSCHEDULED, ExpiryQueue
-from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import NEVER
 
 __all__ = ["ExpiringTable"]
 

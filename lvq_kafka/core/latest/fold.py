@@ -16,7 +16,8 @@ from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Record, RecordBatch, 
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.ranking import Order
 from lvq_kafka.core.queue.rules import PLAIN, QueueRules
-from lvq_kafka.core.timing.ttl import NEVER, ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import NEVER
 
 __all__ = ["Changes", "LatestValues", "Order", "ReaderStats"]
 

@@ -8,8 +8,9 @@ from operator import itemgetter
 
 from lvq_kafka.core.log.records import RawHeaders
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, own_ttl
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, own_ttl
 from lvq_kafka.core.waiting.lifecycle import TRANSITIONS, MessageEvent
 from lvq_kafka.core.waiting.pending import Item, PendingList
 

@@ -116,7 +116,7 @@ class Ledger:
             rules=rules,
             line=self._line,
             new_item=self._item_factory(),
-            slots=count() if rules.times.max_delay is None else repeat(-1),  # else `placed_items` sets them
+            slots=repeat(-1) if rules.times.may_schedule else count(),  # there, `placed_items` sets them
             stats=self.stats,
             count_deliveries=count_deliveries,
         )
@@ -219,7 +219,7 @@ class Ledger:
         return None if self.ranking is None else self.capacity.rank_room(counted=self._count_deliveries).window
 
     def _new_line(self) -> InTurns[Item]:
-        as_they_come = self.rules.times.max_delay is None
+        as_they_come = not self.rules.times.may_schedule
         if self.ranking is not None:
             return InTurns(ranked_line(self.ranking, as_they_come=as_they_come), rank_of)
         return InTurns(BySlot() if as_they_come else ByPrecedence(by_slot))

@@ -6,10 +6,10 @@ import math
 
 from lvq_kafka.core.ledger.expiring_items import Expiring
 from lvq_kafka.core.ledger.scheduled_items import ScheduledItems
-from lvq_kafka.core.queue.rules import TimeRule
 from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.log_time import LogTime
-from lvq_kafka.core.timing.ttl import ExpiryTimes
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.core.waiting.lazy_heap import PrecedenceHeap
 from lvq_kafka.core.waiting.pending import Item
 

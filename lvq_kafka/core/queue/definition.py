@@ -28,7 +28,9 @@ from lvq_kafka.core.queue.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.core.text.validation import instance
-from lvq_kafka.core.timing.due_times import check_max_delay, delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.delay import check_max_delay, delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms, in_order
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 
@@ -43,6 +45,7 @@ __all__ = [
     "check_own_topic",
     "is_name",
     "removal",
+    "time_rule",
 ]
 
 REGISTRY_TOPIC = "_lvq_queues"
@@ -161,6 +164,11 @@ class QueueDefinition:
     groups: Groups | None = None
     limits: Limits | None = None
     from_settings: Mapping[str, Mapping[str, object]] | None = dataclasses.field(default=None, compare=False)
+    earlier: tuple[EarlierTerms, ...] = dataclasses.field(default=(), compare=False)
+    """The ``ttl`` and ``max_delay`` that the queue had before it was altered, oldest first.
+
+    They hold for the messages of their time. Two definitions with the same options are equal, whatever held before.
+    """
 
     __repr__ = abridged
 
@@ -175,8 +183,8 @@ class QueueDefinition:
                 "the record key: `record-key=True|None`.",
             )
         check_key_header(self.key_header)
-        for option, (field, choices) in CHOICES.items():
-            value = getattr(self, field)
+        for option, (name, choices) in CHOICES.items():
+            value = getattr(self, name)
             if value not in choices:
                 raise ConfigError(
                     f"{quoted(value)} is not a valid `{option}` for the queue {self.name}.",
@@ -211,6 +219,8 @@ class QueueDefinition:
                 self._check_consumed()
             else:
                 object.__setattr__(self, "limits", None)
+        if not in_order(self.earlier):
+            raise ConfigError(f"The terms that the queue {self.name} had before do not follow one another in time.")
 
     def _check_ranks(self) -> None:
         for option, order, default in (
@@ -293,7 +303,7 @@ class QueueDefinition:
     @property
     def expires(self) -> bool:
         """True if messages may expire (R10)."""
-        return self.ttl is not None and not self.ttl.never
+        return time_rule(self).expires
 
     @property
     def group(self) -> str:
@@ -311,7 +321,7 @@ class QueueDefinition:
 
         Options that are not used are None, and ``conflate`` true.
         """
-        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        row = {option: getattr(self, option) for option in _OWN_FIELDS}
         return row | {name: write(row[name]) for name, (write, _) in _OPTIONS.items() if row[name] is not None}
 
     def to_json(self) -> bytes:
@@ -341,7 +351,7 @@ class QueueDefinition:
         except ValueError as error:
             raise ConfigError(f"{where} is not readable: {error}.", hint=mend) from None
         version = content.pop("version", None)
-        known = {field.name for field in fields(cls)} - (set() if version == _WITH_OPTIONS else _OPTIONS.keys())
+        known = set(_OWN_FIELDS) - (set() if version == _WITH_OPTIONS else _OPTIONS.keys())
         unknown = sorted(content.keys() - known)
         if version not in (_PLAIN, _WITH_OPTIONS) or unknown:
             what = f"unknown fields {listed(unknown)}" if unknown else f"version {quoted(version)}"
@@ -387,6 +397,15 @@ class QueueDefinition:
             return cls(name=name, topic=topic or name, **given.fields(name, record_key=record_key))
         except ConfigError as error:
             raise error.of_options(given.setters) from None
+
+
+_OWN_FIELDS = tuple(one.name for one in fields(QueueDefinition) if one.name != "earlier")
+
+
+def time_rule(definition: QueueDefinition) -> TimeRule:
+    """Return the rule of when a queue's messages count (R10, R11)."""
+    keeps_expired = definition.expiry_topic is not None
+    return TimeRule(definition.ttl, definition.max_delay, keeps_expired, definition.earlier)
 
 
 def check_own_topic(topic: str, option: str = "topic") -> None:

@@ -20,7 +20,7 @@ from lvq_kafka.core.queue.option_names import (
 from lvq_kafka.core.text.nearest import folded
 from lvq_kafka.core.text.quoting import brief, quoted
 from lvq_kafka.core.text.validation import mapping
-from lvq_kafka.core.timing.due_times import check_max_delay
+from lvq_kafka.core.timing.delay import check_max_delay
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.errors import ConfigError
 

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import Selects, only_selected
-from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition, time_rule
 from lvq_kafka.core.queue.foreign_headers import ForeignHeaders
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import Order, QueueOrder, Ranking, place_order
 from lvq_kafka.core.queue.standard import judged_keys
-from lvq_kafka.core.timing.due_times import DueTimes
-from lvq_kafka.core.timing.ttl import ExpiryTimes, Ttl
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 
-__all__ = ["PLAIN", "KeyRule", "OrderRule", "QueueRules", "TimeRule"]
+__all__ = ["PLAIN", "KeyRule", "OrderRule", "QueueRules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +65,6 @@ class KeyRule:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRule:
-    """The times from which and until which messages count (R10, R11)."""
-
-    ttl: Ttl | None = None
-    """The lifetimes of messages; None if none expires."""
-    max_delay: float | None = None
-    """The seconds by which a message may be scheduled ahead; None if none may."""
-    keeps_expired: bool = False
-    """Whether a consumer stores expired messages elsewhere before they are done."""
-
-    @property
-    def matters(self) -> bool:
-        """True if messages may expire or be scheduled."""
-        return self.max_delay is not None or (self.ttl is not None and not self.ttl.never)
-
-    @property
-    def headers(self) -> frozenset[str]:
-        """The headers that carry the times of a message."""
-        judges = (self.expiry_times(), self.due_times())
-        return frozenset(judge.header for judge in judges if judge is not None)
-
-    def expiry_times(self) -> ExpiryTimes | None:
-        """Return a new judge of lifetimes; None if nothing expires."""
-        return ExpiryTimes.of(self.ttl)
-
-    def due_times(self) -> DueTimes | None:
-        """Return a new judge of due times; None if everything counts at once."""
-        return DueTimes.of(self.max_delay)
-
-
-@dataclass(frozen=True, slots=True)
 class OrderRule:
     """The order of messages: by arrival (R4), or by rank and then by arrival (R20)."""
 
@@ -126,7 +94,7 @@ class QueueRules:
     keys: KeyRule = KeyRule()
     selects: Selects | None = None
     """The condition on a message to be in the queue; None if all are (R26)."""
-    times: TimeRule = TimeRule()
+    times: TimeRule = ALWAYS
     order: OrderRule = OrderRule()
     groups: Groups | None = None
     """How messages are grouped; None if each is for any consumer (R36)."""
@@ -150,7 +118,7 @@ class QueueRules:
                 definition.keyless,
             ),
             selects=selects,
-            times=TimeRule(definition.ttl, definition.max_delay, definition.expiry_topic is not None),
+            times=time_rule(definition),
             order=OrderRule(definition.order, definition.priorities, definition.sort_header),
             groups=definition.groups,
             limits=definition.limits,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import at_least_one, delays, instance
 from lvq_kafka.core.text.wording import Spelling, worded
@@ -214,18 +214,20 @@ class TopicNeeds:
     """Whether the queue that is declared is ever consumed."""
 
     @classmethod
-    def of(cls, definition: QueueDefinition, others: Iterable[QueueDefinition]) -> TopicNeeds:
-        """Return a queue's needs of its topic, given all declared queues, on any topic."""
+    def of(cls, definition: QueueDefinition, others: Iterable[QueueDefinition], now: float = math.inf) -> TopicNeeds:
+        """Return a queue's needs of its topic, given all declared queues, on any topic.
+
+        Args:
+            now: the time, in seconds since the epoch. The terms that queues had before they were altered count for as
+                long as messages of that time may live or be scheduled.
+        """
         sharing = [definition, *(other for other in others if other.topic == definition.topic)]
-        lifetime = None
-        if definition.expires:
-            ttls = [queue.ttl for queue in sharing]
-            lifetime = max(math.inf if ttl is None or ttl.maximum is None else ttl.maximum for ttl in ttls)
-        own = definition.expires or definition.max_delay is not None
+        times = [time_rule(queue) for queue in sharing]
+        lifetime = max(one.longest_life(now) for one in times) if definition.expires else None
         return cls(
             lifetime,
-            max(queue.max_delay or 0.0 for queue in sharing),
-            own,
+            max(one.delay_that_counts(now) for one in times),
+            time_rule(definition).matters,
             conflate=definition.conflate,
             consumed=not definition.non_destructive,
         )

@@ -1,68 +1,31 @@
 """Scheduled messages: they count from a time after they were written (R11).
 
 Nothing holds such a message back. It is in the log at once, and each reader, consumer and Spark task computes by itself
-when it counts: from its append time, the header `NOT_BEFORE_HEADER` and the queue's longest delay. None of these
-changes, so all agree.
+when it counts: from its append time, the header `NOT_BEFORE_HEADER` and the longest delay that the queue allowed at
+that time. None of these changes, so all agree.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import chain
 from operator import itemgetter
 
-from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.text.validation import as_float
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.core.timing.log_time import header_ms
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
-    "LONGEST_DELAY",
     "NOT_BEFORE_HEADER",
     "DueTimes",
     "check_ahead",
-    "check_max_delay",
-    "delay_from_wire",
-    "delay_to_wire",
 ]
 
 NOT_BEFORE_HEADER = "lvq-not-before"
 """Carries the time from which a message counts: milliseconds since the epoch, in digits."""
 
-LONGEST_DELAY = 31_536_000.0
-"""The longest delay that a queue may allow: 365 days, in seconds. Its topic is not compacted for as long."""
-
 _NAME = itemgetter(0)
-
-
-def check_max_delay(option: str, value: object) -> None:
-    """Check for the seconds by which a queue's messages may be scheduled ahead.
-
-    Raises:
-        ConfigError: they are not between a millisecond and `LONGEST_DELAY`.
-    """
-    if not 0.001 <= as_float(value) <= LONGEST_DELAY:
-        raise ConfigError(
-            f"`{option}` is not a number of seconds from 0.001 to {LONGEST_DELAY:,.0f}.",
-            options={option: value},
-            hint="Leave it out for a queue whose messages count as soon as they are written.",
-        )
-
-
-def delay_to_wire(max_delay: float) -> dict[str, int]:
-    """Return the part of a definition's JSON."""
-    return {"ms": round(max_delay * 1000)}
-
-
-def delay_from_wire(part: object) -> float:
-    """Parse the result of `delay_to_wire`.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    if not isinstance(part, dict) or part.keys() != {"ms"} or type(part["ms"]) is not int:
-        raise ConfigError(f"max_delay={quoted(part)} does not say a whole number of ms.", options=["max_delay"])
-    return as_float(part["ms"]) / 1000
 
 
 def check_ahead(option: str, not_before: float, *, now: float, max_delay: float) -> None:
@@ -91,23 +54,27 @@ class DueTimes:
     the append time than the queue allows counts as the longest delay.
 
     Args:
-        max_delay: the longest delay of the queue, in seconds.
+        max_delay: the longest delay of the queue, in seconds; None if messages count at once.
+        earlier: what the queue allowed before, oldest first.
     """
 
     header = NOT_BEFORE_HEADER
     expected = "a number of milliseconds"
 
-    def __init__(self, max_delay: float) -> None:
+    def __init__(self, max_delay: float | None, earlier: Sequence[EarlierTerms] = ()) -> None:
         self.malformed = 0
         """The number of messages whose time could not be read."""
         self.example: bytes | None = None
         """The first such value."""
-        self._longest = round(max_delay * 1000)
+        self._longest = _ms(max_delay)
+        self._untils = [terms.until for terms in earlier]
+        self._before = [_ms(terms.max_delay) for terms in earlier]
 
     @classmethod
-    def of(cls, max_delay: float | None) -> DueTimes | None:
-        """Return the judge of a queue with this option; None if its messages count at once."""
-        return None if max_delay is None else cls(max_delay)
+    def of(cls, max_delay: float | None, earlier: Sequence[EarlierTerms] = ()) -> DueTimes | None:
+        """Return the judge of a queue; None if all of its messages count at once."""
+        delays = [max_delay, *(terms.max_delay for terms in earlier)]
+        return None if delays.count(None) == len(delays) else cls(max_delay, earlier)
 
     def due(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
         """Return the first moment at which a message counts, in ms since the epoch.
@@ -148,9 +115,18 @@ class DueTimes:
         return found
 
     def _read(self, timestamp: int, value: bytes | None) -> int:
+        longest = self._longest
+        if self._untils and timestamp < self._untils[-1]:
+            longest = self._before[bisect_right(self._untils, timestamp)]
+        if not longest:  # the header has no meaning for this message
+            return timestamp
         own = header_ms(value)
         if own is None:
             self.malformed += 1
             self.example = self.example or value
             return timestamp
-        return max(timestamp, min(own, timestamp + self._longest))
+        return max(timestamp, min(own, timestamp + longest))
+
+
+def _ms(delay: float | None) -> int:
+    return 0 if delay is None else round(delay * 1000)

@@ -2,12 +2,12 @@
 
 A queue may let messages expire. Nobody writes a delete for an expired message: it could delete a newer value that
 arrives meanwhile. Each reader, consumer and Spark task judges by itself, from the append time, the header `TTL_HEADER`
-and the queue's `Ttl`. These never change, so all of them agree, and an expired message cannot return.
+and the `Ttl` that the queue had at that time. These never change, so all of them agree, and an expired message cannot
+return.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,10 @@ __all__ = [
     "LONGEST_TTL",
     "NEVER",
     "TTL_HEADER",
-    "ExpiryTimes",
     "Ttl",
     "check_ttl",
     "check_ttl_header",
+    "in_ms",
     "own_ttl",
     "ttl_text",
 ]
@@ -37,7 +37,6 @@ NEVER = (1 << 63) - 1
 LONGEST_TTL = 3_155_760_000.0
 """The longest TTL that a queue or a producer may ask for: a hundred years, in seconds."""
 
-_MOST_KNOWN = 4096  # different TTLs; more are read each time
 _LIMITS = ("default", "minimum", "maximum")
 _LIVES_ON = "Leave it out for a message that lives on; to remove a value now, delete its key."
 
@@ -73,7 +72,7 @@ class Ttl:
         given = {name: value for name in _LIMITS if (value := getattr(self, name)) is not None}
         for name, value in given.items():
             check_ttl(name, value)
-            object.__setattr__(self, name, _ms(value) / 1000)  # as it is stored, so that both are equal
+            object.__setattr__(self, name, in_ms(value) / 1000)  # as it is stored, so that both are equal
         if self.never and given:
             name, value = next(iter(given.items()))
             raise ConfigError(
@@ -101,7 +100,7 @@ class Ttl:
         """Return the part of a definition's JSON: the limits that are set, in ms."""
         if self.never:
             return {"never": True}
-        return {f"{name}_ms": _ms(value) for name in _LIMITS if (value := getattr(self, name)) is not None}
+        return {f"{name}_ms": in_ms(value) for name in _LIMITS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_wire(cls, part: object) -> Ttl:
@@ -146,7 +145,7 @@ def ttl_text(ttl: float) -> bytes:
         ConfigError: it is not a TTL.
     """
     check_ttl("ttl", ttl, _LIVES_ON)
-    return b"%d" % _ms(ttl)
+    return b"%d" % in_ms(ttl)
 
 
 def check_ttl_header(own: int) -> None:
@@ -155,9 +154,9 @@ def check_ttl_header(own: int) -> None:
     Raises:
         ConfigError: they are not between 1 and the milliseconds of `LONGEST_TTL`.
     """
-    if not 1 <= own <= _ms(LONGEST_TTL):
+    if not 1 <= own <= in_ms(LONGEST_TTL):
         raise ConfigError(
-            f"The header {TTL_HEADER}={own} is not a number of milliseconds from 1 to {_ms(LONGEST_TTL):,}.",
+            f"The header {TTL_HEADER}={own} is not a number of milliseconds from 1 to {in_ms(LONGEST_TTL):,}.",
             options=[TTL_HEADER],
             hint=_LIVES_ON,
         )
@@ -171,81 +170,6 @@ def own_ttl(value: bytes | None) -> int | None:
     return header_ms(value) or None
 
 
-class ExpiryTimes:
-    """Judges when messages of one queue expire, for one reader.
-
-    Anyone can write any header. A TTL that is 0 or cannot be read counts as none, and is counted.
-    """
-
-    header = TTL_HEADER
-    expected = "a positive number of milliseconds"
-
-    def __init__(self, ttl: Ttl) -> None:
-        self.malformed = 0
-        """The number of messages whose TTL is 0 or could not be read."""
-        self.example: bytes | None = None
-        """The first such value."""
-        self._minimum = 0 if ttl.minimum is None else _ms(ttl.minimum)
-        self._maximum = NEVER if ttl.maximum is None else _ms(ttl.maximum)
-        usual = ttl.maximum if ttl.default is None else ttl.default
-        self._usual = NEVER if usual is None else _ms(usual)
-        self._known: dict[bytes | None, int] = {}  # TTLs in ms, by the value of the header: there are few of them
-
-    @classmethod
-    def of(cls, ttl: Ttl | None) -> ExpiryTimes | None:
-        """Return the judge of a queue with this option; None if its messages never expire."""
-        return None if ttl is None or ttl.never else cls(ttl)
-
-    def expiry(self, timestamp: int, headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-        """Return the last moment at which a message counts, in ms since the epoch; or `NEVER`."""
-        ttl = self._usual
-        for name, value in headers or ():
-            if name == TTL_HEADER:  # the last one counts
-                ttl = self._known.get(value) or self._learn(value)
-        return min(timestamp + ttl, NEVER) if ttl < NEVER else NEVER
-
-    def expiries(
-        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
-    ) -> list[int]:
-        """Return the `expiry` of each of these messages.
-
-        Args:
-            plain: whether none of them has a header other than the queue's key header.
-        """
-        found = self._unbounded(timestamps, headers, plain=plain)
-        # Where producers set the times, a time may be any number of 64 bits.
-        return found if max(found, default=0) <= NEVER else [min(expiry, NEVER) for expiry in found]
-
-    def _unbounded(
-        self, timestamps: Sequence[int], headers: Sequence[Sequence[tuple[str, bytes | None]] | None], *, plain: bool
-    ) -> list[int]:
-        """Return the result of `expiries`, but not limited to 64 bits."""
-        if not plain and any(headers):
-            # Producers send the TTL last; such a message is judged without a call.
-            known = self._known.get
-            return [
-                timestamp + ttl
-                if cells and cells[-1][0] == TTL_HEADER and (ttl := known(cells[-1][1]))
-                else self.expiry(timestamp, cells)
-                for timestamp, cells in zip(timestamps, headers)
-            ]
-        if self._usual == NEVER:
-            return [NEVER] * len(timestamps)
-        usual = self._usual
-        return [timestamp + usual for timestamp in timestamps]
-
-    def _learn(self, value: bytes | None) -> int:
-        """Return the TTL, in ms, of a message whose header has this value."""
-        own = own_ttl(value)
-        if own is None:
-            self.malformed += 1
-            self.example = self.example or value
-            return self._usual
-        ttl = min(max(own, self._minimum), self._maximum)
-        if len(self._known) < _MOST_KNOWN:
-            self._known[value] = ttl
-        return ttl
-
-
-def _ms(seconds: float) -> int:
+def in_ms(seconds: float) -> int:
+    """Return whole milliseconds."""
     return round(seconds * 1000)

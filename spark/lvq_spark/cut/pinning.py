@@ -16,11 +16,12 @@ from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.log.progress import describe
 from lvq_kafka.core.log.records import RecordBatch
+from lvq_kafka.core.queue.definition import time_rule
 from lvq_kafka.core.queue.message_groups import Groups, Placement
 from lvq_kafka.core.queue.ranking import QueueOrder
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import choice, delays, instance, mapping, text
-from lvq_kafka.core.timing.ttl import Ttl
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.declared.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
@@ -28,7 +29,7 @@ from lvq_kafka.selectors.of_queues import queue_selector
 from lvq_kafka.selectors.selector import Selector
 from lvq_spark.cut.bounds import AsOfPolicy, Bounds, TopicSettings
 
-__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "lifetimes", "pin", "seconds", "zoned"]
+__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin", "seconds", "times_of", "zoned"]
 
 Moment = datetime | float
 """A time: a datetime (local if it has no zone), or seconds since the epoch."""
@@ -56,11 +57,10 @@ class SnapshotSpec:
         pinned: when the cut was pinned, in seconds since the epoch; for a stream's batch, when the stream last caught
             up.
         epochs: the epochs of the partitions' leaders at that time.
-        ttl: how long messages live; None if none of them expires.
+        times: from when until when messages count.
         as_of: the time at which messages have expired or not, and are due or not, in seconds since the epoch; None if
             they are returned either way.
         selector: the condition that the newest message of a key must meet; None if there is none.
-        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
         keep_expired: whether what has expired is returned like any other message.
         order: the order of the queue's messages.
         sort_header: the header by whose text they are sorted; None if they are not.
@@ -80,10 +80,9 @@ class SnapshotSpec:
     delete_retention: float = math.inf
     pinned: float | None = field(default=None, compare=False)
     epochs: Mapping[int, int] = field(default_factory=dict, compare=False)
-    ttl: Ttl | None = None
+    times: TimeRule = ALWAYS
     as_of: float | None = None
     selector: str | None = None
-    max_delay: float | None = None
     keep_expired: bool = False
     order: QueueOrder = "tail"
     sort_header: str | None = None
@@ -102,12 +101,12 @@ class SnapshotSpec:
     @property
     def expired_by(self) -> float | None:
         """The time by which a hidden message has expired (R10); None if none is hidden."""
-        return None if self.ttl is None or self.keep_expired else self.as_of
+        return self.as_of if self.times.expires and not self.keep_expired else None
 
     @property
     def due_by(self) -> float | None:
         """The time by which a message must be due to count (R11); None if all count."""
-        return None if self.max_delay is None else self.as_of
+        return self.as_of if self.times.may_schedule else None
 
     def selecting(self, selector: str | None, option: str = "selector") -> SnapshotSpec:
         """Return this cut with one more condition.
@@ -235,7 +234,7 @@ def pin(
         start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}
     start = {p: min(bounds.lowest[p], end[p]) for p in end} if start is None else start
     bounds.check_start(start, end)
-    ttl = lifetimes(queue)
+    times = times_of(queue)
     selector = queue_selector(definition)
     if blocked:
         warnings.warn(f"The snapshot of {topic} ends early: {describe(blocked)}.", stacklevel=2)
@@ -253,20 +252,19 @@ def pin(
         delete_retention=settings.delete_retention,
         pinned=pinned,
         epochs=bounds.epochs,
-        ttl=ttl,
-        as_of=None if ttl is None and definition.max_delay is None else judged,
+        times=times,
+        as_of=judged if times.matters else None,
         selector=None if selector is None else selector.text,
-        max_delay=definition.max_delay,
         order=definition.order,
         sort_header=definition.sort_header,
         groups=definition.groups,
     )
 
 
-def lifetimes(queue: LastValueQueue[Any]) -> Ttl | None:
-    """Return how long a queue's messages live; None if none of them expires."""
-    definition = queue.definition
-    return definition.ttl if definition.expires else None
+def times_of(queue: LastValueQueue[Any]) -> TimeRule:
+    """Return from when until when a queue's messages count."""
+    times = time_rule(queue.definition)
+    return replace(times, ttl=None if times.ttl is None or times.ttl.never else times.ttl, keeps_expired=False)
 
 
 def check_queue(queue: object) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lvq_kafka.core.log.records import RawHeaders, RecordBatch, header_value
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.ranking import Ranking
-from lvq_kafka.core.timing.ttl import ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_spark.rules.expiry import LAST
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings, texts_or_nulls
 from lvq_spark.schema import EXPIRES, GROUP, PRIORITY, SNAPSHOT_COLUMNS, SORT_KEY

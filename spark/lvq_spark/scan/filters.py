@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.timing.due_times import DueTimes, delay_to_wire
+from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.selectors.selector import Selector
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue
@@ -23,25 +24,23 @@ class DueFilter:
     """Sets aside the records of one partition that do not count yet.
 
     Args:
-        max_delay: the longest delay of the queue, in seconds.
+        times: from when messages count.
         as_of: the time of the cut, in seconds since the epoch.
     """
 
-    def __init__(self, max_delay: float, as_of: float) -> None:
+    def __init__(self, times: TimeRule, as_of: float) -> None:
         self.count = 0
         """The number of records set aside."""
         self.scheduled: NotDue | None = None
         """Where these begin, and when the first of them is due."""
-        self._judge = DueTimes(max_delay)
+        self._judge = _schedule(times)
         self._as_of = round(as_of * 1000)
-        self._old = self._as_of - delay_to_wire(max_delay)["ms"]
+        self._old = self._as_of - round(1000 * (times.longest_delay or 0.0))
 
     @classmethod
     def of(cls, spec: SnapshotSpec) -> Self | None:
         """Return what a cut sets aside; None if all of its records count."""
-        if spec.max_delay is None or spec.due_by is None:
-            return None
-        return cls(spec.max_delay, spec.due_by)
+        return None if spec.due_by is None else cls(spec.times, spec.due_by)
 
     @property
     def malformed(self) -> int:
@@ -76,21 +75,28 @@ class KnownCut:
     Args:
         end: the offset that it ends before, in each partition.
         as_of: its time, in seconds since the epoch.
-        max_delay: the longest delay of the queue, in seconds.
+        times: from when messages count.
     """
 
     end: Mapping[int, int]
     as_of: float
-    max_delay: float
+    times: TimeRule
 
     def news(self, batch: RecordBatch) -> RecordBatch:
         """Return the newest records that are not among its own: written later, or not due then."""
         if not len(batch) or batch.offsets[0] >= self.end[batch.partitions[0]]:
             return batch
         end, as_of = self.end[batch.partitions[0]], round(self.as_of * 1000)
-        found = DueTimes(self.max_delay).scheduled(batch.timestamps, batch.headers)
+        found = _schedule(self.times).scheduled(batch.timestamps, batch.headers)
         due_since = {row for row, due in found if due > as_of}
         return batch.pick([row for row, offset in enumerate(batch.offsets) if offset >= end or row in due_since])
+
+
+def _schedule(times: TimeRule) -> DueTimes:
+    """Return a new judge of a queue whose messages may be scheduled."""
+    judge = times.due_times()
+    assert judge is not None
+    return judge
 
 
 def selector_of(spec: SnapshotSpec) -> Selector | None:

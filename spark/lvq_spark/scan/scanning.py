@@ -19,7 +19,6 @@ from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.log.selecting import only_selected
 from lvq_kafka.core.queue.ranking import Ranking
 from lvq_kafka.core.text.quoting import quoted
-from lvq_kafka.core.timing.ttl import ExpiryTimes
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.selectors.selector import Selector
@@ -139,7 +138,7 @@ class Scan:
         self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics
     ) -> Iterator[pa.RecordBatch]:
         read = self._newest if self.conflate else self._all
-        spec, expiry_times, columns = self.spec, ExpiryTimes.of(self.spec.ttl), self.columns
+        spec, expiry_times, columns = self.spec, self.spec.times.expiry_times(), self.columns
         expired_by = spec.expired_by
         if expired_by is not None:
             more = ("key", EXPIRES) if self.deletes else (EXPIRES,)
@@ -242,7 +241,7 @@ class Scan:
     @property
     def _expiring(self) -> bool:
         """True if it matters when records expire, which their headers say."""
-        return self.spec.ttl is not None and (self.spec.expired_by is not None or EXPIRES in self.columns)
+        return self.spec.times.expires and (self.spec.expired_by is not None or EXPIRES in self.columns)
 
     def _latest(self) -> Latest:
         return Latest(
@@ -372,9 +371,9 @@ class Scan:
 
 def _due_now(batch: RecordBatch, spec: SnapshotSpec) -> RecordBatch:
     """Leave out the records after a cut that do not count yet, even now."""
-    if spec.max_delay is None or spec.due_by is None:
+    if spec.due_by is None:
         return batch
-    return DueFilter(spec.max_delay, max(spec.due_by, time.time())).counting(batch)
+    return DueFilter(spec.times, max(spec.due_by, time.time())).counting(batch)
 
 
 def _vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:

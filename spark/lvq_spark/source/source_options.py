@@ -11,7 +11,7 @@ from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.default_filters import check_selector
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.validation import text
-from lvq_kafka.core.timing.due_times import check_max_delay
+from lvq_kafka.core.timing.delay import check_max_delay
 from lvq_kafka.core.timing.ttl import Ttl, check_ttl
 from lvq_kafka.declared.group_checks import OnForeignCommits
 from lvq_kafka.dialects.address import Address, subject_condition

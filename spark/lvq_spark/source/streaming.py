@@ -12,12 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from lvq_kafka.core.facts import Shortfall
 from lvq_kafka.core.log.progress import describe
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.bounds import TopicSettings
 from lvq_spark.cut.offset_options import EARLIEST, Offsets, resolve
-from lvq_spark.cut.pinning import SnapshotSpec, lifetimes
+from lvq_spark.cut.pinning import SnapshotSpec, times_of
 from lvq_spark.rules.scheduling import scheduled_in_stream
 from lvq_spark.scan.serialization import carried
 from lvq_spark.scan.task_metrics import logger
@@ -159,7 +160,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
         definition, settings = self._definition_queue.definition, TopicSettings.ask(cluster, topic)
-        ttl, judged = lifetimes(self._definition_queue), self._options.conflate and not self._options.keep_expired
+        times, judged = self._times(), self._options.conflate and not self._options.keep_expired
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -172,8 +173,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             timestamp_type=settings.timestamp_type,
             delete_retention=settings.delete_retention if self._options.fail_on_data_loss else math.inf,
             pinned=begun.caught_up / 1000,
-            ttl=ttl,
-            as_of=(reached.as_of or reached.caught_up) / 1000 if ttl is not None and judged else None,
+            times=times if times.expires else ALWAYS,
+            as_of=(reached.as_of or reached.caught_up) / 1000 if times.expires and judged else None,
             selector=definition.selector,
             order=definition.order,
             sort_header=definition.sort_header,
@@ -195,11 +196,21 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _definition_queue(self) -> LastValueQueue[bytes]:
         if self._queue is None:
-            queue = open_queue(self._options, self._opened())
-            if queue.definition.max_delay is not None and self._options.conflate:
-                raise scheduled_in_stream(queue.name, ["queue"])
-            self._queue = queue
+            self._queue = open_queue(self._options, self._opened())
+            self._times()
         return self._queue
+
+    def _times(self) -> TimeRule:
+        """Return from when until when messages count.
+
+        Raises:
+            ConfigError: they may be scheduled, which a stream has no row for.
+        """
+        queue = self._definition_queue
+        times = times_of(queue)
+        if times.may_schedule and self._options.conflate:
+            raise scheduled_in_stream(queue.name, ["queue"])
+        return times
 
     @property
     def _topic(self) -> str:
@@ -244,7 +255,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _as_of(self, begun: StreamOffset, asked: int) -> int | None:
         """Return the time of a batch, which a restart must not change; it is never set back."""
-        if lifetimes(self._definition_queue) is None:
+        if not self._times().expires:
             return None
         return max(asked, begun.as_of or asked)
 

@@ -14,7 +14,7 @@ from lvq_kafka.core.text.validation import at_least_one, choice, delays
 from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.bounds import TopicSettings
-from lvq_spark.cut.pinning import lifetimes
+from lvq_spark.cut.pinning import times_of
 from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import HOW_READ, Version
@@ -130,9 +130,11 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
         TransportError: the cluster cannot be asked, or does not answer within ``timeout`` seconds.
     """
     topic, definition = log.topic, queue.definition
-    composed = {"topic": topic, "ttl": lifetimes(queue), "placement": QueueRules.of(definition).placement}
+    composed = {"topic": topic, "placement": QueueRules.of(definition).placement}
     asked = composed | {name: getattr(definition, name) for name in HOW_READ if name not in composed}
-    kept = {name: getattr(base, name) for name in asked} | {"columns": base.schema}
+    kept = {name: getattr(base, name) for name in asked}
+    kept |= base.times_then(base.times) | {"columns": base.schema}
+    asked |= base.times_then(times_of(queue))
     asked["columns"] = STORED
     differences = {name: (kept[name], value) for name, value in asked.items() if kept[name] != value}
     if differences:

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from lvq_kafka.core.log.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.queue.message_groups import Placement
 from lvq_kafka.core.text.json_text import read_json
-from lvq_kafka.core.timing.due_times import delay_from_wire, delay_to_wire
-from lvq_kafka.core.timing.ttl import Ttl
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.cut.pinning import SnapshotSpec
 from lvq_spark.rules.scheduling import NotDue
@@ -22,8 +21,8 @@ from lvq_spark.session.task_failures import REBUILT
 
 __all__ = ["HOW_READ", "DataFile", "Version", "cut_id", "decode", "encode"]
 
-HOW_READ = ("key_header", "key_mismatch", "ttl", "selector", "max_delay", "placement")
-"""The fields of a version, and of a cut, by which the same offsets give other rows."""
+HOW_READ = ("key_header", "key_mismatch", "selector", "placement")
+"""The fields of a version, and of a cut, by which the same offsets give other rows, beside `Version.times`."""
 
 _FORMAT = 1
 
@@ -74,9 +73,8 @@ class Version:
         places: of a merged table: a digest of the partitions, offsets and roles of its records, which shows when others
             have changed them. See `lvq_spark.store.merged_table`.
         data: the folder of the files written last; the others lie where earlier versions put them.
-        ttl: how long messages live; None if none of them expires. ``rows`` counts those that have expired since they
-            were written, too.
-        max_delay: the longest time, in seconds, by which a message may be scheduled ahead; None if none may.
+        times: from when until when messages count. ``rows`` counts those that have expired since they were written,
+            too.
         placement: what writers choose the partition of a message by (R14).
         as_of: the time by which messages are due that count in it (R11), if they may be scheduled.
         scheduled: by partition, what did not count then, if they may be scheduled. Reading for the next version starts
@@ -109,9 +107,8 @@ class Version:
     stream: tuple[str, int] | None = None
     epochs: Mapping[int, int] = field(default_factory=dict)
     places: int | None = None
-    ttl: Ttl | None = None
+    times: TimeRule = ALWAYS
     selector: str | None = None
-    max_delay: float | None = None
     as_of: datetime | None = None
     scheduled: Mapping[int, NotDue] | None = None
     placement: Placement = "key"
@@ -125,6 +122,17 @@ class Version:
     def records_read(self) -> int:
         """The number of offsets read for it."""
         return sum(self.end[partition] - begin for partition, begin in self.read_from.items())
+
+    def judged_by(self, times: TimeRule) -> bool:
+        """Return whether its messages count as this rule says.
+
+        Alterations of their queue since the version was pinned do not concern them (R37).
+        """
+        return self.times_then(times) == self.times_then(self.times)
+
+    def times_then(self, times: TimeRule) -> dict[str, object]:
+        """Return what this rule says of the messages up to the version's cut."""
+        return times.until(round(self.pinned.timestamp() * 1000)).options
 
     def due(self, spec: SnapshotSpec) -> dict[int, int]:
         """Return where to read again, in the partitions where something has become due.
@@ -150,7 +158,7 @@ class Version:
         Args:
             found: those among them that were `beyond` this version.
         """
-        if spec.max_delay is None:
+        if not spec.times.may_schedule:
             return None
         again = self.due(spec)
         left = {partition: one for partition, one in (self.scheduled or {}).items() if partition not in again}
@@ -172,9 +180,8 @@ def _pairs(offsets: Mapping[int, int]) -> list[list[int]]:
 _OFFSETS = ("start", "end", "read_from", "epochs")
 _MOMENTS = ("pinned", "committed")
 _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
-    "ttl": (Ttl.to_wire, Ttl.from_wire),
+    "times": (TimeRule.to_wire, TimeRule.from_wire),
     "selector": (str, str),
-    "max_delay": (delay_to_wire, delay_from_wire),
     "placement": (str, str),
     "as_of": (lambda moment: moment.astimezone(UTC).isoformat(), datetime.fromisoformat),
     "scheduled": (

@@ -300,7 +300,7 @@ def read_merged(spark: SparkSession, table: str, *, as_of: datetime | None = Non
     if as_of is not None:
         state = MergedTable(spark, table).state()
         at = as_of.timestamp()
-        rows = rows if state is None or state.ttl is None else rows.where(lives(state.ttl, at))
+        rows = rows.where(lives(state.times, at)) if state is not None and state.times.expires else rows
     return rows.select(*SNAPSHOT_COLUMNS)
 
 

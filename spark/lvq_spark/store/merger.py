@@ -113,7 +113,7 @@ class Merger(IncrementalUpdate):
             )
         if base.cut != cut_id(spec) or base.due(spec) or quiet(base, cut.log):
             return None
-        if cut.spec.ttl is not None and not self._expired(self._table.rows(), base, cut).isEmpty():
+        if cut.spec.times.expires and not self._expired(self._table.rows(), base, cut).isEmpty():
             return None
         return base
 
@@ -137,7 +137,7 @@ class Merger(IncrementalUpdate):
     def _delta(self, base: Version, cut: Cut) -> Version | None:
         beyond = base.beyond(cut.spec)
         rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, base, slices=self._slices)
-        with task_errors(), spark_delta.held(rows, scheduled=beyond.max_delay is not None) as delta:
+        with task_errors(), spark_delta.held(rows, scheduled=beyond.times.may_schedule) as delta:
             # A record that lost to one now below the log start may win, so look at all of them.
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()
@@ -162,11 +162,11 @@ class Merger(IncrementalUpdate):
         """
         keys = delta.rows.select("key")
         if base.kept:
-            forgotten = horizon(cut.log, cut.spec.max_delay)
+            forgotten = horizon(cut.log, cut.spec.times)
             old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {forgotten}")
             keys = keys.union(old.select("key"))
         number = delta.upserts + base.kept
-        if cut.spec.ttl is not None:
+        if cut.spec.times.expires:
             expired = self._expired(known, base, cut).select("key")
             keys, number = keys.union(expired), number + expired.count()
         return known.join(hinted(keys.distinct(), number), "key", "left_semi")
@@ -180,10 +180,10 @@ class Merger(IncrementalUpdate):
         """Return whether a row has expired at the time of a merge, which is never set back."""
         from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-        ttl, as_of = cut.spec.ttl, cut.spec.as_of
-        if ttl is None or as_of is None:
+        times, as_of = cut.spec.times, cut.spec.as_of
+        if not times.expires or as_of is None:
             return F.lit(False)
-        return ~lives(ttl, max(as_of, 0.0 if base is None else base.pinned.timestamp()))
+        return ~lives(times, max(as_of, 0.0 if base is None else base.pinned.timestamp()))
 
     def _merge_partitions(self, rows: DataFrame, base: Version | None, cut: Cut) -> DataFrame:
         """Resolve whole keys (R14), and mark what need not be kept: deletes and expired values.
@@ -197,9 +197,9 @@ class Merger(IncrementalUpdate):
         spec = cut.spec
         settle = MergePartitions(spec.partitions, spark_delta.FORGET_NONE, spec.placement)
         # With one partition, there is no other record that a delete could count against.
-        old = f"unix_millis(timestamp) < {horizon(cut.log, spec.max_delay)}" if spec.partitions > 1 else "true"
+        old = f"unix_millis(timestamp) < {horizon(cut.log, spec.times)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)
-        if spec.ttl is not None:
+        if spec.times.expires:
             gone = (F.col("lvq_role") == "current") & self._gone(base, cut)
             settled = settled.withColumn("lvq_role", F.when(gone, "expired").otherwise(F.col("lvq_role")))
         beaten = "false" if spec.partitions > 1 else "lvq_role = 'expired'"

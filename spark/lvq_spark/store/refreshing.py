@@ -208,4 +208,4 @@ class Refresher(IncrementalUpdate):
 def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
     """Return whether a version has the rows of a cut, but for any dropped at the log start."""
     same = all(getattr(version, name) == getattr(spec, name) for name in ("topic_id", *HOW_READ))
-    return same and dict(version.end) == dict(spec.end)
+    return same and version.judged_by(spec.times) and dict(version.end) == dict(spec.end)

@@ -9,7 +9,7 @@ import time
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, LastValueQueue, TopicSpec, Ttl
 from lvq_kafka.core.log.records import Record
-from lvq_kafka.core.timing.ttl import ExpiryTimes
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.entries import Entry
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction

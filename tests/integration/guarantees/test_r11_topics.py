@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
-from lvq_kafka.core.timing.due_times import LONGEST_DELAY, DueTimes
+from lvq_kafka.core.timing.delay import LONGEST_DELAY
+from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.errors import TopicMismatch
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction

@@ -10,7 +10,7 @@ import pytest
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.rules import QueueRules
-from lvq_kafka.core.timing.due_times import LONGEST_DELAY
+from lvq_kafka.core.timing.delay import LONGEST_DELAY
 from lvq_kafka.core.timing.ttl import LONGEST_TTL, Ttl
 from lvq_kafka.errors import ConfigError
 

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.timing.due_times import (
-    LONGEST_DELAY,
-    NOT_BEFORE_HEADER,
-    DueTimes,
-    check_ahead,
-    delay_from_wire,
-    delay_to_wire,
-)
+from lvq_kafka.core.timing.delay import LONGEST_DELAY, delay_from_wire, delay_to_wire
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER, DueTimes, check_ahead
 from lvq_kafka.core.timing.log_time import header_ms
 from lvq_kafka.errors import ConfigError
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.log_time import MOST_AHEAD, LogTime
-from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, ExpiryTimes, Ttl, ttl_text
+from lvq_kafka.core.timing.ttl import NEVER, TTL_HEADER, Ttl, ttl_text
 from lvq_kafka.errors import ConfigError
 
 Header = tuple[str, bytes | None]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.cut.pinning import SnapshotSpec
@@ -54,7 +55,7 @@ class Builder:
         news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with self.store.attempt(number) as folder, task_errors():
-            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log, spec.max_delay)), folder)
+            version = self._written(draft, spark_delta.full(news.rows, draft, horizon(log, spec.times)), folder)
             upserts, deletes = news.read
             version = replace(version, upserts=upserts, deletes=deletes, scheduled=news.scheduled)
             problem = overdue(log, "refresh")
@@ -85,7 +86,7 @@ class Builder:
         if little is not None:
             return nullcontext(little)
         rows = spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, base, slices=self.slices)
-        return spark_delta.held(rows, scheduled=beyond.max_delay is not None)
+        return spark_delta.held(rows, scheduled=beyond.times.may_schedule)
 
     def _read(self, base: Version, beyond: SnapshotSpec) -> DriverDelta | None:
         """Read a delta in the driver; return None if it is not small."""
@@ -120,7 +121,7 @@ class Builder:
     ) -> Version:
         """Write a version that consists of new files only."""
         with self._spread(delta) as spread:
-            rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log, draft.max_delay))
+            rows = spark_delta.merged(self.spark, self.store, base, spread, draft, horizon(log, draft.times))
             return self._written(draft, rows, folder)
 
     def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
@@ -198,16 +199,15 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
         data="",
         files=(),
         epochs=epochs_of(queue, log, spec.end),
-        ttl=spec.ttl,
-        max_delay=spec.max_delay,
+        times=spec.times,
         placement=spec.placement,
         as_of=None if spec.due_by is None else datetime.fromtimestamp(spec.due_by, UTC),
     )
 
 
-def horizon(log: LogState, max_delay: float | None) -> int:
+def horizon(log: LogState, times: TimeRule) -> int:
     """Return the time before which deletes need not be kept, in milliseconds since the epoch.
 
     The log may no longer have them either, and what was scheduled before them is due.
     """
-    return int(max(0.0, log.at.timestamp() - log.retention - (max_delay or 0.0)) * 1000)
+    return int(max(0.0, log.at.timestamp() - log.retention - (times.longest_delay or 0.0)) * 1000)

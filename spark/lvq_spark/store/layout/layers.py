@@ -55,7 +55,7 @@ def visible(spark: SparkSession, store: Store, version: Version, as_of: float) -
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     rows = stored(spark, store, version).where(F.col("lvq_role") == "current")
-    return (rows if version.ttl is None else rows.where(lives(version.ttl, as_of))).drop("lvq_role")
+    return (rows.where(lives(version.times, as_of)) if version.times.expires else rows).drop("lvq_role")
 
 
 def stored(spark: SparkSession, store: Store, version: Version) -> DataFrame:

@@ -67,7 +67,7 @@ def log_rows(
     from lvq_spark.scan.tasks import ReadRows, ReadStored
 
     tasks, scan = tasks_of(spec, slices), scan_of(spec, config, consistency, base)
-    read = ReadRows(scan, tasks) if spec.max_delay is None else ReadStored(scan, tasks)
+    read = ReadStored(scan, tasks) if spec.times.may_schedule else ReadRows(scan, tasks)
     return map_in_arrow(spark.range(0, len(tasks), 1, max(1, len(tasks))), read, SCHEMA)
 
 
@@ -80,8 +80,8 @@ def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, 
     from lvq_spark.scan.scanning import Scan
 
     known = None
-    if base is not None and base.as_of is not None and base.max_delay is not None:
-        known = KnownCut(base.end, base.as_of.timestamp(), base.max_delay)
+    if base is not None and base.as_of is not None and base.times.may_schedule:
+        known = KnownCut(base.end, base.as_of.timestamp(), base.times)
     spec = replace(spec, keep_expired=True)
     return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=True, keyless="fail", known=known)
 
@@ -98,7 +98,7 @@ def _lasting(rows: DataFrame, version: Version) -> DataFrame:
 
     In several partitions they stay, as in the log, since they count against others (R14).
     """
-    return rows if version.ttl is None else rows.where(lives(version.ttl, version.pinned.timestamp()))
+    return rows.where(lives(version.times, version.pinned.timestamp())) if version.times.expires else rows
 
 
 class Counted:
@@ -111,7 +111,7 @@ class Counted:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-        self._seen, self._any, self._may_schedule = Observation(), bool(spec.ranges), spec.max_delay is not None
+        self._seen, self._any, self._may_schedule = Observation(), bool(spec.ranges), spec.times.may_schedule
         deletes = F.count_if(F.col("value").isNull()).alias("deletes")
         self._all, self._counts = rows, [F.count("*").alias("upserts"), deletes]
         if self._may_schedule:
