@@ -43,7 +43,7 @@ from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
 from lvq_kafka.producing.producer import Message, Producer, ProducerOptions
-from lvq_kafka.queue import Declaration, LastValueQueue, queues
+from lvq_kafka.queue import Alteration, Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.reading.selection import SelectionOptions
@@ -58,6 +58,7 @@ __all__ = [
     "QPID_KEY_HEADER",
     "TEXT",
     "AddressSettings",
+    "Alteration",
     "AsyncDeliveries",
     "BareOptions",
     "Browser",

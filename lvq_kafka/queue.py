@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from functools import partial, wraps
 from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
 
+from lvq_kafka.admitting.altered_producers import follow_alterations
 from lvq_kafka.admitting.gates import gate_of
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.consumer_options import SELECTING, ConsumerOptions, refuse_selecting
 from lvq_kafka.core.log.keys import Key
+from lvq_kafka.core.queue.altering import FIXED, altered
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import BareOptions, QueueDefinition, QueueOptions, check_name
 from lvq_kafka.core.queue.option_names import OPTION_NAMES
@@ -28,13 +30,14 @@ from lvq_kafka.declared import addressed
 from lvq_kafka.declared.group_checks import OnForeignCommits, Start
 from lvq_kafka.declared.queue_topic import OnMismatch
 from lvq_kafka.declared.registry import Registry
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.dialects.address import Address, LinkRole
 from lvq_kafka.dialects.address_forms import parse_address
-from lvq_kafka.errors import ConfigError, QueueNotDeclared
+from lvq_kafka.errors import ConfigError, LVQError, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
 from lvq_kafka.managing import auto_creation, declaring, management
-from lvq_kafka.managing.declaring import Declaration
+from lvq_kafka.managing.declaring import Alteration, Declaration
 from lvq_kafka.managing.feeding import Feed
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
@@ -45,12 +48,13 @@ from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.selection import SelectionOptions
 from lvq_kafka.reading.view import View
 from lvq_kafka.runtime.aio import in_thread
+from lvq_kafka.runtime.clocks import uptime
 from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.runtime.keywords import refuse_unknown
 from lvq_kafka.selectors.of_queues import check_selectors
 from lvq_kafka.selectors.selector import Selector
 
-__all__ = ["Declaration", "LastValueQueue", "queues"]
+__all__ = ["Alteration", "Declaration", "LastValueQueue", "queues"]
 
 P = ParamSpec("P")
 
@@ -176,6 +180,17 @@ def _check_consuming(address: Address) -> None:
         raise address.placed(error) from None
 
 
+def _watch_on(cluster: Cluster, name: str) -> RegistryWatch:
+    """Return the watch on the definition of a declared queue.
+
+    Raises:
+        QueueNotDeclared: there is no queue of that name.
+        TransportError: the cluster cannot be reached or refuses the request.
+    """
+    then = uptime()
+    return RegistryWatch(cluster, name, Registry(cluster).history(name), then)
+
+
 class LastValueQueue(Bound, Generic[V]):
     """A named queue on a log-compacted topic that keeps the newest message of each key.
 
@@ -218,10 +233,15 @@ class LastValueQueue(Bound, Generic[V]):
         definition = QueueDefinition(name=topic, topic=topic, key_header=key_header, **options)
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
-            self._set(definition, value, cluster, opened, declared=False)
+            self._set(definition, value, cluster, opened, None)
 
     def _set(
-        self, definition: QueueDefinition, value: Codec[V], cluster: Cluster, opened: ExitStack, *, declared: bool
+        self,
+        definition: QueueDefinition,
+        value: Codec[V],
+        cluster: Cluster,
+        opened: ExitStack,
+        watch: RegistryWatch | None,
     ) -> None:
         if not isinstance(value, Codec):
             raise ConfigError(
@@ -229,22 +249,21 @@ class LastValueQueue(Bound, Generic[V]):
                 options=["value"],
                 hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
             )
-        self.definition = definition
+        self._bare, self._watch = definition, watch
         self.cluster = cluster
         self.value_codec = value
         self.declaration: Declaration | None = None
-        self._declared = declared
         self._address: Address | None = None
         self._missing = False  # and the address says how to declare it
         self._linking = Lock()
         self._opened = opened.pop_all()  # takes over the duty to close
 
     @classmethod
-    def _of(
-        cls, definition: QueueDefinition, value: Codec[T], cluster: Cluster, opened: ExitStack
-    ) -> LastValueQueue[T]:
+    def _of(cls, name: str, value: Codec[T], cluster: Cluster, opened: ExitStack) -> LastValueQueue[T]:
+        """Return a declared queue, as the registry has it."""
+        watch = _watch_on(cluster, name)
         queue = cast("LastValueQueue[T]", cls.__new__(cls))
-        queue._set(definition, value, cluster, opened, declared=True)
+        queue._set(watch.history.newest, value, cluster, opened, watch)
         return queue
 
     @classmethod
@@ -268,7 +287,7 @@ class LastValueQueue(Bound, Generic[V]):
         check_name("queue", name)
         with ExitStack() as opened:
             cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
-            return cls._of(Registry(cluster).get(name), value, cluster, opened)
+            return cls._of(name, value, cluster, opened)
 
     @classmethod
     @refuse_unknown()
@@ -316,7 +335,8 @@ class LastValueQueue(Bound, Generic[V]):
                     raise
                 definition, missing = auto_creation.asked_at(cluster, parsed)[0], True
                 definition.check_declarable()
-            queue = cls._of(definition, value, cluster, opened)
+            queue = cast("LastValueQueue[T]", cls.__new__(cls))
+            queue._set(definition, value, cluster, opened, None if missing else _watch_on(cluster, definition.name))
             queue._address, queue._missing = parsed, missing
             return queue
 
@@ -383,7 +403,7 @@ class LastValueQueue(Bound, Generic[V]):
             declaration = declaring.declare(
                 cluster, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch
             )
-            queue = cls._of(definition, value, cluster, opened)
+            queue = cls._of(name, value, cluster, opened)
             queue.declaration = replace(declaration, unchecked=(*declaration.unchecked, *unread))
             return queue
 
@@ -430,19 +450,28 @@ class LastValueQueue(Bound, Generic[V]):
     # ---------------------------------------------------------------- properties
 
     @property
+    def definition(self) -> QueueDefinition:
+        """The queue's options that hold now, as far as this object knows (R39).
+
+        It knows of an alteration before that holds, while any of the queue's readers, consumers or producers is open
+        here, and once one of the methods that manage the queue was called.
+        """
+        return self._bare if self._watch is None else self._watch.in_force
+
+    @property
     def name(self) -> str:
         """The queue's name."""
-        return self.definition.name
+        return self._bare.name
 
     @property
     def topic(self) -> str:
         """The queue's topic."""
-        return self.definition.topic
+        return self._bare.topic
 
     @property
     def key_header(self) -> str | None:
         """The message header that names the key; None when the record key itself is the key."""
-        return self.definition.key_header
+        return self._bare.key_header
 
     def __repr__(self) -> str:
         key = "of the record" if self.key_header is None else brief(self.key_header)
@@ -498,16 +527,19 @@ class LastValueQueue(Bound, Generic[V]):
             _check_sending(self._address)
         self._link("sender")
         max_block = options.get("max_block")
-        gate = gate_of(
+        open_gate = partial(
+            gate_of,
             self.cluster,
-            self.definition,
-            consumed=self._declared and not self.definition.non_destructive,
+            consumed=self._watch is not None and not self._bare.non_destructive,
             max_block=options.get("max_block", _MAX_BLOCK),
+            watch=self._watch,
         )
+        definition = self.definition
+        gate = open_gate(definition)
         try:
-            return Producer(
+            producer = Producer(
                 self.cluster,
-                QueueRules.of(self.definition),
+                QueueRules.of(definition),
                 value=codec,
                 transactional_id=options.get("transactional_id"),
                 max_block=max_block,
@@ -517,6 +549,9 @@ class LastValueQueue(Bound, Generic[V]):
             if gate is not None:
                 gate.close()
             raise
+        if self._watch is not None:
+            follow_alterations(producer, self._watch, definition, open_gate)
+        return producer
 
     async def producer_async(self, **options: Unpack[ProducerOptions]) -> Producer[V]:
         """Like `producer`, for asyncio.
@@ -550,11 +585,12 @@ class LastValueQueue(Bound, Generic[V]):
         self._link("receiver")
         return View(
             self.cluster,
-            self.definition,
+            self._known,
             self.value_codec,
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            watch=self._watch,
             **selection,
         )
 
@@ -597,10 +633,10 @@ class LastValueQueue(Bound, Generic[V]):
                 replay_period = filters.replay_period
             if selection.get("selector") is None:
                 selection["selector"] = filters.selector
-        consumable = self._declared and not self.definition.non_destructive
+        consumable = self._watch is not None and not self.definition.non_destructive
         return Browser(
             self.cluster,
-            self.definition,
+            self._known,
             self.value_codec,
             dump=dump,
             replay_period=replay_period,
@@ -613,6 +649,7 @@ class LastValueQueue(Bound, Generic[V]):
             undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
+            watch=self._watch,
             **selection,
         )
 
@@ -631,12 +668,14 @@ class LastValueQueue(Bound, Generic[V]):
         if self._address is not None:
             _check_consuming(self._address)
         self._link("receiver")
-        definition = self._consumed("consumed")
+        self._check_consumed("consumed")
+        definition = self._known
         return Consumer(
             self.cluster,
             definition,
             self.value_codec,
             reclaim=partial(reclaim, self.cluster, definition),
+            watch=self._watch,
             **options,
         )
 
@@ -687,8 +726,8 @@ class LastValueQueue(Bound, Generic[V]):
             return
         with self._linking:
             if self._missing:
-                self.definition, self.declaration = auto_creation.declare_for(role, self.cluster, self._address)
-                self._missing = False
+                self._bare, self.declaration = auto_creation.declare_for(role, self.cluster, self._address)
+                self._watch, self._missing = _watch_on(self.cluster, self.name), False
         addressed.check_asserted(self.definition, self._address, role)
 
     def _manage(self) -> None:
@@ -703,7 +742,8 @@ class LastValueQueue(Bound, Generic[V]):
         addressed.check_managing(self._address)
         with self._linking:
             if self._missing:
-                self.definition, self._missing = addressed.declared_at(self.cluster, self._address), False
+                self._bare = addressed.declared_at(self.cluster, self._address)
+                self._watch, self._missing = _watch_on(self.cluster, self.name), False
 
     # ---------------------------------------------------------------- management
 
@@ -726,8 +766,8 @@ class LastValueQueue(Bound, Generic[V]):
         self._manage()
         return measure(
             self.cluster,
-            self.definition,
-            consumed=self._declared and not self.definition.non_destructive,
+            self.refresh(),
+            consumed=self._watch is not None and not self._bare.non_destructive,
             on_foreign_commits=on_foreign_commits,
             timeout=limit(timeout),
         )
@@ -885,6 +925,68 @@ class LastValueQueue(Bound, Generic[V]):
         """
         return reclaim(self.cluster, self._consumed("reclaimed"), dry_run=dry_run)
 
+    def newest(self) -> QueueDefinition:
+        """Look whether the queue was altered, and return the options that it was given last.
+
+        They may not hold yet; see `definition` for those that do. Raises what `refresh` raises.
+        """
+        self._manage()
+        if self._watch is None:
+            return self._bare
+        self._watch.refresh()
+        return self._watch.history.newest
+
+    @refuse_unknown(hints={option: f"It cannot be altered: {why}. {way}" for option, (why, way) in FIXED.items()})
+    def alter(self, *, on_mismatch: OnMismatch = "reconcile", **changes: Unpack[QueueOptions]) -> Alteration:
+        """Change options of the queue while it lives (R39). All that was consumed stays so.
+
+        The queue has them from a time on, half a minute later, by which all who use the queue know of it; readers and
+        consumers start over by themselves. A message is judged by the ``ttl`` and ``max_delay`` of its append time, so
+        older ones keep the terms they were written under. The topic's settings go along.
+
+        Of two alterations at once, the first counts. Other options than ``keyless``, ``ttl``, ``expiry_topic``,
+        ``max_delay``, ``limits`` and ``default_filters`` are as they were declared.
+
+        Args:
+            on_mismatch: the policy for settings of the topic that do not suit the altered options.
+            changes: the options to change; see `QueueOptions`. All others stay.
+
+        Raises:
+            ConfigError: an option cannot be altered, and why, with the way out; or is malformed, or excludes another.
+            MissingExtra: there is a default selector, and the extra ``selectors`` is not installed.
+            QueueMismatch: someone else altered the queue at the same time.
+            QueueNotDeclared: the queue is not declared, or is a bare topic.
+            TopicMismatch: the topic cannot do what the options need, and ``on_mismatch`` is ``"raise"``; or the times
+                of the registry come from clients.
+            TopicNotFound: the expiry topic does not exist.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        choice("on_mismatch", on_mismatch, get_args(OnMismatch))
+        self._manage()
+        if self._watch is None:
+            raise QueueNotDeclared(
+                f"{self.topic} was opened as a bare topic, so there is no definition to alter.",
+                queue=self.name,
+                hint="Open it with other options.",
+            )
+
+        def change(definition: QueueDefinition) -> QueueDefinition:
+            found = altered(definition, changes)
+            check_selectors(found)
+            return found
+
+        try:
+            return declaring.alter(self.cluster, self.name, change, on_mismatch=on_mismatch)
+        finally:
+            with suppress(LVQError):  # the watch notices later, too
+                self._watch.refresh()
+
+    async def alter_async(
+        self, *, on_mismatch: OnMismatch = "reconcile", **changes: Unpack[QueueOptions]
+    ) -> Alteration:
+        """Like `alter`, for asyncio. A cancelled alteration may still be carried out."""
+        return await in_thread(partial(self.alter, on_mismatch=on_mismatch, **changes))
+
     def drop(self, *, delete_topic: bool = False) -> None:
         """Delete the queue's definition and progress. Its topic stays unless requested.
 
@@ -902,25 +1004,49 @@ class LastValueQueue(Bound, Generic[V]):
             TransportError: the cluster cannot be reached or refuses.
         """
         self._manage()
-        declaring.drop(self.cluster, self.definition, delete_topic=delete_topic)
+        declaring.drop(self.cluster, self._bare, delete_topic=delete_topic)
+
+    @property
+    def _known(self) -> QueueDefinition:
+        """The options that hold now, with the terms of time for messages of any append time."""
+        return self._bare if self._watch is None else self._watch.known
+
+    def refresh(self) -> QueueDefinition:
+        """Look whether the queue was altered (R39), unless that was just done.
+
+        Return the options that hold now for the queue as a whole, with the terms of time for all messages of up to now,
+        or later, as far as they are known. A topic without a declaration is never altered.
+
+        Raises:
+            ConfigError: a newer library altered the queue.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        if self._watch is not None:
+            with suppress(QueueNotDeclared):  # those who need its group say so
+                self._watch.refresh_if_due()
+        return self._known
 
     def _consumed(self, what: str) -> QueueDefinition:
-        """Return the definition of a queue that can be consumed.
+        """Return the definition of a queue that can be consumed, as it is now.
 
         Raises:
             ConfigError, QueueNotDeclared: it cannot be consumed.
+            TransportError: the cluster cannot be reached or refuses.
         """
         self._manage()
-        if self.definition.non_destructive:
+        self._check_consumed(what)
+        return self.refresh()
+
+    def _check_consumed(self, what: str) -> None:
+        if self._bare.non_destructive:
             raise ConfigError(
-                f"The queue {self.definition.name} was declared with `non_destructive=True`, so nothing can be {what}.",
+                f"The queue {self.name} was declared with `non_destructive=True`, so nothing can be {what}.",
                 options=["non_destructive"],
                 hint="Browse it, delete keys, or declare another queue on its topic.",
             )
-        if not self._declared:
+        if self._watch is None:
             raise QueueNotDeclared(
-                f"{self.definition.topic} was opened as a bare topic, so there is no record of what was consumed.",
-                queue=self.definition.name,
+                f"{self.topic} was opened as a bare topic, so there is no record of what was consumed.",
+                queue=self.name,
                 hint="Declare a queue on it: LastValueQueue.declare(...).",
             )
-        return self.definition

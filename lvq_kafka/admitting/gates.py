@@ -23,6 +23,7 @@ from lvq_kafka.core.queue.limits import RESUME, Limits, size_of
 from lvq_kafka.core.queue.standard import OwnKey
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.text.validation import waiting
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, QueueFull
 from lvq_kafka.producing.producer import Append, Gate
 from lvq_kafka.reading.consumed_filter import is_transient
@@ -36,12 +37,20 @@ logger = logging.getLogger("lvq_kafka.limits")
 _POLL = 0.2  # seconds between two questions to the group while a sender waits
 
 
-def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, max_block: float | None) -> Gate | None:
+def gate_of(
+    cluster: Cluster,
+    definition: QueueDefinition,
+    *,
+    consumed: bool,
+    max_block: float | None,
+    watch: RegistryWatch | None = None,
+) -> Gate | None:
     """Return an open gate for a producer of a queue; None if its limits ask for none.
 
     Args:
         consumed: whether the queue has a group that consumes it.
         max_block: seconds that a send may wait for room in the queue; None for no limit.
+        watch: notices alterations of the queue.
 
     Raises:
         ConfigError: ``max_block`` is not a time to wait.
@@ -55,7 +64,7 @@ def gate_of(cluster: Cluster, definition: QueueDefinition, *, consumed: bool, ma
     if limits.policy == "ring":
         return None if limits.bytes is None else _ring_gate(cluster, definition, limits)
     if limits.policy == "reject" or limits.policy == "block":
-        occupancy = Occupancy(cluster, definition, limits, consumed=consumed)
+        occupancy = Occupancy(cluster, definition, limits, consumed=consumed, watch=watch)
         occupancy.open()
         return AdmissionGate(definition, limits, occupancy, max_block)
     assert_never(limits.policy)
@@ -144,13 +153,21 @@ class AdmissionGate:
     ) -> None:
         self._queue = definition.name
         self._conflates = definition.conflate
-        self._limits = limits
+        self._limits: Limits = limits
+        self._bounded = True
         self._occupancy = occupancy
         self._max_block = max_block
         self._breached = Notice()
         self._append: Append
         self._task = local()  # what a thread that sends for a task needs to know of it; see `_Task`
         self._lines = Lines()
+
+    def adopt(self, limits: Limits | None) -> None:
+        """Admit by other limits from now on; by none, if none bind producers any longer."""
+        with self._occupancy.lock:
+            self._bounded = limits is not None
+            self._limits = limits or self._limits
+            self._occupancy.adopt(limits)
 
     def guard(self, append: Append) -> Append:
         """Return an append that waits for admission first."""
@@ -199,7 +216,7 @@ class AdmissionGate:
         if value is None and not self._conflates:  # means nothing
             return self._append(topic, key, value, headers)
         size = None if value is None else size_of(key, value, headers)
-        if size is not None and self._limits.bytes is not None:
+        if size is not None and self._limits.bytes is not None and self._bounded:
             check_size(f"the queue {self._queue}", self._limits.bytes, key, size)
         name = key if self._conflates and key is not None else OwnKey(key or b"")
         occupancy, task = self._occupancy, self._sending

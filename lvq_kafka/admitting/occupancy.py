@@ -18,6 +18,9 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardFilter
+from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.ttl import TTL_HEADER
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, ReaderFailed
 from lvq_kafka.reading.consumed_filter import ConsumedFilter, Learned, is_transient
 from lvq_kafka.reading.follower import Follower
@@ -32,6 +35,7 @@ _REFRESH = 1.0  # seconds between two questions to the group while no one waits
 _ANSWER = 10.0  # seconds to read to the end, before a message is refused
 _STALE = 30.0  # seconds without news after which nothing is admitted
 _PAUSES = 4  # times as long as counting took, at least, until the group is asked again while no one needs to know
+_TIMES = frozenset({TTL_HEADER, NOT_BEFORE_HEADER})  # that may mean something once the queue is altered
 _SOME = 1000  # keys that are checked in one go, less than 1 ms
 
 
@@ -45,9 +49,18 @@ class Occupancy:
         definition: the queue.
         limits: its limits.
         consumed: whether it has a group that consumes it.
+        watch: notices alterations of the queue.
     """
 
-    def __init__(self, cluster: Cluster, definition: QueueDefinition, limits: Limits, *, consumed: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        definition: QueueDefinition,
+        limits: Limits,
+        *,
+        consumed: bool,
+        watch: RegistryWatch | None = None,
+    ) -> None:
         self._definition = definition
         self._group = ConsumedFilter(cluster, definition, definition.group, "refuse") if consumed else None
         self._admission = Admission(limits)
@@ -71,9 +84,10 @@ class Occupancy:
             record_filter=in_turn(
                 None if definition.conflate else StandardFilter(),
                 None if selection is None else ValueFilter(rules.keys, selection),
-                ValuesToSizes(rules.times.headers, definition.key_header),
+                ValuesToSizes(_TIMES if watch is not None else rules.times.headers, definition.key_header),
             ),
             by_value=selection is not None,
+            watch=watch,
         )
         self._shared = self._follower.shared
 
@@ -121,6 +135,10 @@ class Occupancy:
         self._follower.close()
 
     # ---------------------------------------------------------------- sends; the lock is held
+
+    def adopt(self, limits: Limits | None) -> None:
+        """Judge by other limits from now on, or by none."""
+        self._admission.adopt(limits)
 
     def admit(self, key: bytes, size: int | None) -> Send | None:
         """Count a message that is about to be sent, or return None if there is no room.

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from lvq_kafka._version import __version__
+from lvq_kafka.cli.commands.altering import alter
 from lvq_kafka.cli.commands.bridge import bridge
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
@@ -46,7 +47,7 @@ from lvq_kafka.core.text.quoting import printable
 __all__ = ["lvq"]
 
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Queues": (declare, options, settings, queues, stats, drop),
+    "Queues": (declare, alter, options, settings, queues, stats, drop),
     "Write": (send, put, delete, feed),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),

@@ -42,6 +42,7 @@ from lvq_kafka.core.text.validation import (
     waiting,
 )
 from lvq_kafka.declared.group_checks import OnForeignCommits
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.producing.producer import Producer
 from lvq_kafka.runtime.aio import in_thread
 from lvq_kafka.runtime.forking import Bound
@@ -91,6 +92,7 @@ class Consumer(Bound, Generic[V]):
         definition: the queue. Its group must have been declared (`lvq_kafka.declared.group_checks.declare_group`).
         codec: decodes the values.
         reclaim: removes the messages that the topic's queues have consumed; for ``auto_reclaim``.
+        watch: notices alterations of the queue.
         options: see `ConsumerOptions`.
 
     Raises:
@@ -122,6 +124,7 @@ class Consumer(Bound, Generic[V]):
         on_foreign_commits: OnForeignCommits = "refuse",
         auto_reclaim: float | None = None,
         page_directory: str | os.PathLike[str] | None = None,
+        watch: RegistryWatch | None = None,
     ) -> None:
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch)
@@ -138,6 +141,9 @@ class Consumer(Bound, Generic[V]):
             durations("Leave it out to keep what was consumed.", auto_reclaim=auto_reclaim)
         if page_directory is not None:
             page_directory = check_page_directory(page_directory, definition)
+        if watch is not None:
+            watch.refresh_if_due()
+            definition = watch.known
         self.name = definition.name
         self.topic = definition.topic
         self._shared = SharedState(
@@ -160,6 +166,7 @@ class Consumer(Bound, Generic[V]):
             expiry_letters,
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
+            watch=watch,
         )
         reclaiming = None
         if auto_reclaim is not None and reclaim is not None:

@@ -27,6 +27,7 @@ from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.core.text.wording import Remark
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TransportError
 from lvq_kafka.runtime.aio import in_background
 from lvq_kafka.runtime.exiting import ended, finish_at_exit
@@ -45,6 +46,7 @@ _IDLE_POLL = 0.02  # seconds; how long close() waits for the thread to notice. 0
 _BUSY_POLL = 0.005  # seconds; how long it takes to notice that someone waits for an ack
 _STAYS_BUSY = 0.1  # seconds after the last held message is settled, when most consumers are closed
 _URGENT_POLL = 0.001  # seconds; how long an answer goes unnoticed while someone waits for it
+_FOR_HOLDERS = 10.0  # seconds for holders of messages after an alteration is noticed: less than until it holds
 _ATTEMPTS = 3  # consecutive reads that were too slow to be sure of seeing all tombstones
 
 
@@ -62,6 +64,7 @@ class ConsumerThread:
         *,
         commit_interval: float,
         revoke_grace: float,
+        watch: RegistryWatch | None = None,
     ) -> None:
         self._name = name
         self._join = join
@@ -86,6 +89,9 @@ class ConsumerThread:
         self._fruitless = 0
         self._agreement = Agreement()
         self._starting_over = False
+        self._watch = watch
+        self._altered = False
+        self._moves_at: float | None = None  # when to start over after an alteration, at the latest
         self._stop = Event()
         self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
 
@@ -93,6 +99,8 @@ class ConsumerThread:
 
     def start(self) -> None:
         """Start the thread."""
+        if self._watch is not None:
+            self._watch.follow(self)
         finish_at_exit(self)  # first, since it may end at once
         self._thread.start()
 
@@ -160,7 +168,7 @@ class ConsumerThread:
     def _run(self) -> None:
         try:
             while not self._is_over:
-                if self._core.yielding.away:
+                if self._core.yielding.away or not self._knows_alterations():
                     self._heed_abandonment()
                     self._stop.wait(_IDLE_POLL)
                 else:
@@ -168,6 +176,8 @@ class ConsumerThread:
         except BaseException as error:  # noqa: BLE001  # raised in the callers' threads
             self._fail(error)
         finally:
+            if self._watch is not None:
+                self._watch.leave(self)
             self._unclosed.end()
             ended(self)
             with self._shared as core:
@@ -185,6 +195,7 @@ class ConsumerThread:
     def _run_membership(self) -> None:
         """Be a member of the group until the consumer ends, must read everything again, or yields."""
         self._starting_over = False
+        self._adopt()
         self._agreement = Agreement()
         member = self._commits.member = self._join(self)
         try:
@@ -207,11 +218,62 @@ class ConsumerThread:
             logger.error("the consumer of %s has failed: %s", self._name, what)
             self._shared.fail(error)
 
+    # ---------------------------------------------------------------- alterations of the queue (R39)
+
+    def altered(self) -> None:
+        """See `Follows.altered`."""
+        self._altered = True
+
+    def _knows_alterations(self) -> bool:
+        """Return whether all alterations are known that may hold by now.
+
+        A consumer that cannot know leaves its group, so that it neither judges messages nor hands them out.
+        """
+        if self._watch is None:
+            return True
+        if not self._watch.is_sure:
+            self._shared.report("watching", self._watch.trouble)
+            return False
+        if self._core.obstacles.of("watching"):
+            with self._shared as core:
+                core.obstacles.clear("watching")
+        return True
+
+    def _adopt(self) -> None:
+        """Keep to the options that the queue has by now."""
+        self._altered, self._moves_at = False, None
+        if self._watch is not None and self._shared.adopt(definition := self._watch.known):
+            self._ring_warnings = RingWarnings(self._name, self._core.ledger.ring)
+            self._expiry_letters.redirect(definition.expiry_topic)
+            logger.info("the consumer of %s keeps to the queue's altered options", self._name)
+
+    def _heed_alteration(self, now: float) -> None:
+        """Leave the group and rejoin, by the altered options.
+
+        That is once holders are done, or have had their time.
+        """
+        if self._altered:
+            self._altered = False
+            if self._watch is not None and self._moves_at is None and self._shared.differs(self._watch.known):
+                self._moves_at = now + _FOR_HOLDERS
+                logger.info("the queue %s was altered; its consumer waits for holders, and rejoins", self._name)
+        if self._moves_at is None:
+            return
+        with self._shared as core:
+            core.ledger.withhold(core.partitions)
+        if now >= self._moves_at or not self._core.ledger.in_work:
+            self._starting_over = True
+
     # ---------------------------------------------------------------- main loop
 
     def _step(self, member: GroupMember) -> None:
         """Take one turn: read, check on the cluster, commit."""
         self._heed_abandonment()
+        if self._watch is not None and self._shared.clock() >= self._watch.sure_until:
+            self._starting_over = True
+            return
+        if self._altered or self._moves_at is not None:
+            self._heed_alteration(time.monotonic())
         if self._shared.turn():
             self._monitor.hasten()
         self._polled_at = self._shared.clock()

@@ -25,6 +25,7 @@ EXPIRED = "expired"
 """The reason that these letters give."""
 
 _MOST = 1000  # letters in flight
+_MOMENT = 1.0  # seconds for letters in flight, if the topic is altered
 _AGAIN = 1.0  # seconds until a message whose letter could not be stored is tried again
 _POSITION = attrgetter("partition", "offset")
 
@@ -61,6 +62,19 @@ class ExpiryLetters:
         self._failing = self._closing = False
         if topic is not None:
             describe_letter_topic(cluster, topic, "expiry topic")
+
+    def redirect(self, topic: str | None) -> None:
+        """Write to another topic from now on, or to none.
+
+        Only the consumer's own thread calls this, while no partition is assigned. So nobody waits for the letters in
+        flight: the next owner writes those that are not stored.
+        """
+        if topic == self._topic:
+            return
+        letters, self._letters, self._topic = self._letters, None, topic
+        if letters is not None:
+            letters.flush(_MOMENT)
+            letters.close()
 
     def post(self) -> None:
         """Write letters of expired messages. Only the consumer's own thread calls this."""

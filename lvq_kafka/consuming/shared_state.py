@@ -25,7 +25,7 @@ from lvq_kafka.core.consumer.obstacles import Doing
 from lvq_kafka.core.ledger.ledger import Item
 from lvq_kafka.core.ledger.message_times import MessageTimes
 from lvq_kafka.core.log.records import Fetch
-from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.text.quoting import bounded
 from lvq_kafka.core.waiting.lifecycle import MessageState
@@ -87,6 +87,7 @@ class SharedState:
         self.failed = False
         """True once the consumer has failed: no more messages will arrive."""
         self._definition = definition
+        self._page_directory = page_directory
         self._foreign = rules.foreign_headers()
         self._now = now
         self._times = self.core.ledger.times
@@ -421,6 +422,39 @@ class SharedState:
             core.read(fetch, keys, mismatched)
             if not rule.conflates:
                 core.ignored += fetch.batch.values.count(None)
+
+    def adopt(self, definition: QueueDefinition) -> bool:
+        """Keep to the options of an altered queue (R39); return whether they are others.
+
+        No partition is assigned meanwhile.
+        """
+        if not self.differs(definition):
+            return False
+        selector = self._selector
+        rules = QueueRules.of(definition, None if selector is None else selector.matches)
+        with self._lock:
+            pages = self.pages
+            if rules.paged is None:
+                self.pages = None
+            elif pages is None:
+                self.pages = PageFile(self._page_directory, self._fail_unreadable)
+            self._definition = definition
+            self.core.ledger.adopt(rules, self.pages)
+            self._foreign = rules.foreign_headers()
+            self._times = self.core.ledger.times
+            self._prepares = self._prepares or self._times is not None
+        if pages is not None and self.pages is None:
+            pages.close()
+        return True
+
+    def differs(self, definition: QueueDefinition) -> bool:
+        """Return whether consumers have to start over to keep to these options."""
+        mine = self._definition
+        return (time_rule(mine), mine.limits, mine.expiry_topic) != (
+            time_rule(definition),
+            definition.limits,
+            definition.expiry_topic,
+        )
 
     def report(self, doing: Doing, error: Exception) -> None:
         """Record that an activity currently fails."""

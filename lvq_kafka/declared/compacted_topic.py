@@ -25,7 +25,12 @@ from lvq_kafka.errors import (
 __all__ = ["CompactedTopic"]
 
 _POLL = 0.1  # seconds
-_SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
+_SETTINGS = {
+    "cleanup.policy": "compact",
+    "message.timestamp.type": "LogAppendTime",  # from when an alteration holds must not depend on a client's clock
+    "segment.ms": "86400000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
 
 
 class CompactedTopic:
@@ -96,6 +101,25 @@ class CompactedTopic:
             shortfalls=shortfalls,
             hint="Try again, and check whether a transaction is open in that topic.",
         ) from trouble
+
+    def end(self, timeout: float) -> int:
+        """Return the end of the log; 0 if there is no such topic. While it stays, nothing changes.
+
+        Raises:
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        try:
+            return self._cluster.logs.end_offsets(self._topic, partitions=1, timeout=timeout).get(0, 0)
+        except TopicNotFound:
+            return 0
+
+    def config(self) -> Mapping[str, str]:
+        """Return the topic's settings.
+
+        Raises:
+            Unauthorized: this user may not read them.
+        """
+        return self._cluster.topics.config(self._topic, timeout=self._timeout)
 
     def create(self) -> None:
         """Create the topic if there is none."""

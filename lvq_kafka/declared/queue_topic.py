@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, TypedDict
 
@@ -24,6 +24,7 @@ __all__ = [
     "OnMismatch",
     "ask_delete_retention",
     "check_may_create",
+    "check_times",
     "check_topic",
     "describe_letter_topic",
     "ensure_topic",
@@ -84,6 +85,35 @@ def check_topic(
             reconciled = settings
         else:
             findings += settings
+    _raise_errors(topic, findings, on_mismatch, needs)
+    return findings, reconciled, unchecked
+
+
+def check_times(
+    cluster: Cluster, topic: str, on_mismatch: OnMismatch, *, before: TopicNeeds, needs: TopicNeeds
+) -> tuple[list[Finding], list[Finding], list[str]]:
+    """Judge the settings that a queue needs since it was altered.
+
+    Return what `check_topic` returns.
+    """
+    described = cluster.topics.describe(topic)
+    try:
+        config = cluster.topics.config(topic)
+    except Unauthorized:
+        return [], [], [f"the settings of {topic}: this user may not read them"]
+    replicas = described.replication_factor
+    known = {(one.setting, one.expected) for one in judge(config, replication_factor=replicas, needs=before)}
+    found = judge(config, replication_factor=replicas, needs=needs)
+    found = [one for one in found if (one.setting, one.expected) not in known]
+    if found and on_mismatch == "reconcile":
+        cluster.topics.alter_config(topic, {finding.setting: finding.expected for finding in found})
+        return [], found, []
+    _raise_errors(topic, found, on_mismatch, needs)
+    return found, [], []
+
+
+def _raise_errors(topic: str, findings: Sequence[Finding], on_mismatch: OnMismatch, needs: TopicNeeds) -> None:
+    """Log findings, or raise `TopicMismatch` if they break a queue, as asked for."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and on_mismatch == "raise":
         raise TopicMismatch(
@@ -95,7 +125,6 @@ def check_topic(
         )
     for finding in findings:
         logger.warning("topic %s: %s", topic, finding)
-    return findings, reconciled, unchecked
 
 
 def _shape(spec: TopicSpec, needs: TopicNeeds = NO_NEEDS) -> _Shape:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import uuid
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.latest.columns import ColumnTable
 from lvq_kafka.core.log.keys import key_text
-from lvq_kafka.core.log.records import RecordBatch
-from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
+from lvq_kafka.core.log.records import Record, RecordBatch
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name, topic_of
+from lvq_kafka.core.queue.history import (
+    QueueHistory,
+    alteration_key,
+    alteration_to_json,
+    is_alteration,
+    read_history,
+)
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.text.nearest import nearest
 from lvq_kafka.core.text.quoting import quoted
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.compacted_topic import CompactedTopic
-from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared
+from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared, TopicMismatch, Unauthorized
 
 __all__ = ["Registry", "describe_differences"]
 
@@ -41,7 +49,7 @@ class Registry:
 
     def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
         self._topic = CompactedTopic(cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout, first_counts=True)
-        self._left_out: set[bytes] = set()
+        self._left_out: set[str] = set()
 
     def get(self, name: str) -> QueueDefinition:
         """Return the definition of a queue.
@@ -50,13 +58,17 @@ class Registry:
             QueueNotDeclared: there is no queue of that name.
             ConfigError: the name is not valid for a queue, or its definition is unreadable or newer than this library.
         """
+        return self.history(name).newest
+
+    def history(self, name: str) -> QueueHistory:
+        """Return the definition of a queue, and its alterations. Raises what `get` raises."""
         check_name("queue", name)
         table = self._topic.read().table
-        document = table.value(name.encode())
-        if document is None:
+        found = read_history(name, _records(table, name))
+        if found is None:
             names = [name for name in map(key_text, table.key_range()) if is_name(name)]
             raise QueueNotDeclared(f"No queue {name} is declared.", queue=name, hint=_instead(name, names))
-        return QueueDefinition.from_json(document, name=name)
+        return found
 
     def find(self, name: str) -> QueueDefinition | None:
         """Return the definition of a queue; None if there is none.
@@ -69,13 +81,35 @@ class Registry:
         except QueueNotDeclared:
             return None
 
-    def all(self, *, strict: bool = False) -> list[QueueDefinition]:
-        """Return every readable definition, by name.
+    def end(self, timeout: float) -> int:
+        """Return the end of the registry's log. While it stays, so do all definitions.
 
         Raises:
-            ConfigError: ``strict`` is set, and a definition is unreadable.
+            TransportError: the cluster cannot be reached or refuses.
         """
-        return self._definitions(self._topic.read().table, strict=strict)
+        return self._topic.end(timeout)
+
+    def all(self) -> list[QueueDefinition]:
+        """Return every readable definition, by name, as it was altered last."""
+        return self._definitions(self._topic.read().table)
+
+    def on_topic(self, topic: str) -> list[QueueDefinition]:
+        """Return the definitions of all queues on a topic, by name.
+
+        Raises:
+            ConfigError: one of them is unreadable. Whatever wrote it, it names the topic.
+        """
+        table, found = self._topic.read().table, []
+        for name, value in _declared(table):
+            try:
+                history = read_history(name, _records(table, name))
+            except ConfigError:
+                if topic_of(value) == topic:
+                    raise
+                continue
+            if history is not None and history.newest.topic == topic:
+                found.append(history.newest)
+        return found
 
     def check(self, definition: QueueDefinition) -> bool:
         """Return whether the queue is declared with exactly this definition.
@@ -104,6 +138,25 @@ class Registry:
         """
         self._topic.check_may_write(_what(name))
 
+    def check_times(self) -> None:
+        """Check that the registry has its times from brokers: alterations hold by them.
+
+        Raises:
+            TopicMismatch: it takes them from clients.
+        """
+        try:
+            found = self._topic.config().get("message.timestamp.type", "LogAppendTime")
+        except Unauthorized:
+            return
+        if found != "LogAppendTime":
+            raise TopicMismatch(
+                f"The topic {REGISTRY_TOPIC} takes its times from clients (message.timestamp.type is {found}), so a "
+                "wrong clock could have an alteration hold before others know of it.",
+                topic=REGISTRY_TOPIC,
+                settings={"message.timestamp.type": ("LogAppendTime", found)},
+                hint=f"Set message.timestamp.type=LogAppendTime for {REGISTRY_TOPIC}, with kafka-configs.",
+            )
+
     def declare(self, definition: QueueDefinition) -> bool:
         """Write a definition unless the queue already has it; return whether it was written.
 
@@ -118,6 +171,7 @@ class Registry:
         if self._matches(table, definition):
             return False
         self._topic.create()
+        self._forget_alterations(table, definition.name)  # of a queue of that name that was not dropped completely
         mine = self._append(definition.name, definition.to_json())
         for record in chain.from_iterable(self._topic.read_on(dict(values.progress.positions) or {0: 0})):
             if record.offset < mine:
@@ -136,42 +190,92 @@ class Registry:
         """
         definition = self.get(name)
         self._append(name, None)
+        self._forget_alterations(self._topic.read().table, name)
         return definition
 
-    def _append(self, name: str, document: bytes | None) -> int:
-        return self._topic.append(name, document, _what(name))
+    def alter(self, name: str, change: Callable[[QueueDefinition], QueueDefinition]) -> QueueHistory:
+        """Append an alteration, unless it changes nothing; return the queue's history with it.
+
+        Of several at once, the first in the log counts: others may know of it already.
+
+        Args:
+            change: returns the new definition, given the one that the queue was given last.
+
+        Raises:
+            QueueMismatch: another alteration came first.
+            QueueNotDeclared, ConfigError: as for `get`; or what ``change`` raises.
+            Unauthorized: this user may not write to the registry's topic.
+        """
+        before = self.history(name)
+        definition = change(before.newest)
+        if definition == before.newest:
+            return before
+        own_id = uuid.uuid4().hex
+        key = alteration_key(name, own_id)
+        self._append(name, alteration_to_json(definition, after=before.newest_id), key=key)
+        after = self.history(name)
+        if not after.has(own_id):
+            self._append(name, None, key=key)
+            raise QueueMismatch(
+                f"The queue {name} was altered at the same time by someone else, whose alteration came first.",
+                queue=name,
+                differences=before.newest.differences(after.newest),
+                hint="Look at it, and alter it again if that is still what you want.",
+            )
+        return after
+
+    def _forget_alterations(self, table: ColumnTable, name: str) -> None:
+        for record in _records(table, name):
+            key = record.key or b""
+            if is_alteration(key):
+                self._append(name, None, key=key_text(key))
+
+    def _append(self, name: str, document: bytes | None, *, key: str | None = None) -> int:
+        return self._topic.append(key or name, document, _what(name))
 
     def _matches(self, table: ColumnTable, definition: QueueDefinition) -> bool:
-        mine = table.value(definition.name.encode())
-        if mine is not None:
-            declared = QueueDefinition.from_json(mine, name=definition.name)
-            if declared != definition:
-                raise _mismatch(declared, definition)
+        mine = read_history(definition.name, _records(table, definition.name))
+        if mine is not None and mine.newest != definition:
+            raise _mismatch(mine.newest, definition)
         for other in self._definitions(table):
             if other.topic == definition.topic:
                 _check_shared(other, definition)
         return mine is not None
 
-    def _definitions(self, table: ColumnTable, *, strict: bool = False) -> list[QueueDefinition]:
+    def _definitions(self, table: ColumnTable) -> list[QueueDefinition]:
         found: list[QueueDefinition] = []
         left_out: list[ConfigError] = []
-        for key in table.key_range():
-            value = table.value(key)
-            if value is None:
-                continue
+        for name, _ in _declared(table):
             try:
-                found.append(QueueDefinition.from_json(value, name=key_text(key)))
+                history = read_history(name, _records(table, name))
             except ConfigError as error:
-                if strict:
-                    raise
-                if key not in self._left_out:
-                    self._left_out.add(key)
+                if name not in self._left_out:
+                    self._left_out.add(name)
                     left_out.append(error)
+            else:
+                found += [] if history is None else [history.newest]
         for unreadable in left_out[:_MOST_TOLD]:
             logger.warning("left out: %s", unreadable)
         if len(left_out) > _MOST_TOLD:
             logger.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
         return found
+
+
+def _declared(table: ColumnTable) -> Iterator[tuple[str, bytes]]:
+    """Yield the names of all declared queues, each with the value of its record."""
+    for key in table.key_range():
+        value = table.value(key)
+        if value is not None and not is_alteration(key):
+            yield key_text(key), value
+
+
+def _records(table: ColumnTable, name: str) -> Iterator[Record]:
+    """Yield the records of a queue: its declaration, and its alterations."""
+    key = name.encode()
+    for one in (key, *table.key_range(key + b"/", key + b"0")):  # in ASCII, 0 comes after the slash
+        record = table.record(one)
+        if record is not None:
+            yield record
 
 
 def _check_shared(there: QueueDefinition, mine: QueueDefinition) -> None:
@@ -231,7 +335,7 @@ def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatc
         f"The queue {declared.name} is already declared with {describe_differences(declared, asked, differences)}.",
         queue=declared.name,
         differences=differences,
-        hint="Open it as it is, or drop it first.",
+        hint="Open it as it is, alter it (`lvq alter`), or drop it first.",
     )
 
 

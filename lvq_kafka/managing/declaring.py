@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
@@ -19,10 +19,12 @@ from lvq_kafka.core.queue.topic_settings import (
     check_spec,
     judge_definition,
 )
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.declared.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.declared.queue_topic import (
     OnMismatch,
     check_may_create,
+    check_times,
     check_topic,
     describe_letter_topic,
     ensure_topic,
@@ -33,7 +35,7 @@ from lvq_kafka.errors import QueueError, TopicNotFound, TransportError, Unauthor
 from lvq_kafka.runtime.retrying import patiently
 from lvq_kafka.selectors.of_queues import check_selectors
 
-__all__ = ["Declaration", "complete", "declare", "drop"]
+__all__ = ["Alteration", "Declaration", "alter", "complete", "declare", "drop"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
@@ -93,7 +95,7 @@ def declare(
     declared = registry.check(definition)
     if definition.expiry_topic is not None:
         describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
-    needs = TopicNeeds.of(definition, registry.all())
+    needs = TopicNeeds.of(_as_declared(definition, everything := registry.all()), everything, cluster.now())
     if on_mismatch == "raise":
         check_spec(spec, needs)
     if not declared:
@@ -107,6 +109,73 @@ def declare(
         declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last, so that a declared queue has everything it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """The outcome of `LastValueQueue.alter`."""
+
+    definition: QueueDefinition
+    """The options that the queue has from then on."""
+    since: float | None
+    """The time from which they hold, in seconds since the epoch; None if they were the queue's already."""
+    findings: tuple[Finding, ...] = ()
+    """Settings of the topic, and options, that do not suit the queue."""
+    reconciled: tuple[Finding, ...] = ()
+    """Settings of the topic that were corrected for the altered options."""
+    unchecked: tuple[str, ...] = ()
+    """Descriptions of what this user's rights did not allow to check."""
+
+
+def alter(
+    cluster: Cluster, name: str, change: Callable[[QueueDefinition], QueueDefinition], *, on_mismatch: OnMismatch
+) -> Alteration:
+    """Alter a queue; see `lvq_kafka.LastValueQueue.alter`.
+
+    The topic's settings come first, so that they suit a message of either kind when the first one comes.
+    """
+    registry = Registry(cluster)
+    before = registry.get(name)
+    after = change(before)
+    if after == before:
+        return Alteration(before, None)
+    topic = after.topic
+    if after.limits is not None:
+        after.limits.check_partitions(_partitions(cluster, topic, _AS_IT_IS))
+    if after.expiry_topic is not None:
+        describe_letter_topic(cluster, after.expiry_topic, "expiry topic")
+    registry.check_may_write(name)
+    registry.check_times()
+    others = [other for other in registry.all() if other.name != name]
+    needed = TopicNeeds.of(before, others, cluster.now())
+    needs = TopicNeeds.of(_both(before, after, cluster.now()), others, cluster.now())
+    findings, reconciled, unchecked = check_times(cluster, topic, on_mismatch, before=needed, needs=needs)
+    for finding in judge_definition(after, needs, lambda: cluster.topics.describe(topic).partitions):
+        logger.warning("queue %s: %s", name, finding)
+        findings.append(finding)
+    history = registry.alter(name, change)
+    return Alteration(
+        history.newest,
+        history.revisions[-1].since / 1000,
+        tuple(findings),
+        tuple(reconciled),
+        tuple(unchecked),
+    )
+
+
+_AS_IT_IS = TopicSpec()
+
+
+def _as_declared(definition: QueueDefinition, everything: Iterable[QueueDefinition]) -> QueueDefinition:
+    """Return a definition, with its history if the queue is declared."""
+    return next((one for one in everything if one.name == definition.name), definition)
+
+
+def _both(before: QueueDefinition, after: QueueDefinition, now: float) -> QueueDefinition:
+    """Return the altered queue, whose messages so far count by the terms so far."""
+    until = max(round(now * 1000), *(terms.until + 1 for terms in before.earlier), 0)
+    terms = EarlierTerms(until=until, ttl=before.ttl, max_delay=before.max_delay)
+    return replace(after, earlier=(*before.earlier, terms))
 
 
 def _partitions(cluster: Cluster, topic: str, spec: TopicSpec) -> int:
@@ -138,8 +207,7 @@ def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -
     name, topic = definition.name, definition.topic
     registry = Registry(cluster)
     if delete_topic:
-        definitions = registry.all(strict=True)
-        others = [other.name for other in definitions if other.topic == topic and other.name != name]
+        others = [other.name for other in registry.on_topic(topic) if other.name != name]
         if others:
             raise QueueError(
                 f"The topic {topic} also serves {', '.join(others)}.",

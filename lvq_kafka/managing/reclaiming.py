@@ -55,7 +55,7 @@ def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tup
     """Return the queues on this one's topic, and where the topic may begin for all of them."""
     registry = Registry(cluster)
     registry.get(definition.name)
-    queues = [other for other in registry.all(strict=True) if other.topic == definition.topic]
+    queues = registry.on_topic(definition.topic)
     browsed = [other.name for other in queues if other.non_destructive]
     if browsed:
         raise QueueError(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, partial
+from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, Self, TypedDict, Unpack
 
@@ -187,25 +188,52 @@ class Producer(Bound, Generic[V]):
         if transactional_id is not None:
             text("transactional_id", transactional_id)
         keys, groups = rules.keys, rules.groups
+        self._now = cluster.now
         self.topic = keys.topic
         self._key_header = keys.header
         self._sole_header: Any = object() if keys.header is None else keys.header  # without one, matches no header
-        self._keyless = keys.keyless
         self._conflates = keys.conflates
         self._codec = value
         self._as_is = value is BYTES
-        self._terms = OwnTerms(rules, cluster.now)
-        self._judged = self._terms.judged
+        self._keep_to(rules)
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self._suspected = False
         self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
-        self._gate = gate
-        append: Append = self.writer.append
+        self._ungated: Append = self.writer.append
         if groups is not None and groups.placement == "group":
-            append = self._by_group(cluster, groups)
-        self._append: Append = append if gate is None else gate.guard(append)
-        self._unclosed = UnclosedProducer(self, self.writer, self.topic, _nothing if gate is None else gate.close)
+            self._ungated = self._by_group(cluster, groups)
+        self._gate = gate
+        self._gates: list[Gate] = [] if gate is None else [gate]  # those that were replaced, too
+        self._append: Append = self._ungated if gate is None else gate.guard(self._ungated)
+        self._closing: list[Callable[[], object]] = []
+        self._adopting = Lock()
+        shut = partial(_shut, self._gates, self._closing)
+        self._unclosed = UnclosedProducer(self, self.writer, self.topic, shut)
+
+    def _keep_to(self, rules: QueueRules) -> None:
+        self._keyless = rules.keys.keyless
+        self._terms = OwnTerms(rules, self._now)
+        self._judged = self._terms.judged
+
+    def _adopt(self, rules: QueueRules, gate: Gate | None) -> None:
+        """Keep to the rules of the queue after an alteration (R39).
+
+        A gate that is replaced is closed with the producer, since senders may still wait there.
+        """
+        with self._adopting:
+            if self._append == self._refuse:  # it is closed
+                return
+            self._keep_to(rules)
+            if gate is self._gate:
+                return
+            self._gate = gate
+            self._gates += [] if gate is None else [gate]
+            self._append = self._ungated if gate is None else gate.guard(self._ungated)
+
+    def _on_close(self, call: Callable[[], object]) -> None:
+        """Call when the producer is closed, or was dropped."""
+        self._closing.append(call)
 
     # ------------------------------------------------------------ sending
 
@@ -277,14 +305,15 @@ class Producer(Bound, Generic[V]):
         It waits for room in a queue with limits without blocking the event loop. If it is cancelled meanwhile, the
         message is not sent.
         """
-        return self.send(message) if self._gate is None else await self._gate.send_async(partial(self.send, message))
+        gate = self._gate
+        return self.send(message) if gate is None else await gate.send_async(partial(self.send, message))
 
     async def put_async(
         self, key: Key, value: V, headers: MessageHeaders | None = None, **terms: Unpack[MessageTerms]
     ) -> Receipt:
         """Like `put`, for asyncio; see `send_async`."""
-        put = partial(self.put, key, value, headers, **terms)
-        return put() if self._gate is None else await self._gate.send_async(put)
+        put, gate = partial(self.put, key, value, headers, **terms), self._gate
+        return put() if gate is None else await gate.send_async(put)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None, *, group: str | bytes | None = None) -> Receipt:
         """Delete a key by sending a tombstone. Raises what `send` raises.
@@ -345,8 +374,7 @@ class Producer(Bound, Generic[V]):
         timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
         self._refuse_more()
-        if self._gate is not None:
-            self._gate.close()
+        _shut(self._gates, self._closing)
         self._unclosed.end()
         self._report(undecided, timeout)
 
@@ -554,7 +582,8 @@ class Producer(Bound, Generic[V]):
             )
 
     def _refuse_more(self) -> None:
-        self._append = self._refuse
+        with self._adopting:
+            self._append = self._refuse
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise Closed(f"The producer of {self.topic!r} is closed.", hint="Open another one: queue.producer().") from None
@@ -577,8 +606,11 @@ class Producer(Bound, Generic[V]):
         return True
 
 
-def _nothing() -> None:
-    """Close a gate that is not there."""
+def _shut(gates: Sequence[Gate], calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
+    for gate in gates:
+        gate.close()
 
 
 def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:

@@ -19,6 +19,7 @@ from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.text.validation import choice, delays, durations
 from lvq_kafka.declared.group_checks import OnForeignCommits
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import (
     Closed,
     CommitMapRefused,
@@ -88,6 +89,7 @@ class Browser(QueueReader[V], Generic[V]):
         undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for no limit.
         metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
+        watch: notices alterations of the queue; None for a topic that is no declared queue.
         selection: what to return; see `SelectionOptions`. If a key that was already returned gets a value that is not
             selected, it is reported as `Deleted` with ``left`` set (R24).
     """
@@ -109,6 +111,7 @@ class Browser(QueueReader[V], Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        watch: RegistryWatch | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
         self._replay = ReplayPeriod(replay_period, now=cluster.now(), dump=dump, times=time_rule(definition))
@@ -126,6 +129,7 @@ class Browser(QueueReader[V], Generic[V]):
             metadata_interval=metadata_interval,
             selection=selection,
             since=self._start_positions,
+            watch=watch,
         )
         if previous and not definition.conflate:
             raise ConfigError(

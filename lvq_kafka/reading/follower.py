@@ -11,6 +11,7 @@ from weakref import finalize
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.rules import QueueRules
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -39,6 +40,7 @@ class Follower:
         partitions: read only these; None for all.
         by_value: whether the filter marks values as `UNSELECTED`.
         metadata_interval: seconds between two checks of the topic.
+        watch: notices alterations of the queue; None for a topic that is no declared queue.
     """
 
     def __init__(
@@ -51,13 +53,21 @@ class Follower:
         partitions: Collection[int] | None = None,
         by_value: bool = False,
         metadata_interval: float = 5.0,
+        watch: RegistryWatch | None = None,
     ) -> None:
         self.topic = rules.keys.topic
         timed = rules.times.matters
         self.shared = FollowerState(self.topic, partitions=partitions, time=cluster.now, timed=timed)
         self._metadata = MetadataThread(cluster, self.shared, metadata_interval)
         self._reader_thread = ReaderThread(
-            cluster, rules, self.shared, self._metadata, since=since, record_filter=record_filter, by_value=by_value
+            cluster,
+            rules,
+            self.shared,
+            self._metadata,
+            since=since,
+            record_filter=record_filter,
+            by_value=by_value,
+            watch=watch,
         )
         self.waiter = CatchUpWaiter(self.shared, self._metadata)
         self._threads: list[Thread] = []

@@ -149,6 +149,26 @@ class FollowerState:
         if self.catch_up.lose_touch(trouble, error):
             logger.warning("lost contact with the cluster while reading %s: %s", self.topic, error)
 
+    def is_sure(self) -> None:
+        """Record that all alterations of the queue are known."""
+        with self.lock:
+            if self.catch_up.is_sure():
+                self.notifier.notify(everybody=True)
+
+    def read_altered(self, *, timed: bool) -> None:
+        """Make the reading thread start again, since the queue was altered (R39).
+
+        Args:
+            timed: whether messages expire, or may be scheduled.
+        """
+        with self.lock:
+            if timed:
+                self.timed = True
+                self.catch_up.heed_time()
+            if self.catch_up.begun:
+                self.catch_up.rewind(dict(self.catch_up.since))
+            self.notifier.notify(everybody=True)
+
     def stall(self, error: LVQError) -> None:
         """Record that partitions have stalled, and are about to get another connection."""
         if Trouble.STALLED not in self.catch_up.troubles:

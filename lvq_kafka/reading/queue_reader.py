@@ -17,6 +17,7 @@ from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.queue.standard import StandardFilter
 from lvq_kafka.core.text.validation import durations, waiting
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.follower import Follower
@@ -44,6 +45,7 @@ class QueueReader(Bound, Generic[V]):
     Args:
         selection: what to read.
         by_value: whether the conditions of the selection limit the values held, and not only its keys and partitions.
+        watch: notices alterations of the queue; None for a topic that is no declared queue.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class QueueReader(Bound, Generic[V]):
         selection: SelectionOptions[V],
         by_value: bool = False,
         since: Callable[[Cluster, str], Mapping[int, int]] | None = None,
+        watch: RegistryWatch | None = None,
     ) -> None:
         check_undecodable(undecodable)
         durations("Give the time between checks of the topic.", metadata_interval=metadata_interval)
@@ -91,6 +94,7 @@ class QueueReader(Bound, Generic[V]):
             partitions=self._selection.partitions,
             by_value=by_value,
             metadata_interval=metadata_interval,
+            watch=watch,
         )
         self._shared = self._follower.shared
 

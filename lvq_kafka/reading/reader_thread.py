@@ -15,9 +15,11 @@ from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
 from lvq_kafka.core.latest.value_store import ValueStore
 from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
+from lvq_kafka.core.queue.definition import time_rule
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
@@ -54,8 +56,11 @@ class ReaderThread:
         since: Since | None = None,
         record_filter: RecordFilter | None = None,
         by_value: bool = False,
+        watch: RegistryWatch | None = None,
     ) -> None:
         self._cluster = cluster
+        self._watch = watch
+        self._altered = False
         self._rules = rules
         self._topic = rules.keys.topic
         self._shared = shared
@@ -78,6 +83,10 @@ class ReaderThread:
             TopicNotFound: there is no such topic.
             TransportError: the cluster cannot be reached or refuses the request.
         """
+        if self._watch is not None:
+            self._watch.follow(self)
+            self._watch.refresh_if_due()
+            self._heed_alteration(self._watch)
         described = self._cluster.topics.describe(self._topic)
         if self._since is not None:
             self._shared.rewind(self._since(self._cluster, self._topic))
@@ -94,6 +103,8 @@ class ReaderThread:
                     self._pass_time()
         finally:
             self._reader.close()
+            if self._watch is not None:
+                self._watch.leave(self)
             if shared.abandoned:
                 logger.warning(
                     "closing a reader of %s, which was dropped without being closed: %s. Use a with block, or close it",
@@ -108,7 +119,37 @@ class ReaderThread:
             self._header_warnings.check(self._expiry_times)
             self._header_warnings.check(self._due_times)
 
+    def altered(self) -> None:
+        """See `Follows.altered`."""
+        self._altered = True
+
+    def _heed_alteration(self, watch: RegistryWatch) -> None:
+        """Read everything again if messages count by other terms from some time on (R39)."""
+        self._altered = False
+        times = time_rule(watch.known)
+        if times.options == self._rules.times.options:
+            return
+        self._rules = replace(self._rules, times=times)
+        self._foreign = self._rules.foreign_headers()
+        logger.info("the queue on %s was altered; reading it again by its new terms", self._topic)
+        self._shared.read_altered(timed=times.matters)
+
+    def _check_sure(self, watch: RegistryWatch) -> bool:
+        """Return whether all alterations are known that messages may be judged by (R39)."""
+        if not watch.is_sure:
+            self._shared.lost_touch(Trouble.UNSURE, watch.trouble)
+            return False
+        if Trouble.UNSURE in self._shared.catch_up.troubles:
+            self._shared.is_sure()
+        return True
+
     def _step(self) -> None:
+        if self._watch is not None:
+            if self._altered:
+                self._heed_alteration(self._watch)
+            if not self._check_sure(self._watch):
+                self._shared.stop.wait(_POLL)
+                return
         shared, catch_up = self._shared, self._shared.catch_up
         replay = catch_up.replay
         try:
@@ -121,7 +162,7 @@ class ReaderThread:
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
                 fetch = self._reader.poll(_POLL)
-                if fetch.positions:
+                if fetch.positions and not self._altered:  # else everything is read again
                     self.apply(fetch)
                 if catch_up.overdue and (stalled := catch_up.stalled(shared.clock())):
                     self._reconnect(stalled)

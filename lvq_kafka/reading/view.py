@@ -15,6 +15,7 @@ from lvq_kafka.core.facts import Position
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule
 from lvq_kafka.core.queue.standard import check_mapping
 from lvq_kafka.core.text.validation import function, instance, unfinished
+from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
 from lvq_kafka.reading.entries import EndOfDump, Event
@@ -57,6 +58,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
         undecodable: see `Undecodable`.
         metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
+        watch: notices alterations of the queue; None for a topic that is no declared queue.
         selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
             same, since a broker cannot select; only ``partitions`` saves reading.
 
@@ -73,6 +75,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        watch: RegistryWatch | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
         check_mapping(definition.name, conflate=definition.conflate, what="A view")
@@ -85,11 +88,16 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             metadata_interval=metadata_interval,
             selection=selection,
             by_value=True,
+            watch=watch,
         )
-        self._definition = definition
+        self._declared, self._registry = definition, watch
         self._source = self._shared
         self._iterated = Listing(self._rules, by_rank=False)  # otherwise each iteration would read all headers
         self._callbacks: list[Watch[V]] = []
+
+    @property
+    def _definition(self) -> QueueDefinition:
+        return self._declared if self._registry is None else self._registry.known
 
     def _wait_open(self, limit: Limit) -> None:
         self._follower.waiter.caught_up(limit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -91,6 +92,15 @@ def verify(stage: Stage) -> None:
     with stage.declare() as queue:
         assert queue.declaration is not None
         assert not queue.declaration.created_queue
+
+
+def alter(stage: Stage) -> None:
+    """Alter the queue, each time to another TTL."""
+    with stage.open() as queue:
+        queue.alter(ttl=Ttl(maximum=1000.0 + next(_ANOTHER)))
+
+
+_ANOTHER = count()
 
 
 def drop(stage: Stage, *, delete_topic: bool = False) -> None:
@@ -216,6 +226,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "declares the queue and its topic": declare,
     "declares it on a topic that is there": declare_on_a_topic,
     "declares it again, which verifies it": verify,
+    "alters it": alter,
     "drops the queue": drop,
     "drops the queue and its topic": lambda stage: drop(stage, delete_topic=True),
     "sends": send,

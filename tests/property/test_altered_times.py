@@ -1,4 +1,4 @@
-"""R37: messages of a queue that was altered are judged by the terms of their append time, in all judges."""
+"""R39: messages of a queue that was altered are judged by the terms of their append time, in all judges."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def due(rule: TimeRule, timestamp: int, cells: Headers) -> int:
 
 
 @given(altered(), messages)
-def test_r37_each_message_is_judged_as_in_a_queue_that_always_had_what_it_had_then(
+def test_r39_each_message_is_judged_as_in_a_queue_that_always_had_what_it_had_then(
     rule: TimeRule, written: Sequence[tuple[int, Headers]]
 ) -> None:
     expiries = [expiry(rule, *message) for message in written]
@@ -83,7 +83,7 @@ def test_r37_each_message_is_judged_as_in_a_queue_that_always_had_what_it_had_th
 
 
 @given(altered(), messages)
-def test_r37_headers_are_unreadable_only_where_they_had_a_meaning(
+def test_r39_headers_are_unreadable_only_where_they_had_a_meaning(
     rule: TimeRule, written: Sequence[tuple[int, Headers]]
 ) -> None:
     for judge, alone in (
@@ -111,7 +111,7 @@ def test_r37_headers_are_unreadable_only_where_they_had_a_meaning(
     st.lists(st.tuples(st.integers(0, 900), st.sampled_from([b"a", b"b", b"c"]), headers), max_size=20),
     st.data(),
 )
-def test_r8_r37_the_fold_of_an_altered_queue_shows_what_has_not_expired_by_the_rule_of_its_time(
+def test_r8_r39_the_fold_of_an_altered_queue_shows_what_has_not_expired_by_the_rule_of_its_time(
     rule: TimeRule, draws: Sequence[tuple[int, bytes, Headers]], data: st.DataObject
 ) -> None:
     now, written = 0, []

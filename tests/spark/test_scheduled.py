@@ -248,7 +248,7 @@ def test_headers_of_records_older_than_the_longest_delay_are_not_read() -> None:
         DueFilter(TimeRule(max_delay=10.0), 14.999).counting(only_times)
 
 
-def test_r37_records_are_set_aside_for_as_long_as_their_queue_allowed_when_they_were_appended() -> None:
+def test_r39_records_are_set_aside_for_as_long_as_their_queue_allowed_when_they_were_appended() -> None:
     earlier = (EarlierTerms(until=2_000, max_delay=10.0), EarlierTerms(until=3_000, max_delay=None))
     times, ahead = TimeRule(max_delay=4.0, earlier=earlier), ((NOT_BEFORE_HEADER, b"90000"),)
     batch = RecordBatch.of([Record(0, at, time, b"a", b"", ahead) for at, time in enumerate([1_000, 2_500, 3_000])])

@@ -133,7 +133,7 @@ def test_a_version_that_was_read_otherwise_is_not_the_one_of_a_cut(name: str) ->
     assert not _has_cut(replace(VERSION, **{name: "otherwise"}), spec)  # type: ignore[arg-type]
 
 
-def test_r37_a_version_fits_a_queue_that_was_altered_after_it_and_no_other() -> None:
+def test_r39_a_version_fits_a_queue_that_was_altered_after_it_and_no_other() -> None:
     then = round(VERSION.pinned.timestamp() * 1000)
     version = replace(VERSION, times=TimeRule(Ttl(maximum=60.0)))
     shorter = TimeRule(Ttl(maximum=5.0), earlier=(EarlierTerms(until=then + 1, ttl=Ttl(maximum=60.0)),))

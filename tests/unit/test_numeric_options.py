@@ -261,7 +261,7 @@ SAME = {
 """Classes that get their arguments from a method of the queue, and calls that take the same ones."""
 
 RESULTS = re.compile(
-    r"Stats$|Status$|^(Change|Depth|EarlierTerms|EndOfDump|Entry|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
+    r"Stats$|Status$|^(Alteration|Change|Depth|EarlierTerms|EndOfDump|Entry|Shortfall|Snapshot|Tally|CommitMap|Cluster|Share)$"
 )
 """Classes that the library makes, and ports that it calls; no user gives them options."""
 

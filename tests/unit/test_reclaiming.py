@@ -73,7 +73,11 @@ def test_a_queue_of_which_it_is_not_known_what_it_has_consumed_keeps_all(
     with pytest.raises(QueueNotDeclared, match="queue 'gone'"):
         queue.reclaim()
     writer = memory_cluster.writer()
-    writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99}').result(5)
+    writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99, "topic": "elsewhere"}').result(5)
+    with pytest.raises(QueueNotDeclared, match="queue 'gone'"):
+        queue.reclaim()
+    writer.append(REGISTRY_TOPIC, b"newer", None).result(5)
+    writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99, "topic": "prices"}').result(5)
     with pytest.raises(ConfigError, match="newer"):
         queue.reclaim()
     assert memory_cluster.logs.start_offsets("prices") == {0: 0, 1: 0}

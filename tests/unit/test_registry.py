@@ -283,9 +283,17 @@ class TestUnreadable:
         assert registry.declare(definition("other"))
         assert caplog.text.count("the queue newer in _lvq_queues has version 3") == 1
 
-    def test_a_caller_that_has_to_know_all_is_not_left_in_doubt(self, registry: Registry) -> None:
+    def test_a_caller_that_has_to_know_all_of_a_topic_is_not_left_in_doubt(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
+        assert registry.on_topic("prices") == [definition()]
+        assert registry.on_topic("elsewhere") == []
+        for value in (b"no JSON", b"[]", b'{"version": 3, "topic": 5}', b'{"version": 3, "topic": "elsewhere"}'):
+            memory_cluster.write(REGISTRY_TOPIC, b"newer", None)
+            memory_cluster.write(REGISTRY_TOPIC, b"newer", value)
+            assert registry.on_topic("prices") == [definition()], "one that names another topic stops nobody"
         with pytest.raises(ConfigError, match="newer"):
-            registry.all(strict=True)
+            registry.on_topic("elsewhere")
 
     def test_it_can_neither_be_read_nor_declared_again(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         for call in (lambda: registry.get("newer"), lambda: registry.declare(definition("newer"))):

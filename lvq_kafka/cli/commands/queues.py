@@ -45,12 +45,14 @@ __all__ = [
     "order_in_words",
     "print_unchecked",
     "queues",
+    "seconds_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _seconds_option(name: str, text: str) -> Callable[[F], F]:
+def seconds_option(name: str, text: str) -> Callable[[F], F]:
+    """Return an option for a number of seconds."""
     return click.option(name, type=Seconds(), metavar="SECONDS", help=text)
 
 
@@ -104,11 +106,11 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 )
 @click.option("--non-destructive", is_flag=True, help="Allow browsing and viewing, never consuming.")
 @click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
-@_seconds_option("--default-ttl", "The TTL of messages without their own.")
-@_seconds_option("--min-ttl", "The least TTL that a message may have.")
-@_seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
+@seconds_option("--default-ttl", "The TTL of messages without their own.")
+@seconds_option("--min-ttl", "The least TTL that a message may have.")
+@seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
 @click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.  [default: nowhere]")
-@_seconds_option("--max-delay", "How far ahead messages may be scheduled.  [default: not at all]")
+@seconds_option("--max-delay", "How far ahead messages may be scheduled.  [default: not at all]")
 @click.option(
     "--groups",
     type=click.Choice(get_args(GroupMode)),
@@ -136,7 +138,7 @@ def _seconds_option(name: str, text: str) -> Callable[[F], F]:
 )
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
-@_seconds_option("--default-replay-period", "The replay period for browsers that name none.")
+@seconds_option("--default-replay-period", "The replay period for browsers that name none.")
 @click.option(
     "--start",
     type=click.Choice(get_args(Start)),

@@ -21,11 +21,11 @@ __all__ = [
     "standing_by",
 ]
 
-Doing = Literal["reading", "committing", "transacting", "rejecting", "expiring", "reclaiming", "paging"]
+Doing = Literal["reading", "watching", "committing", "transacting", "rejecting", "expiring", "reclaiming", "paging"]
 """An activity of a consumer that may fail.
 
-Its thread reads and commits. The others are transactions, dead letters, letters of expired messages, reclaiming, and
-paging.
+Its thread reads, watches for alterations of the queue, and commits. The others are transactions, dead letters, letters
+of expired messages, reclaiming, and paging.
 """
 
 _ASIDE: frozenset[Doing] = frozenset(("rejecting", "expiring", "reclaiming", "paging"))
@@ -61,7 +61,7 @@ class Obstacles:
     @property
     def in_trouble(self) -> bool:
         """True if the last attempt to read or to commit failed."""
-        return not self._trouble.keys().isdisjoint(("reading", "committing"))
+        return not self._trouble.keys().isdisjoint(("reading", "watching", "committing"))
 
     def __str__(self) -> str:
         aside = [said for doing, said in self._trouble.items() if doing in _ASIDE]

@@ -64,6 +64,8 @@ class Trouble(StrEnum):
     """Records read, or due next, are no longer in the log: the reader must start over."""
     NO_METADATA = "no metadata"
     """The cluster does not answer the thread that observes the topic."""
+    UNSURE = "unsure"
+    """Nobody could look for too long whether the queue was altered: what is read has to wait (R39)."""
 
 
 class ReadEvent(StrEnum):
@@ -329,6 +331,14 @@ class CatchUp:
         first = trouble not in self.troubles
         self.troubles[trouble] = error
         return first
+
+    def is_sure(self) -> bool:
+        """Note that all alterations of the queue are known; return whether that was in doubt."""
+        return self.troubles.pop(Trouble.UNSURE, None) is not None
+
+    def heed_time(self) -> None:
+        """Note that messages expire from now on, or may be scheduled."""
+        self.time = self.time or LogTime()
 
     def rewind(self, since: Mapping[int, int]) -> None:
         """Read again from these earlier positions."""

@@ -88,12 +88,40 @@ class Ledger:
         pages: PageStore | None = None,
         hand_out: ReadyQueue[Item] | None = None,
     ) -> None:
-        self.rules = rules
         self.stats = LedgerStats()
         self.in_work = 0
         """The number of messages held."""
         self.capacity = MapCapacity(limit)
         """The room in a commit map."""
+        self._partitions: dict[int, PartitionLedger] = {}
+        self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
+        self.assignment = Assignment(self._partitions, self._timed)
+        """Queries on the partitions."""
+        self._count_deliveries = count_deliveries
+        self._generations = count(1)
+        self._timers = Timers()
+        ranked = () if rules.order.ranking() is None else (precedence, rank_of)
+        self.groups = None if rules.groups is None else GroupedQueue(rules.groups, *ranked)
+        """The ready queue, if messages are grouped; else None."""
+        self._keep_to(rules, pages, hand_out)
+        self.bounded = bounded
+
+    def adopt(self, rules: QueueRules, pages: PageStore | None = None) -> None:
+        """Keep to other rules from now on: those of the queue after an alteration (R39).
+
+        Their order and groups are as before.
+
+        Raises:
+            StateError: a partition is assigned, whose messages were judged by the rules so far.
+        """
+        if self._partitions:
+            raise StateError(f"Partitions {sorted(self._partitions)} are assigned.")
+        bounded = self.bounded
+        self._keep_to(rules, pages, None)
+        self.bounded = bounded
+
+    def _keep_to(self, rules: QueueRules, pages: PageStore | None, hand_out: ReadyQueue[Item] | None) -> None:
+        self.rules = rules
         self.ranking = rules.order.ranking()
         """The ranks of messages; None in the order of arrival."""
         self.times = MessageTimes.of(rules.times)
@@ -102,13 +130,6 @@ class Ledger:
         """Evictions; None in a queue that is no ring."""
         self.paging = None if rules.paged is None or pages is None else Paging(rules.paged, pages)
         """The values on disk; None in a queue that keeps all in memory."""
-        ranked = () if self.ranking is None else (precedence, rank_of)
-        self.groups = None if rules.groups is None else GroupedQueue(rules.groups, *ranked)
-        """The ready queue, if messages are grouped; else None."""
-        self._partitions: dict[int, PartitionLedger] = {}
-        self._timed: dict[int, TimedPartition] = {}  # all of them, if there is an option of time
-        self.assignment = Assignment(self._partitions, self._timed)
-        """Queries on the partitions."""
         self._line: ReadyQueue[Item] = self._new_line() if hand_out is None else hand_out
         if self.groups is not None:
             self._line = self.groups
@@ -118,7 +139,7 @@ class Ledger:
             new_item=self._item_factory(),
             slots=repeat(-1) if rules.times.may_schedule else count(),  # there, `placed_items` sets them
             stats=self.stats,
-            count_deliveries=count_deliveries,
+            count_deliveries=self._count_deliveries,
         )
         self._bounded_hand_out = BoundedHandOut(
             self._partitions,
@@ -128,10 +149,6 @@ class Ledger:
             ranked=self.ranking is not None,
             grouped=self.groups is not None,
         )
-        self.bounded = bounded
-        self._count_deliveries = count_deliveries
-        self._generations = count(1)
-        self._timers = Timers()
 
     def _item_factory(self) -> Callable[..., Item]:
         kind = Item if self.paging is None else PagedItem

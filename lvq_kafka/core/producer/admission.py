@@ -47,16 +47,20 @@ class Admission:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._blocks = limits.policy == "block"
-        self._resume = limits.resume or 1.0
-        self._most_messages = inf if limits.messages is None else limits.messages
-        self._most_bytes = inf if limits.bytes is None else limits.bytes
+        self.adopt(limits)
         self._messages = self._bytes = 0
         self._shown: dict[bytes, int] = {}  # the sizes of messages that wait or are in work
         self._sends: dict[bytes, list[Send]] = {}  # in the order of sending
         self._stored: dict[int, list[tuple[int, int, Send]]] = {}  # by partition, a heap of offset, number, send
         self._positions: dict[int, int] = {}
         self._number = self._topics = 0
+
+    def adopt(self, limits: Limits | None) -> None:
+        """Judge by the limits of an altered queue from now on, or by none (R39)."""
+        self._blocks = limits is not None and limits.policy == "block"
+        self._resume = 1.0 if limits is None else limits.resume or 1.0
+        self._most_messages = inf if limits is None or limits.messages is None else limits.messages
+        self._most_bytes = inf if limits is None or limits.bytes is None else limits.bytes
         self._held_back = False
 
     @property

@@ -46,6 +46,7 @@ __all__ = [
     "is_name",
     "removal",
     "time_rule",
+    "topic_of",
 ]
 
 REGISTRY_TOPIC = "_lvq_queues"
@@ -450,6 +451,19 @@ def check_name(what: str, name: object) -> None:
             options=["name" if what == "queue" else what],
             hint="Use 1 to 200 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen.",
         )
+
+
+def topic_of(definition: bytes) -> str | None:
+    """Return the topic that a definition names; None if it names none.
+
+    The rest may be unreadable. Every version of the format has it, so what has none is no definition.
+    """
+    try:
+        content = read_json(definition.decode("utf-8"))
+    except ValueError:
+        return None
+    topic = content.get("topic") if isinstance(content, dict) else None
+    return topic if isinstance(topic, str) else None
 
 
 def removal(name: str) -> str:

@@ -262,8 +262,12 @@ def pin(
 
 
 def times_of(queue: LastValueQueue[Any]) -> TimeRule:
-    """Return from when until when a queue's messages count."""
-    times = time_rule(queue.definition)
+    """Return from when until when a queue's messages count, after all alterations (R39).
+
+    Raises:
+        TransportError: the registry of queues cannot be read.
+    """
+    times = time_rule(queue.refresh())
     return replace(times, ttl=None if times.ttl is None or times.ttl.never else times.ttl, keeps_expired=False)
 
 

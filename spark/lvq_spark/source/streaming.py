@@ -201,7 +201,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._queue
 
     def _times(self) -> TimeRule:
-        """Return from when until when messages count.
+        """Return from when until when messages count, as far as the queue has been altered by now.
 
         Raises:
             ConfigError: they may be scheduled, which a stream has no row for.

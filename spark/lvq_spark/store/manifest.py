@@ -126,7 +126,7 @@ class Version:
     def judged_by(self, times: TimeRule) -> bool:
         """Return whether its messages count as this rule says.
 
-        Alterations of their queue since the version was pinned do not concern them (R37).
+        Alterations of their queue since the version was pinned do not concern them (R39).
         """
         return self.times_then(times) == self.times_then(self.times)
 

@@ -144,6 +144,7 @@ def publish(
     delays(timeout=timeout)
     require_frame(df)
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
+    queue.refresh()  # by what it is altered to
     definition = queue.definition
     groups = definition.groups
     for option, column, allowed, header in (

@@ -1,0 +1,149 @@
+"""The command that changes a queue while it lives."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from lvq_kafka.cli.commands.queues import finding_row, seconds_option
+from lvq_kafka.cli.common_options import WholeNumber, command, pair
+from lvq_kafka.cli.exit_codes import print_problem
+from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.core.queue.altering import UNSETTABLE, altered, changes_by_option
+from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.queue.limits import OverflowPolicy
+from lvq_kafka.declared.queue_topic import OnMismatch
+from lvq_kafka.queue import Alteration, LastValueQueue
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["alter"]
+
+
+@command(
+    "alter",
+    examples=[
+        "lvq alter sessions --max-ttl 3600",
+        "lvq alter alarms --max-messages 20000 --dry-run",
+        "lvq alter rates --unset max-delay",
+        "lvq alter prices -o maximumMessageTtl=60000",
+    ],
+)
+@click.argument("name", metavar="QUEUE")
+@click.option("--ttl", is_flag=True, help="Let messages carry a TTL of their own.")
+@seconds_option("--default-ttl", "The TTL of messages without their own.")
+@seconds_option("--min-ttl", "The least TTL that a message may have.")
+@seconds_option("--max-ttl", "The greatest; also for messages without a TTL.")
+@click.option("--expiry-topic", metavar="TOPIC", help="Where consumers write what has expired.")
+@seconds_option("--max-delay", "How far ahead messages may be scheduled.")
+@click.option("--max-messages", type=WholeNumber(min=1), help="The most messages that it may hold.")
+@click.option("--max-bytes", metavar="BYTES", help="The most bytes: 500000, 10M, 1G.")
+@click.option("--overflow", type=click.Choice(get_args(OverflowPolicy)), help="The policy beyond the limits.")
+@click.option("--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.")
+@click.option(
+    "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="The policy for messages without the key header."
+)
+@click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
+@seconds_option("--default-replay-period", "The replay period for browsers that name none.")
+@click.option(
+    "--unset",
+    type=click.Choice(UNSETTABLE),
+    multiple=True,
+    metavar="OPTION",
+    help="An option to go without, such as max-ttl, or ttl or limits as a whole. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pair,
+    help="An option by its name here or in Qpid, Artemis or Broker-J. Repeatable.",
+)
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(get_args(OnMismatch)),
+    default="reconcile",
+    show_default=True,
+    help="The policy for settings of the topic that do not suit the altered options.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+def alter(
+    invocation: Invocation,
+    name: str,
+    *,
+    unset: tuple[str, ...],
+    options: list[tuple[str, str]],
+    on_mismatch: OnMismatch,
+    dry_run: bool,
+    **said: object,
+) -> None:
+    """Change options of a queue while it lives.
+
+    They hold half a minute later, when all who use the queue know of them. Messages from before keep the TTL and the
+    delay that they were written under. All that was consumed stays so.
+    """
+    given = {option.replace("_", "-"): value for option, value in said.items() if value not in (None, False)}
+    twice = sorted(given.keys() & dict(options).keys())
+    if twice:
+        raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
+    if not (given or options or unset):
+        raise click.UsageError("Name an option to change, or to --unset.")
+    queue = LastValueQueue.open(name, cluster=invocation.connect())
+    before = queue.newest()
+    changes = changes_by_option(before, {**given, **dict(options)}, unset)
+    if dry_run:
+        alteration = Alteration(altered(before, changes), None)
+    else:
+        alteration = queue.alter(on_mismatch=on_mismatch, **changes)
+    for unchecked in alteration.unchecked:
+        print_problem(f"not checked: {unchecked}", warning=True)
+    if invocation.out.person:
+        invocation.out.say(_render(before, alteration, dry_run=dry_run))
+    else:
+        invocation.out.row(_row(before, alteration, dry_run=dry_run))
+
+
+def _row(before: QueueDefinition, alteration: Alteration, *, dry_run: bool) -> dict[str, object]:
+    differences = before.differences(alteration.definition)
+    return {
+        "queue": before.name,
+        "since": None if alteration.since is None else _time(alteration.since),
+        "changes": {option: {"before": was, "after": becomes} for option, (was, becomes) in differences.items()},
+        "dry_run": dry_run,
+        "findings": [finding_row(finding) for finding in alteration.findings],
+        "reconciled": [finding_row(finding) for finding in alteration.reconciled],
+        "unchecked": list(alteration.unchecked),
+    }
+
+
+def _render(before: QueueDefinition, alteration: Alteration, *, dry_run: bool) -> RenderableType:
+    from rich.text import Text
+
+    differences = before.differences(alteration.definition)
+    lines = Text()
+    if not differences:
+        return lines.append("✓ ", "bold green").append(before.name, "bold cyan").append(" has these options already")
+    when = "would be altered" if alteration.since is None else f"is altered from {_time(alteration.since)} on"
+    lines.append("" if dry_run else "✓ ", "bold green").append(before.name, "bold cyan").append(f" {when}")
+    for option, (was, becomes) in differences.items():
+        lines.append(f"\n  {option}: {_shown(was)} → {_shown(becomes)}")
+    for finding in alteration.reconciled:
+        lines.append("\n✓ ", "bold green").append(
+            f"{finding.setting} set to {finding.expected}; it was {finding.actual}"
+        )
+    return lines
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items()) or "as messages say"
+    return "none" if value is None else str(value)
+
+
+def _time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,146 @@
+"""The options of a queue that can be altered while it lives, or the reasons why not (R39)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from lvq_kafka.core.queue.default_filters import DefaultFilters
+from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.queue_options import GivenOptions
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["ALTERABLE", "FIXED", "UNSETTABLE", "altered", "changes_by_option"]
+
+ALTERABLE = ("keyless", "ttl", "expiry_topic", "max_delay", "limits", "default_filters")
+"""The options that can be altered."""
+
+_ANOTHER = "Declare another queue on its topic, with `start` where it shall begin, and drop this one when it is done."
+_COPY = "Declare another queue with a topic of its own, and move the messages there."
+
+FIXED: Mapping[str, tuple[str, str]] = {
+    "topic": ("its messages and all that was consumed are there", _COPY),
+    "key_header": ("the messages that are there have their keys by it, and compaction has gone by these", _COPY),
+    "key_mismatch": ("it decides which key the messages that are there have", _ANOTHER),
+    "conflate": ("its topic is compacted, or is not", _COPY),
+    "selector": (
+        "what it leaves out counts as deleted and consumed, for good, in the commits of the queue's group",
+        _ANOTHER,
+    ),
+    "non_destructive": ("without consumers there is no record of what was consumed", _ANOTHER),
+    "order": ("its consumers would hand out in two orders, until the last of them has noticed", _ANOTHER),
+    "priorities": ("its consumers would hand out in two orders, until the last of them has noticed", _ANOTHER),
+    "sort_header": ("its consumers would hand out in two orders, until the last of them has noticed", _ANOTHER),
+    "groups": (
+        "sessions hold groups that would no longer be theirs, and messages were placed by the groups so far",
+        _ANOTHER,
+    ),
+}
+"""Options that are as they were declared, each with the reason, and the way out."""
+
+
+_TTL = {"default-ttl": "default", "min-ttl": "minimum", "max-ttl": "maximum", "no-expiry": "never"}
+_LIMITS = {"max-messages": "messages", "max-bytes": "bytes", "overflow": "policy", "resume": "resume"}
+_FILTERS = {"default-selector": "selector", "default-replay-period": "replay_period"}
+_OWN = {
+    **{option: f"ttl.{part}" for option, part in _TTL.items()},
+    **{option: f"limits.{part}" for option, part in _LIMITS.items()},
+    **{option: f"default_filters.{part}" for option, part in _FILTERS.items()},
+    "expiry-topic": "expiry_topic",
+    "max-delay": "max_delay",
+    "keyless": "keyless",
+}
+"""Options by name, and the field that each sets."""
+
+_WHOLE = {"ttl": (*_TTL, "ttl"), "limits": tuple(_LIMITS)}
+
+UNSETTABLE = ("ttl", *_TTL, "limits", *_LIMITS, "expiry-topic", "max-delay", *_FILTERS)
+"""The names of options that a queue can go without."""
+
+
+_DEFAULTS = {one.name: one.default for one in fields(QueueDefinition)} | {"key_header": None}
+
+
+def changes_by_option(
+    definition: QueueDefinition, options: Mapping[str, object], unset: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the changes that options by name ask for, as arguments of `altered`.
+
+    Parts of a TTL, of limits and of default filters that are not named stay.
+
+    Args:
+        definition: the queue's options so far.
+        options: options by name, as `QueueDefinition.from_options` takes them.
+        unset: the names of options that the queue shall go without.
+
+    Raises:
+        ConfigError: an option is unknown or malformed, or two clash; or one cannot be unset.
+    """
+    for name in unset:
+        if name not in UNSETTABLE:
+            raise ConfigError(
+                f"`unset={name}` names no option that a queue can go without.",
+                options={"unset": name},
+                hint=f"Choose from {', '.join(UNSETTABLE)}.",
+            )
+        if name in options:
+            raise ConfigError(f"`{name}` is both set and unset.", options=[name, "unset"], hint="Do one of them.")
+    given = GivenOptions(options).decided
+    replaced = {own for own, field in _OWN.items() if field in given}
+    if "ttl.never" in given:
+        replaced |= _TTL.keys()
+    elif given & {"ttl.default", "ttl.minimum", "ttl.maximum"}:
+        replaced.add("no-expiry")
+    replaced |= {option for name in unset for option in _WHOLE.get(name, (name,))}
+    if "limits.policy" in given or "overflow" in unset:
+        replaced.add("resume")
+    kept = {option: value for option, value in _said(definition).items() if option not in replaced}
+    if kept.keys().isdisjoint(("max-messages", "max-bytes")) and not given & {"limits.messages", "limits.bytes"}:
+        kept = {option: value for option, value in kept.items() if option not in _LIMITS}
+    chosen = GivenOptions({**kept, **options}).fields(definition.name, record_key=True)
+    named = {field for field in chosen if field in FIXED and (field in given or chosen[field] != _DEFAULTS.get(field))}
+    return {field: chosen[field] for field in (*ALTERABLE, *sorted(named)) if field in chosen}
+
+
+def _said(definition: QueueDefinition) -> dict[str, object]:
+    """Return the options that can be altered, by their names here."""
+    parts = ((definition.ttl, _TTL), (definition.limits, _LIMITS), (definition.default_filters, _FILTERS))
+    said: dict[str, object] = {
+        option: value
+        for part, names in parts
+        for option, field in names.items()
+        if (value := getattr(part, field, None)) not in (None, False)
+    }
+    if definition.ttl is not None and not definition.ttl.never:
+        said["ttl"] = True
+    whole = {
+        "keyless": definition.keyless,
+        "expiry-topic": definition.expiry_topic,
+        "max-delay": definition.max_delay,
+    }
+    return said | {option: value for option, value in whole.items() if value is not None}
+
+
+def altered(definition: QueueDefinition, changes: Mapping[str, Any]) -> QueueDefinition:
+    """Return a definition with other options.
+
+    Raises:
+        ConfigError: an option cannot be altered, or is unknown; or is malformed, or excludes another.
+    """
+    for option, value in changes.items():
+        if option in FIXED:
+            if getattr(definition, option) == value:
+                continue
+            reason, way_out = FIXED[option]
+            raise ConfigError(
+                f"`{option}` of the queue {definition.name} cannot be altered: {reason}.",
+                options=[option],
+                hint=way_out,
+            )
+        if option not in ALTERABLE:
+            raise ConfigError(f"`{option}` is not an option of a queue.", options=[option])
+    chosen = {option: value for option, value in changes.items() if option in ALTERABLE}
+    if "default_filters" in chosen:
+        chosen["default_filters"] = DefaultFilters.of(chosen["default_filters"])
+    return replace(definition, **chosen)

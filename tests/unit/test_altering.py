@@ -1,0 +1,515 @@
+"""Queues that are altered while they live (R39)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from lvq_kafka import TEXT, DefaultFilters, EndOfDump, LastValueQueue, Limits, Message, Ttl
+from lvq_kafka.core.queue.altering import ALTERABLE, FIXED
+from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
+from lvq_kafka.core.queue.history import NOTICE
+from lvq_kafka.declared import registry_watch
+from lvq_kafka.declared.registry import Registry
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    MissingKey,
+    QueueFull,
+    QueueMismatch,
+    QueueNotDeclared,
+    TopicMismatch,
+    TopicNotFound,
+)
+from lvq_kafka.testing import MemoryCluster
+from tests.clock import Clock
+from tests.unit.timed_readers import shown
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_watch, "_LOOK", 0.02)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cluster(clock: Clock) -> MemoryCluster:
+    return MemoryCluster(clock=clock)
+
+
+def declare(cluster: MemoryCluster, **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare("prices", key_header="ticker", cluster=cluster, value=TEXT, **options)
+
+
+def opened(cluster: MemoryCluster) -> LastValueQueue[str]:
+    return LastValueQueue.open("prices", cluster=cluster, value=TEXT)
+
+
+def put(queue: LastValueQueue[str], key: str, value: str = "1", **terms: Any) -> None:
+    with queue.producer() as producer:
+        producer.put(key, value, **terms).result(5)
+
+
+TTLS = [None, Ttl(), Ttl(maximum=60.0), Ttl(default=5.0), Ttl(never=True)]
+
+
+class TestTimes:
+    @pytest.mark.parametrize("before", TTLS)
+    @pytest.mark.parametrize("after", TTLS)
+    def test_r39_a_message_from_before_keeps_its_terms_for_readers_old_and_new(
+        self, cluster: MemoryCluster, clock: Clock, before: Ttl | None, after: Ttl | None
+    ) -> None:
+        queue = declare(cluster, ttl=before)
+        put(queue, "BMW")
+        with queue.view() as view:
+            queue.alter(ttl=after)
+            clock.now += NOTICE - 1
+            put(queue, "IBM")
+            clock.now += 1
+            put(queue, "SAP")
+            lives = {None: 1e9, Ttl(): 1e9, Ttl(maximum=60.0): 60.0, Ttl(default=5.0): 5.0, Ttl(never=True): 1e9}
+            ends = {"BMW": -NOTICE + lives[before], "IBM": -1 + lives[before], "SAP": lives[after]}
+            since = clock.now
+            for later in (1, 6, 31, 70):
+                clock.now = since + later
+                alive = {key: "1" for key, end in ends.items() if end >= later}
+                view.barrier(10)
+                eventually(lambda: view.state == "caught-up")
+                assert shown(view) == alive
+                with opened(cluster).view() as new:
+                    assert shown(new) == alive
+
+    def test_r11_a_message_is_due_by_the_delay_of_its_time(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster, max_delay=100.0)
+        put(queue, "IBM", not_before=clock.now + 90)
+        with queue.view() as view:
+            queue.alter(max_delay=None)
+            clock.now += NOTICE
+            put(queue, "SAP")
+            assert dict(view.snapshot()) == {} or view.barrier(10)
+            eventually(lambda: shown(view) == {"SAP": "1"})
+            clock.now += 61
+            assert shown(view) == {"IBM": "1", "SAP": "1"}
+
+    def test_a_queue_may_get_scheduled_messages(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster)
+        with queue.view() as view, queue.producer() as producer:
+            alteration = queue.alter(max_delay=50.0)
+            assert alteration.since == clock.now + NOTICE
+            with pytest.raises(ConfigError, match="max_delay"):
+                producer.put("IBM", "1", not_before=clock.now + 40)
+            clock.now += NOTICE
+            eventually(lambda: queue.definition.max_delay == 50.0)
+            eventually(lambda: sends(producer, "IBM", not_before=clock.now + 40))
+            view.barrier(10)
+            assert shown(view) == {}
+            clock.now += 40
+            assert shown(view) == {"IBM": "1"}
+        assert cluster.topics.config("prices")["min.compaction.lag.ms"] == "110000"
+
+    def test_g8_snapshots_agree_on_what_lives(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster, ttl=Ttl(maximum=40.0))
+        with queue.view() as early:
+            put(queue, "BMW")
+            queue.alter(ttl=Ttl(maximum=10.0))
+            clock.now += NOTICE
+            put(queue, "SAP")
+            with opened(cluster).view() as late:
+                for _ in range(5):
+                    early.barrier(10)
+                    eventually(lambda: early.state == "caught-up")
+                    assert dict(early.snapshot()) == dict(late.snapshot())
+                    clock.now += 4
+
+    def test_r34_a_watch_does_not_resume_in_a_queue_whose_messages_used_to_expire(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster, ttl=Ttl(maximum=5.0))
+        put(queue, "IBM")
+        queue.alter(ttl=None)
+        clock.now += NOTICE
+        with queue.view() as view, pytest.raises(ConfigError, match="expire"):
+            view.watch(since={0: 0})
+
+
+def sends(producer: Any, key: str, value: str = "1", **terms: Any) -> bool:
+    try:
+        producer.put(key, value, **terms).result(5)
+    except ConfigError:
+        return False
+    return True
+
+
+class TestConsumers:
+    def test_r39_a_consumer_moves_over_and_what_was_consumed_stays_so(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster)
+        for key in ("BMW", "IBM"):
+            put(queue, key)
+        with queue.consumer() as consumer:
+            first = consumer.acquire(10)
+            assert first is not None
+            first.ack(wait=True, timeout=10)
+            queue.alter(ttl=Ttl(maximum=5.0))
+            eventually(lambda: consumer._shared.core.ledger.times is not None, 20)
+            clock.now += NOTICE
+            put(queue, "SAP")
+            eventually(lambda: consumer.stats.available == 2)
+            clock.now += 6
+            second = consumer.acquire(10)
+            assert second is not None
+            assert (first.key, second.key) == ("BMW", "IBM")
+            assert consumer.acquire(0.1) is None, "SAP has expired"
+        assert queue.stats().depth == 1
+
+    def test_a_holder_may_finish_before_its_consumer_moves_over(self, cluster: MemoryCluster) -> None:
+        queue = declare(cluster)
+        put(queue, "IBM")
+        with queue.consumer(revoke_grace=0.0) as consumer:
+            held = consumer.acquire(10)
+            assert held is not None
+            queue.alter(ttl=Ttl(maximum=5.0))
+            eventually(lambda: consumer._thread._moves_at is not None, 20)
+            put(queue, "SAP")
+            assert consumer.acquire(0.1) is None
+            held.ack(wait=True, timeout=10)
+            following = consumer.acquire(10)
+            assert following is not None
+            assert following.key == "SAP"
+
+    def test_r12_a_queue_becomes_a_ring_from_a_time_on(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster)
+        for key in ("BMW", "IBM", "SAP"):
+            put(queue, key)
+        with queue.consumer() as consumer:
+            eventually(lambda: consumer.stats.available == 3)
+            queue.alter(limits=Limits(messages=2, policy="ring"))
+            assert consumer.stats.available == 3
+            clock.now += NOTICE
+            eventually(lambda: consumer.stats.evicted == 1, 20)
+            eventually(lambda: consumer.stats.available == 2)
+            queue.alter(limits=Limits(messages=2, policy="disk"))
+            clock.now += NOTICE
+            eventually(lambda: consumer._shared.pages is not None, 20)
+            queue.alter(limits=None)
+            clock.now += NOTICE
+            eventually(lambda: consumer._shared.pages is None, 20)
+            assert [found.key for found in consumer.acquire_many(5, 10)] == ["IBM", "SAP"]
+
+    def test_expired_messages_go_to_the_topic_of_their_time(self, cluster: MemoryCluster, clock: Clock) -> None:
+        cluster.topics.create("old", partitions=1, config={})
+        cluster.topics.create("new", partitions=1, config={})
+        queue = declare(cluster, ttl=Ttl(maximum=5.0), expiry_topic="old")
+        put(queue, "IBM")
+        with queue.consumer() as consumer:
+            clock.now += 6
+            eventually(lambda: len(cluster.records("old")) == 1)
+            queue.alter(expiry_topic="new")
+            clock.now += NOTICE
+            eventually(lambda: consumer._shared._definition.expiry_topic == "new", 20)
+            put(queue, "SAP")
+            clock.now += 6
+            eventually(lambda: len(cluster.records("new")) == 1)
+            assert len(cluster.records("old")) == 1
+
+
+class TestProducers:
+    def test_a_producer_takes_a_ttl_from_the_time_on_that_the_queue_has_one(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster)
+        with queue.producer() as producer:
+            queue.alter(ttl=Ttl())
+            assert not sends(producer, "IBM", ttl=5.0)
+            clock.now += NOTICE
+            eventually(lambda: sends(producer, "IBM", ttl=5.0))
+            queue.alter(ttl=None)
+            clock.now += NOTICE
+            eventually(lambda: not sends(producer, "IBM", ttl=5.0))
+
+    def test_r1_a_producer_refuses_messages_without_a_key_once_its_queue_does(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster)
+        with queue.producer() as producer:
+            producer.send(Message("1")).result(5)
+            queue.alter(keyless="refuse")
+            clock.now += NOTICE
+
+            def refuses() -> bool:
+                try:
+                    producer.send(Message("2")).result(5)
+                except MissingKey:
+                    return True
+                return False
+
+            eventually(refuses)
+
+    def test_r12_a_producer_keeps_to_limits_that_its_queue_got(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster)
+        with queue.producer() as producer:
+            producer.put("BMW", "1").result(5)
+            queue.alter(limits=Limits(messages=1, policy="reject"))
+            clock.now += NOTICE
+
+            def refuses() -> bool:
+                try:
+                    producer.put("IBM", "1").result(5)
+                    producer.delete("IBM").result(5)
+                except QueueFull:
+                    return True
+                return False
+
+            eventually(refuses)
+            queue.alter(limits=None)
+            clock.now += NOTICE
+            eventually(lambda: not refuses())
+
+    def test_r12_a_sender_that_waits_goes_on_once_the_limit_is_higher(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster, limits=Limits(messages=1, policy="block"))
+        with queue.producer(max_block=30) as producer:
+            producer.put("BMW", "1").result(5)
+            sender = threading.Thread(target=producer.put, args=("IBM", "1"))
+            sender.start()
+            queue.alter(limits=Limits(messages=5, policy="block"))
+            clock.now += NOTICE
+            sender.join(20)
+            assert not sender.is_alive()
+            sender = threading.Thread(target=lambda: [producer.put(str(key), "1") for key in range(6)])
+            sender.start()
+            queue.alter(limits=None)
+            clock.now += NOTICE
+            sender.join(20)
+            assert not sender.is_alive()
+
+    def test_a_ring_of_bytes_that_ends_refuses_no_large_message(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster, limits=Limits(bytes=10, policy="ring"))
+        with queue.producer() as producer:
+            queue.alter(limits=None)
+            clock.now += NOTICE
+
+            def accepts() -> bool:
+                try:
+                    producer.put("IBM", "1" * 99).result(5)
+                except QueueFull:
+                    return False
+                except Exception as error:  # noqa: BLE001
+                    return "may hold" not in str(error)
+                return True
+
+            eventually(accepts)
+
+
+class TestQueue:
+    def test_r28_browsers_have_the_default_filters_of_their_time(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster)
+        put(queue, "IBM")
+        clock.now += 100
+        put(queue, "SAP")
+        queue.alter(default_filters={"replay_period": 40.0})
+
+        def dump() -> list[str]:
+            with queue.browser(follow=False) as browser:
+                return [event.key for event in browser if not isinstance(event, EndOfDump)]  # type: ignore[union-attr]
+
+        assert dump() == ["IBM", "SAP"]
+        clock.now += NOTICE
+        assert dump() == ["SAP"]
+        assert queue.definition.default_filters == DefaultFilters.of({"replay_period": 40.0})
+
+    def test_the_definition_holds_the_options_of_the_moment(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue, began = declare(cluster, ttl=Ttl(maximum=9.0)), clock.now
+        alteration = queue.alter(ttl=None, keyless="refuse")
+        assert (alteration.definition.ttl, alteration.since) == (None, began + NOTICE)
+        assert (queue.definition.ttl, queue.definition.keyless) == (Ttl(maximum=9.0), "pass")
+        clock.now += NOTICE
+        assert (queue.definition.ttl, queue.definition.keyless) == (None, "refuse")
+        assert [terms.ttl for terms in queue.definition.earlier] == [Ttl(maximum=9.0)]
+        assert queue.alter(ttl=None).since is None, "it is so already"
+        assert asyncio.run(queue.alter_async(keyless="pass")).since == clock.now + NOTICE
+
+    @pytest.mark.parametrize("option", FIXED)
+    def test_an_option_that_is_fixed_is_refused_with_the_reason_and_the_way_out(
+        self, cluster: MemoryCluster, option: str
+    ) -> None:
+        queue = declare(cluster)
+        if option in ("topic", "key_header"):
+            with pytest.raises(ConfigError):
+                queue.alter(**{option: "other"})
+            return
+        with pytest.raises(ConfigError, match="cannot be altered") as caught:
+            queue.alter(**{option: "otherwise"})  # type: ignore[arg-type]
+        assert "another queue" in str(caught.value)
+        assert queue.alter(**{option: getattr(queue.definition, option)}).since is None
+
+    def test_every_option_can_be_altered_or_is_refused_with_a_reason(self) -> None:
+        options = {*QueueDefinition.__dataclass_fields__} - {"name", "earlier", "from_settings"}
+        assert options == {*ALTERABLE, *FIXED}
+
+    def test_a_bare_topic_has_nothing_to_alter(self, cluster: MemoryCluster) -> None:
+        declare(cluster)
+        bare = LastValueQueue("prices", key_header="ticker", cluster=cluster)
+        with pytest.raises(QueueNotDeclared, match="bare topic"):
+            bare.alter(ttl=Ttl())
+
+    def test_malformed_options_alter_nothing(self, cluster: MemoryCluster) -> None:
+        queue = declare(cluster)
+        for changes, error in (
+            ({"ttl": 5}, ConfigError),
+            ({"expiry_topic": "elsewhere"}, ConfigError),
+            ({"ttl": Ttl(), "expiry_topic": "elsewhere"}, TopicNotFound),
+            ({"keyless": "maybe"}, ConfigError),
+            ({"on_mismatch": "maybe"}, ConfigError),
+        ):
+            with pytest.raises(error):
+                queue.alter(**changes)  # type: ignore[arg-type]
+        assert len(cluster.records(REGISTRY_TOPIC)) == 1
+
+    def test_of_two_alterations_at_once_the_first_counts_and_the_other_caller_learns_it(
+        self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    ) -> None:
+        queue, other = declare(cluster), opened(cluster)
+        append = Registry._append
+
+        def overtaken(self: Registry, *args: Any, **named: Any) -> int:
+            monkeypatch.setattr(Registry, "_append", append)
+            other.alter(ttl=Ttl(maximum=5.0))
+            return append(self, *args, **named)
+
+        monkeypatch.setattr(Registry, "_append", overtaken)
+        with pytest.raises(QueueMismatch, match="at the same time"):
+            queue.alter(ttl=Ttl(maximum=9.0))
+        clock.now += NOTICE
+        assert queue.definition.ttl is None or queue.refresh().ttl == Ttl(maximum=5.0)
+        assert queue.refresh().ttl == Ttl(maximum=5.0)
+        assert queue.alter(ttl=Ttl(maximum=9.0)).definition.ttl == Ttl(maximum=9.0)
+
+    def test_compaction_of_the_registry_keeps_all_alterations(self, cluster: MemoryCluster, clock: Clock) -> None:
+        queue = declare(cluster)
+        for seconds in (5.0, 9.0, 7.0):
+            queue.alter(ttl=Ttl(maximum=seconds))
+            clock.now += 10
+        known = queue.refresh()
+        cluster.compact(REGISTRY_TOPIC)
+        assert opened(cluster).refresh().earlier == known.earlier
+        assert len(known.earlier) == 3
+
+    def test_a_declaration_matches_the_altered_options_and_a_new_one_starts_afresh(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        queue = declare(cluster)
+        queue.alter(ttl=Ttl(maximum=5.0))
+        again = declare(cluster, ttl=Ttl(maximum=5.0))
+        assert again.refresh().earlier == queue.refresh().earlier
+        with pytest.raises(QueueMismatch, match="alter"):
+            declare(cluster)
+        queue.drop()
+        assert declare(cluster).refresh().earlier == ()
+        assert [record.value for record in cluster.records(REGISTRY_TOPIC) if record.key != b"prices"][-1] is None
+
+    def test_alterations_of_a_queue_that_was_dropped_halfway_do_not_come_back(self, cluster: MemoryCluster) -> None:
+        queue = declare(cluster)
+        queue.alter(ttl=Ttl(maximum=5.0))
+        cluster.write(REGISTRY_TOPIC, b"prices", None)
+        assert declare(cluster).refresh().ttl is None
+
+    def test_a_registry_whose_times_come_from_clients_takes_no_alteration(self, cluster: MemoryCluster) -> None:
+        queue = declare(cluster)
+        cluster.topics.alter_config(REGISTRY_TOPIC, {"message.timestamp.type": "CreateTime"})
+        with pytest.raises(TopicMismatch, match="takes its times from clients"):
+            queue.alter(ttl=Ttl())
+
+
+class TestUnsure:
+    @pytest.fixture
+    def queue(self, cluster: MemoryCluster) -> LastValueQueue[str]:
+        queue = declare(cluster)
+        put(queue, "BMW")
+        return queue
+
+    @pytest.fixture
+    def blind(self, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+        """Set it, and nobody can look at the registry, and has not been able to for long."""
+        blind, end = threading.Event(), Registry.end
+
+        def asked(self: Registry, timeout: float) -> int:
+            if blind.is_set():
+                raise BrokerUnavailable("No leader.", code="_TIMED_OUT", retriable=True)
+            return end(self, timeout)
+
+        monkeypatch.setattr(Registry, "end", asked)
+        monkeypatch.setattr(registry_watch, "TRUSTED", 0.5)
+        return blind
+
+    def test_g5_r39_a_reader_that_cannot_look_says_so_and_judges_nothing(
+        self, queue: LastValueQueue[str], blind: threading.Event
+    ) -> None:
+        with queue.view() as view:
+            assert shown(view) == {"BMW": "1"}
+            blind.set()
+            eventually(lambda: view.state == "disconnected")
+            assert "nobody could look whether the queue prices was altered" in str(view.status.trouble)
+            with opened_blindly(queue) as producer:
+                producer.put("IBM", "1").result(5)
+            assert shown(view) == {"BMW": "1"}
+            blind.clear()
+            eventually(lambda: view.state == "caught-up")
+            view.barrier(10)
+            assert shown(view) == {"BMW": "1", "IBM": "1"}
+
+    def test_r39_a_consumer_that_cannot_look_leaves_its_group_and_comes_back(
+        self, queue: LastValueQueue[str], blind: threading.Event, cluster: MemoryCluster
+    ) -> None:
+        with queue.consumer() as consumer:
+            eventually(lambda: consumer.stats.available == 1)
+            blind.set()
+            eventually(lambda: cluster.groups.member_count("lvq.prices") == 0, 20)
+            assert "nobody could look" in consumer.stats.trouble
+            assert consumer.acquire(0.1) is None
+            blind.clear()
+            found = consumer.acquire(20)
+            assert found is not None
+            assert found.key == "BMW"
+            assert consumer.stats.trouble == ""
+
+    def test_an_alteration_by_a_newer_library_is_one_that_nobody_can_know(
+        self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(registry_watch, "TRUSTED", 0.5)
+        with queue.view() as view:
+            cluster.write(REGISTRY_TOPIC, b"prices/1", b'{"version": 9}')
+            eventually(lambda: view.state == "disconnected")
+            assert "version 9" in str(view.status.trouble)
+        with pytest.raises(ConfigError, match="version 9"):
+            opened(cluster)
+
+
+def opened_blindly(queue: LastValueQueue[str]) -> Any:
+    return LastValueQueue("prices", key_header="ticker", cluster=queue.cluster, value=TEXT).producer()
+
+
+def test_the_thread_that_watches_ends_with_the_last_that_follows(cluster: MemoryCluster) -> None:
+    def watching() -> bool:
+        return any(thread.name == "lvq-registry-prices" for thread in threading.enumerate())
+
+    queue = declare(cluster)
+    assert not watching()
+    with queue.view():
+        with queue.producer():
+            assert watching()
+        assert watching()
+    eventually(lambda: not watching())
+    with queue.consumer():
+        assert watching()
+    eventually(lambda: not watching())
