@@ -30,9 +30,9 @@ class ClusterSteps(Scene):
             if len(self._transactions) < 2:
                 self._transactions.append(Transaction())
             transaction = self._transactions[who % len(self._transactions)]
-        ttl = None if self._setting.options.ttl is None else _OWN_TTLS[kind]
+        ttl = _OWN_TTLS[kind] if self._setting.options.times.expires else None
         value = None if kind == 0 and key is not None else b"value"
-        delay = None if self._setting.options.max_delay is None else _DELAYS[(kind + number + who) % 8]
+        delay = _DELAYS[(kind + number + who) % 8] if self._setting.options.times.may_schedule else None
         if self._setting.options.max_delay == FAR_AHEAD and delay is not None and delay >= 3000:
             delay = int(FAR_AHEAD * 1000)
         log.append(key, value, transaction, timestamp=int(self._now * 1000), ttl=ttl, delay=delay)

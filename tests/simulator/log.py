@@ -10,6 +10,8 @@ from operator import attrgetter
 from lvq_kafka.core.queue.message_groups import GROUP_HEADER
 from lvq_kafka.core.queue.ranking import PRIORITY_HEADER
 from lvq_kafka.core.timing.due_times import NOT_BEFORE_HEADER
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
+from lvq_kafka.core.timing.time_rule import ALWAYS, TimeRule
 from lvq_kafka.core.timing.ttl import TTL_HEADER
 
 __all__ = ["MOST_SKEW", "Entry", "Lane", "Log", "Transaction"]
@@ -67,17 +69,15 @@ class Log:
     """A partition. Reading stops at ``stable_end``, before the first open transaction.
 
     Args:
-        ttl: seconds for which values without a TTL of their own count.
-        max_delay: the longest time, in seconds, by which a message may be scheduled.
+        times: from when until when messages count: as long as they say, or by default; and what that was before.
         groups: the number of message groups.
         ranked: whether messages have a priority.
     """
 
-    def __init__(self, ttl: float = math.inf, max_delay: float = 0.0, groups: int = 0, *, ranked: bool = False) -> None:
+    def __init__(self, times: TimeRule = ALWAYS, groups: int = 0, *, ranked: bool = False) -> None:
         self._groups = groups
         self._ranked = ranked
-        self._ttl = ttl * 1000
-        self._max_delay = max_delay * 1000
+        self._times = times
         self.start = 0
         self.end = 0
         self.stable_end = 0
@@ -104,8 +104,12 @@ class Log:
         headers += [] if delay is None else [(NOT_BEFORE_HEADER, b"%d" % (timestamp + delay))]
         group = self.end // 2 % (self._groups + 1)
         headers += [(GROUP_HEADER, b"g%d" % group)] if group else []
-        expires = timestamp + (ttl or self._ttl)  # 0 says none (R10)
-        due = timestamp + min(delay or 0, self._max_delay)
+        terms: TimeRule | EarlierTerms = next(
+            (one for one in self._times.earlier if timestamp < one.until), self._times
+        )
+        usual = math.inf if terms.ttl is None or terms.ttl.default is None else terms.ttl.default * 1000
+        expires = math.inf if terms.ttl is None else timestamp + (ttl or usual)  # 0 says none (R10)
+        due = timestamp + min(delay or 0, (terms.max_delay or 0.0) * 1000)
         entry = Entry(self.end, key, value, transaction, timestamp, headers, expires, due)
         self.end += 1
         self._entries.append(entry)
@@ -170,7 +174,8 @@ class Log:
         """
         kept: list[Entry] = []
         lanes: set[Lane] = set()  # of the records kept
-        lag = self._max_delay and self._max_delay + MOST_SKEW
+        longest = (self._times.longest_delay or 0.0) * 1000
+        lag = longest and longest + MOST_SKEW
         old = [entry for entry in self._entries if entry.offset < self.stable_end and entry.timestamp + lag <= now]
         newest = {entry.lane: entry for entry in old if entry.transaction is None or entry.transaction.committed}
         for at, entry in enumerate(self._entries):

@@ -7,6 +7,8 @@ the holders' acts in `tests.simulator.working`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lvq_kafka.core.commit_map.commit_map import CommitMap
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from tests.simulator.proof import Life
@@ -26,6 +28,8 @@ class Member(Working):
         """Send a heartbeat. A revoked partition is withheld first, to let its holders finish."""
         if self.blocked:
             return False
+        if self._moves_over():
+            return True
         standing = self._group.heartbeat(self.number)
         if standing is None:
             self._forget(list(self.lives))
@@ -85,12 +89,32 @@ class Member(Working):
         self.ledger.withhold(self.going)
         self._observe()
 
+    def _moves_over(self) -> bool:
+        """Leave the group and rejoin, by the terms of an alteration that was noticed since (R39).
+
+        It does so at once, as one that holders keep too long: what is not committed by then comes again.
+        """
+        times = self._options.times.until(int((self._clock() + self.notice) * 1000))
+        if times == self.rules.times:
+            return False
+        if self.number in self._group.members:
+            self._group.remove(self.number)
+        self._forget(list(self.lives))
+        self._coming.clear()
+        self.fetched = None
+        self.rules = replace(self.rules, times=times)
+        self.ledger.adopt(self.rules)
+        self._group.join(self.number)
+        return True
+
     # ---------------------------------------------------------------- reading
 
     def fetch(self, partition: int, most: int, *, at_once: bool) -> bool:
         """Fetch the next records, and take them in now or in the next call."""
         if self.blocked:
             return False
+        if self._moves_over():
+            return True
         if self.fetched is None:
             generation = self.lives.get(partition)
             if generation is None:

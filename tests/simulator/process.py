@@ -24,6 +24,7 @@ from lvq_kafka.core.ledger.partition_ledger import PartitionLedger
 from lvq_kafka.core.queue.limits import Limits
 from lvq_kafka.core.queue.message_groups import Groups
 from lvq_kafka.core.queue.rules import OrderRule, QueueRules
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.lifecycle import MessageState
@@ -57,6 +58,8 @@ class Options:
     """How long messages live: by default, and without a minimum or a maximum."""
     max_delay: float | None = None
     """The longest time, in seconds, by which a message may be scheduled; None if none may."""
+    earlier: tuple[EarlierTerms, ...] = ()
+    """The same two before the queue is altered, at times of the world. Its consumers know that shortly before."""
     groups: Groups | None = None
     """How messages are grouped."""
     expiry_topic: bool = False
@@ -67,6 +70,11 @@ class Options:
     """The most messages that the queue may hold; None for any number."""
     ends_known: bool = True
     """Whether the end offset of an assigned partition is fetched. If not, the end of the commit map counts."""
+
+    @property
+    def times(self) -> TimeRule:
+        """The rule of when messages count."""
+        return TimeRule(self.ttl, self.max_delay, self.expiry_topic, self.earlier)
 
 
 @dataclass(eq=False, slots=True)
@@ -104,13 +112,15 @@ class Process:
         self.number = number
         self.connection = Connection()
         self.stopped = False
-        rules = QueueRules(
-            times=TimeRule(options.ttl, options.max_delay, options.expiry_topic),
+        self.notice = 1.0 + number % 2
+        """Seconds before an alteration holds in which it is noticed."""
+        self.rules = QueueRules(
+            times=options.times.until(int((clock() + self.notice) * 1000)),
             order=OrderRule("priority" if options.ranked else options.order),
             groups=options.groups,
             limits=None if options.ring is None else Limits(policy="ring", messages=options.ring),
         )
-        self.core: ConsumerCore[Question] = ConsumerCore(options.limits, rules, now=clock())
+        self.core: ConsumerCore[Question] = ConsumerCore(options.limits, self.rules, now=clock())
         self.ledger, self.commits = self.core.ledger, self.core.commits
         self.ledger.capacity.limit = options.text_limit
         self.sessions = [self.core.open_session() for _ in range(1 if options.groups is None else 2)]
@@ -182,7 +192,7 @@ class Process:
 
     def _pass_time(self) -> None:
         """Let time have its effect by this process's clock, which is fast or slow."""
-        if self._options.ttl is not None or self._options.max_delay is not None:
+        if self._options.times.matters:
             clock = self._clock() + _SKEWS[self.number % len(_SKEWS)]
             self.time = max(self.time, int(clock * 1000), self.newest_at)
             self._proof.later(self.time)
@@ -370,7 +380,7 @@ class Process:
                 self.grouping.handed_out(item, self.session, self.working)
                 in_place = self._options.order == "in-place"
                 in_order = not (self.ledger.bounded or self._options.ranked)
-                if in_order and not (in_place and self._options.ttl is not None):
+                if in_order and not (in_place and self._options.times.expires):
                     self.grouping.in_order(item, generation, self.time, in_place=in_place)
                 self.working[item] = generation
         for item in () if self.ledger.times is None else list(self.ledger.times.kept._items.values()):
@@ -406,14 +416,14 @@ class Process:
         ]
         if evicted and len(waits) + in_work < share:
             raise Violation("I23", f"{evicted} are evicted, though {waits} and {in_work} in work are all that is left")
-        if generation.came_last in evicted and self._options.max_delay is None:
+        if generation.came_last in evicted and not self._options.times.may_schedule:
             raise Violation("I23", f"{evicted} are evicted, and {generation.came_last} came last")
         if self._options.ranked:  # what came last stays, whatever its rank
             stayed = [offset for offset in stayed if offset != waits[-1]]
         # One that came back may have been in work when others, which came back before it, were judged.
         before = self._evicted_before(generation, stayed, evicted)
         # The one that came last may have been due just now, or been there before one that has expired.
-        unsure = self._options.max_delay is not None or (self._options.ranked and self._options.ttl is not None)
+        unsure = self._options.times.may_schedule or (self._options.ranked and self._options.times.expires)
         if len(before) > unsure:
             raise Violation("I23", f"{evicted} are evicted before {before}")
         for lane, offset in list(generation.out.items()):
@@ -451,7 +461,7 @@ class Process:
     def _check_places(self, generation: Life, claim: CommitMap) -> None:
         """Check I26."""
         options = self._options
-        if options.order == "tail" or options.ttl is not None or self.ledger.stats.displaced:
+        if options.order == "tail" or options.times.expires or self.ledger.stats.displaced:
             return
         for lane, offset in generation.out.items():
             if claim.done(generation.place[lane]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -91,12 +90,9 @@ class Scene:
         self.members: list[Member] = []
         self._setting = setting
         self._now = 0.0
-        ttl = setting.options.ttl
-        usual = math.inf if ttl is None or ttl.default is None else ttl.default
         number = 0 if setting.options.groups is None else 3
         self._logs = [
-            Log(usual, setting.options.max_delay or 0.0, number, ranked=setting.options.ranked)
-            for _ in range(setting.partitions)
+            Log(setting.options.times, number, ranked=setting.options.ranked) for _ in range(setting.partitions)
         ]
         for log in self._logs:
             for number in range(setting.existing):

@@ -36,8 +36,11 @@ from lvq_kafka.core.ledger.timed_partition import TimedPartition
 from lvq_kafka.core.queue.message_groups import GroupMode, Groups
 from lvq_kafka.core.queue.ranking import Rank, Ranking
 from lvq_kafka.core.timing.due_times import DueTimes
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.core.timing.expiry_queue import BUCKET, ExpiryQueue
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.core.timing.log_time import LogTime
+from lvq_kafka.core.timing.time_rule import TimeRule
 from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.core.waiting.bounded_hand_out import BoundedHandOut
 from lvq_kafka.core.waiting.grouped_queue import GroupedQueue
@@ -100,8 +103,11 @@ def caught(
 
 
 def _without_ring(setting: Setting) -> Setting:
-    """Leave evictions to the mutants of rings: messages that are evicted are in nobody's work."""
-    return replace(setting, options=replace(setting.options, ring=None))
+    """Leave evictions to the mutants of rings: messages that are evicted are in nobody's work.
+
+    And alterations to those of altered queues.
+    """
+    return replace(setting, options=replace(setting.options, ring=None, earlier=()))
 
 
 def anywhere(setting: Setting) -> Setting:
@@ -226,6 +232,13 @@ def ringed_by_rank(setting: Setting) -> Setting:
     return replace(setting, options=replace(setting.options, order="tail", ranked=True, ring=3))
 
 
+def altered(setting: Setting) -> Setting:
+    """The queue gets a TTL, and longer delays, while messages without them wait."""
+    earlier = (EarlierTerms(until=4000, max_delay=2.0),)
+    options = replace(setting.options, ttl=Ttl(default=2), max_delay=6.0, earlier=earlier, expiry_topic=False)
+    return replace(setting, options=options)
+
+
 def ringed_expiring_elsewhere(setting: Setting) -> Setting:
     setting = ringed(setting)
     return replace(setting, options=replace(setting.options, ttl=Ttl(default=4), expiry_topic=True))
@@ -325,6 +338,7 @@ class TransactsUnanswered(World):
         (expiring, World, _STEPS),
         (expiring_elsewhere, World, _STEPS),
         (expiring_ahead, World, _STEPS),
+        (altered, World, _STEPS),
         (ringed, World, _STEPS),
         (ringed_by_rank, World, _STEPS),
         (ringed_expiring_elsewhere, World, _STEPS),
@@ -909,6 +923,22 @@ def test_i19_a_letter_by_a_consumer_that_has_lost_the_message_is_caught(monkeypa
 def test_i10_a_letter_that_fails_and_is_forgotten_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Ledger, "keeps_expired", lambda self, item: False)
     assert caught("I10", expiring_elsewhere)
+
+
+def test_i1_r39_one_that_judges_by_the_newest_revision_is_caught(monkeypatch: Patch) -> None:
+    """The mutant lets messages from before the alteration expire."""
+    monkeypatch.setattr(TimeRule, "expiry_times", lambda self: ExpiryTimes.of(self.ttl))
+    assert caught("I1", altered)
+
+
+def test_i18_r39_one_that_does_not_notice_an_alteration_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Member, "_moves_over", lambda self: False)
+    assert caught("I18", altered)
+
+
+def test_i20_r39_one_that_schedules_by_the_terms_of_another_time_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(TimeRule, "due_times", lambda self: DueTimes.of(2.0))
+    assert caught("I20", altered)
 
 
 def test_i4_an_expiry_that_brings_the_replaced_value_back_is_caught(monkeypatch: Patch) -> None:

@@ -29,7 +29,7 @@ _ACCIDENTS = [
     *("records compacted away", "reclaim", "dumps shown", "transactions committed", "steps with messages gated"),
     *("steps with messages gated by a limit that sank", "steps with more committed than fits"),
     *("steps with acks that wait for room", "steps after something has expired", "steps while something is scheduled"),
-    *("sessions ended", "steps with groups of several sessions"),
+    *("steps after an alteration", "sessions ended", "steps with groups of several sessions"),
 ]
 
 

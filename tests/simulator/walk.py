@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from lvq_kafka.core.consumer.hand_out import ConsumerLimits
 from lvq_kafka.core.queue.message_groups import Groups
+from lvq_kafka.core.timing.earlier_terms import EarlierTerms
 from lvq_kafka.core.timing.ttl import Ttl
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
@@ -80,11 +81,21 @@ def any_setting(choose: Choose) -> Setting:
             partition_count=(1 << 31) - 1 if long_texts else 1,
             ttl=choose([None, None, Ttl(), Ttl(default=4)]),
             max_delay=choose([None, None, 4.0]),
+            earlier=choose([(), (), (), _earlier(choose)]),
             expiry_topic=letters,
             groups=choose([None, None, Groups(), Groups(mode="shared")]),
             ring=choose([None, None, None, None, 1, 2, 5]),
         ),
     )
+
+
+def _earlier(choose: Choose) -> tuple[EarlierTerms, ...]:
+    """Return the terms of a queue that is altered early in a history, twice or once."""
+    terms = [
+        EarlierTerms(until=until, ttl=choose([None, Ttl(), Ttl(default=2)]), max_delay=choose([None, None, 2.0, 6.0]))
+        for until in choose([(3000,), (6000,), (2000, 7000)])
+    ]
+    return tuple(terms)
 
 
 def by_rank(setting: Setting) -> Setting:
@@ -94,7 +105,7 @@ def by_rank(setting: Setting) -> Setting:
 
 def far_ahead(setting: Setting) -> Setting:
     """Schedule and delay messages for longer than a history lasts."""
-    return replace(setting, options=replace(setting.options, max_delay=FAR_AHEAD))
+    return replace(setting, options=replace(setting.options, max_delay=FAR_AHEAD, earlier=()))
 
 
 def walk(world: World, random: Random, steps: int) -> None:

@@ -314,7 +314,7 @@ class Working(Process):
         """Check I9: what was taken in a transaction has room in its commit."""
         options = self._options
         # Evictions lie between scheduled messages, and in a queue by rank anywhere.
-        evicts_between = options.ring is not None and (options.max_delay is not None or options.ranked)
+        evicts_between = options.ring is not None and (options.times.may_schedule or options.ranked)
         if self.ledger.capacity.limit < options.text_limit or options.expiry_topic or evicts_between:
             return  # the limit has sunk, or messages are done that nobody took
         for partition, part in self.ledger._partitions.items():

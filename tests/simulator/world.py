@@ -102,6 +102,7 @@ class World(ConsumerSteps):
         self.counts["steps with groups of several sessions"] += member.grouping.are_apart(member.working)
         self.counts["steps after something has expired"] += ledger.stats.expired > 0
         self.counts["steps after something was evicted"] += ledger.stats.evicted > 0
+        self.counts["steps after an alteration"] += len(ledger.rules.times.earlier) > 0
         self.counts["steps while something is scheduled"] += ledger.times is not None and ledger.times.scheduled > 0
         self.counts["steps with acks that wait for room"] += member.commits.text_is_full
         if ledger.capacity.limit < self._setting.options.text_limit:
