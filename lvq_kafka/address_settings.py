@@ -1,4 +1,4 @@
-"""Address settings: options for queues that are declared later."""
+"""Address settings: options for the queues whose topics match a pattern."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lvq_kafka.core.queue.settings_by_pattern import AddressPattern, AddressSett
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.connecting import connect_within
+from lvq_kafka.managing.applying_settings import apply_settings
+from lvq_kafka.managing.declaring import Alteration
 
 __all__ = ["AddressSettings"]
 
@@ -26,7 +28,7 @@ class AddressSettings:
 
     In a pattern, ``*`` is any word of a name, and ``#`` any number of words, even none; dots part words. A declaration
     that says nothing of an option takes it from the most specific pattern that has it. Queues that are declared already
-    stay as they are.
+    stay as they are until `apply`.
 
     Each call reads the settings from the cluster, or writes one. Takes the arguments of `connect`.
     """
@@ -39,7 +41,8 @@ class AddressSettings:
         cluster: Cluster | None = None,
     ) -> None:
         with ExitStack() as opened:
-            self._store = SettingStore(connect_within(opened, bootstrap_servers, config=config, cluster=cluster))
+            self._cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            self._store = SettingStore(self._cluster)
             self._opened = opened.pop_all()
 
     def all(self) -> dict[str, Mapping[str, object]]:
@@ -83,6 +86,31 @@ class AddressSettings:
             TransportError: the cluster cannot be reached or refuses.
         """
         return self._store.delete(pattern)
+
+    def apply(self, *, dry_run: bool = False) -> dict[str, Alteration]:
+        """Alter declared queues to what settings give today (R39).
+
+        Return the alterations, by queue. A queue's own options stay, and so does what cannot be altered, such as the
+        key header. It loses what it took from a setting that is gone.
+
+        Args:
+            dry_run: only return what would be altered.
+
+        Raises:
+            ConfigError: a setting does not go with a queue's own options. Here and below, all other queues are altered.
+            QueueMismatch: someone else altered a queue at the same time.
+            TopicNotFound: the expiry topic does not exist.
+            Unauthorized: this user may not read settings, or alter a queue.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        found, first = {}, None
+        for applied in apply_settings(self._cluster, dry_run=dry_run):
+            if applied.alteration is not None:
+                found[applied.before.name] = applied.alteration
+            first = first or applied.error
+        if first is not None:
+            raise first
+        return found
 
     def close(self) -> None:
         """Close the connection, unless the cluster was passed in."""

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from lvq_kafka.cli.exit_codes import BAD_DATA, WRONG_QUEUE, Complaint, describe, print_problem
 from lvq_kafka.cli.invocation import Invocation
-from lvq_kafka.cli.queue_words import key_in_words, options_in_words
+from lvq_kafka.cli.queue_words import by_name, changes_in_words, key_in_words, options_in_words
 from lvq_kafka.cluster import Cluster
+from lvq_kafka.core.queue.altering import altered, by_settings
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.settings_by_pattern import AddressSetting, by_pattern, matching
 from lvq_kafka.core.text.quoting import brief, listed
-from lvq_kafka.core.text.wording import BARE, Mention
-from lvq_kafka.declared.registry import Registry
+from lvq_kafka.declared.registry import Registry, describe_differences
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.dialects.address import Address
 from lvq_kafka.dialects.broker_files import BrokerFile, parse_broker_file
 from lvq_kafka.errors import ConfigError, QueueMismatch, TopicError
+from lvq_kafka.managing.declaring import alter
 from lvq_kafka.queue import LastValueQueue
+from lvq_kafka.selectors.of_queues import check_selectors
 
 __all__ = ["import_file"]
 
@@ -30,7 +32,7 @@ ImportOutcome = Literal["new", "same", "changed", "differs", "left out"]
 _DONE: Mapping[ImportOutcome, Mapping[str, str]] = {
     "new": {"setting": "set", "queue": "declared"},
     "same": {"setting": "is there", "queue": "is there"},
-    "changed": {"setting": "changed"},
+    "changed": {"setting": "changed", "queue": "altered"},
 }
 
 
@@ -49,7 +51,7 @@ def import_file(invocation: Invocation, path: Path, *, dry_run: bool, apply: boo
 
     Args:
         dry_run: only print what would come of it.
-        apply: also change settings that are otherwise.
+        apply: also change settings, and alter queues, that are otherwise.
 
     Raises:
         ConfigError: the file is not that of a broker.
@@ -71,7 +73,9 @@ def import_file(invocation: Invocation, path: Path, *, dry_run: bool, apply: boo
     if file.unread:
         invocation.out.note(f"not read: {listed(file.unread)}, which are about something else than queues")
     if "differs" in outcomes:
-        raise Complaint("Queues and settings that exist stay as they are; --apply changes settings.", WRONG_QUEUE)
+        raise Complaint(
+            "Queues and settings that exist stay as they are; --apply changes what can be changed.", WRONG_QUEUE
+        )
     if file.left_out or "left out" in outcomes:
         raise Complaint("Some of the file cannot be had here, see above; all the rest is.", BAD_DATA)
 
@@ -88,7 +92,7 @@ def _steps(cluster: Cluster, file: BrokerFile, *, dry_run: bool, apply: bool) ->
     expiry_topics = {str(setting.options.get("expiry-address")) for setting in settings.values()}
     for address in sorted(file.queues, key=lambda address: address.request().topic not in expiry_topics):
         found = by_pattern(matching(settings.values(), address.request().topic))
-        yield _queue(cluster, address, found, dry_run=dry_run)
+        yield _queue(cluster, address, found, dry_run=dry_run, apply=apply)
 
 
 def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool) -> _Imported:
@@ -104,29 +108,65 @@ def _setting(there: AddressSetting | None, setting: AddressSetting, apply: bool)
 
 
 def _queue(
-    cluster: Cluster, address: Address, settings: Mapping[str, Mapping[str, object]], *, dry_run: bool
+    cluster: Cluster, address: Address, settings: Mapping[str, Mapping[str, object]], *, dry_run: bool, apply: bool
 ) -> _Imported:
     registry, request = Registry(cluster), address.request()
-    topic = request.topic
+    on = "" if request.topic == address.queue else f"on the topic {request.topic}, "
     try:
         declared = registry.find(address.queue)
-        definition = _definition(request, settings if declared is None else declared.from_settings or {})
-        if declared is None and not dry_run:
-            options = {**address.options, **({} if definition.conflate else {"conflate": False})}
-            with LastValueQueue.declare(address.queue, topic=topic, options=options, cluster=cluster) as queue:
-                definition = queue.definition
-        elif declared is not None or dry_run:
+        if declared is not None:
+            told = f"{on}{key_in_words(declared)}"
+            return _declared(cluster, declared, request, settings, told, dry_run=dry_run, apply=apply)
+        definition = _definition(request, settings)
+        if dry_run:
             registry.check(definition)
+        else:
+            options = {**address.options, **({} if definition.conflate else {"conflate": False})}
+            with LastValueQueue.declare(address.queue, topic=request.topic, options=options, cluster=cluster) as queue:
+                definition = queue.definition
     except QueueMismatch as error:
-        return _Imported("queue", address.queue, "differs", describe(error, _as_in_file))
+        return _Imported("queue", address.queue, "differs", describe(error, by_name))
     except (ConfigError, TopicError) as error:
-        return _Imported("queue", address.queue, "left out", describe(error, _as_in_file))
-    on = "" if topic == address.queue else f"on the topic {topic}, "
-    return _Imported("queue", address.queue, "new" if declared is None else "same", f"{on}{key_in_words(definition)}")
+        return _Imported("queue", address.queue, "left out", describe(error, by_name))
+    return _Imported("queue", address.queue, "new", f"{on}{key_in_words(definition)}")
 
 
-def _as_in_file(mention: Mention) -> str:
-    return mention.name if mention.value is BARE else f"{mention.name}={mention.value}"
+def _declared(
+    cluster: Cluster,
+    declared: QueueDefinition,
+    request: QueueRequest,
+    settings: Mapping[str, Mapping[str, object]],
+    told: str,
+    *,
+    dry_run: bool,
+    apply: bool,
+) -> _Imported:
+    """Compare a queue that is declared with what the file says, and alter it if asked.
+
+    Until settings are applied, those count that it was declared with.
+    """
+    name, asked = declared.name, _definition(request, declared.from_settings or {})
+    outcome: ImportOutcome = "same" if asked == declared else "differs"
+    by_now = by_settings(declared, settings) if asked == declared else _definition(request, settings)
+    if by_now == declared:
+        return _Imported("queue", name, "same", told)
+
+    def change(definition: QueueDefinition) -> QueueDefinition:
+        changes = {field: getattr(by_now, field) for field in by_now.differences(definition)}
+        found = replace(altered(definition, changes), from_settings=by_now.from_settings)
+        check_selectors(found)
+        return found
+
+    differences = describe_differences(declared, by_now, declared.differences(by_now))
+    try:
+        change(declared)
+    except ConfigError as error:
+        return _Imported("queue", name, outcome, f"it is declared with {differences}. {describe(error, by_name)}")
+    if apply and not dry_run:
+        alter(cluster, name, change, on_mismatch="reconcile")
+    if apply:
+        return _Imported("queue", name, "changed", "; ".join(changes_in_words(declared, by_now)))
+    return _Imported("queue", name, outcome, f"{told}. It has {differences}; --apply alters that.")
 
 
 def _definition(request: QueueRequest, settings: Mapping[str, Mapping[str, object]]) -> QueueDefinition:

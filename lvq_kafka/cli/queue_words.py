@@ -6,8 +6,14 @@ from collections.abc import Mapping
 
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.text.quoting import brief
+from lvq_kafka.core.text.wording import BARE, Mention
 
-__all__ = ["key_in_words", "options_in_words"]
+__all__ = ["by_name", "changes_in_words", "key_in_words", "options_in_words"]
+
+
+def by_name(mention: Mention) -> str:
+    """Spell an option as settings and files do: ``max-ttl=60``."""
+    return mention.name if mention.value is BARE else f"{mention.name}={mention.value}"
 
 
 def key_in_words(definition: QueueDefinition) -> str:
@@ -24,3 +30,18 @@ def options_in_words(options: Mapping[str, object]) -> str:
     """Return options as people read them: ``max-ttl=60, last-value=true``."""
     told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     return ", ".join(f"{brief(name)}={brief(value)}" for name, value in told.items())
+
+
+def changes_in_words(before: QueueDefinition, after: QueueDefinition) -> list[str]:
+    """Return what differs as people read it: ``ttl: none → maximum_ms 60000``."""
+    differences = before.differences(after)
+    return [
+        f"{option}: {_value_in_words(was)} → {_value_in_words(becomes)}"
+        for option, (was, becomes) in differences.items()
+    ]
+
+
+def _value_in_words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items()) or "as messages say"
+    return "none" if value is None else str(value)

@@ -112,7 +112,7 @@ class Registry:
         return found
 
     def check(self, definition: QueueDefinition) -> bool:
-        """Return whether the queue is declared with exactly this definition.
+        """Return whether the queue has exactly this definition, or had it before it was altered.
 
         Raises:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header or
@@ -158,7 +158,7 @@ class Registry:
             )
 
     def declare(self, definition: QueueDefinition) -> bool:
-        """Write a definition unless the queue already has it; return whether it was written.
+        """Write a definition unless the queue has it, or had it; return whether it was written.
 
         If two are declared concurrently, the first in the log wins, and the other caller gets an error.
 
@@ -235,7 +235,7 @@ class Registry:
 
     def _matches(self, table: ColumnTable, definition: QueueDefinition) -> bool:
         mine = read_history(definition.name, _records(table, definition.name))
-        if mine is not None and mine.newest != definition:
+        if mine is not None and all(definition != revision.definition for revision in mine.revisions):
             raise _mismatch(mine.newest, definition)
         for other in self._definitions(table):
             if other.topic == definition.topic:

@@ -20,6 +20,7 @@ __all__ = ["TRUSTED", "Follows", "RegistryWatch"]
 logger = logging.getLogger("lvq_kafka.registry")
 
 _LOOK = 5.0  # seconds from one look to the next, and for which a look may take
+_AGAIN = 1.0  # second until the next look after one that failed
 _MOMENT = 0.05  # seconds: the least pause
 TRUSTED = NOTICE - 2 * _LOOK
 """Seconds after a look within which no alteration can hold that it did not show.
@@ -161,7 +162,7 @@ class RegistryWatch:
                     self._thread = None
                     return
                 self._due.clear()
-            if self._clock() >= self._looked_at + _LOOK:
+            if self._trouble is not None or self._clock() >= self._looked_at + _LOOK:
                 self._try_refresh()
             if (now := self.in_force) != in_force:
                 in_force = now
@@ -170,15 +171,16 @@ class RegistryWatch:
 
     def _pause(self) -> float:
         """Return the seconds until the next look, or until an alteration holds."""
+        look = _LOOK if self._trouble is None else _AGAIN
         change = self.history.next_change(self._cluster.now())
-        return max(_MOMENT, min(_LOOK, _LOOK if change is None else change - self._cluster.now()))
+        return look if change is None else max(_MOMENT, min(look, change - self._cluster.now()))
 
     def _try_refresh(self) -> None:
         sure = self.is_sure
         try:
             self.refresh()
         except QueueNotDeclared:  # what used to hold for its messages still does
-            self._looked_at = self._clock()
+            self._looked_at, self._trouble = self._clock(), None
         except LVQError as error:
             self._trouble = error
             if sure and not self.is_sure:

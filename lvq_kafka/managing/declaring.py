@@ -29,7 +29,7 @@ from lvq_kafka.declared.queue_topic import (
     describe_letter_topic,
     ensure_topic,
 )
-from lvq_kafka.declared.registry import Registry
+from lvq_kafka.declared.registry import Registry, describe_differences
 from lvq_kafka.declared.setting_store import SettingStore
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.runtime.retrying import patiently
@@ -92,10 +92,12 @@ def declare(
     if definition.limits is not None:
         definition.limits.check_partitions(_partitions(cluster, definition.topic, spec))
     registry = Registry(cluster)
-    declared = registry.check(definition)
+    declared, everything = registry.check(definition), registry.all()
+    if declared:
+        definition = _as_altered(definition, everything)
     if definition.expiry_topic is not None:
         describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
-    needs = TopicNeeds.of(_as_declared(definition, everything := registry.all()), everything, cluster.now())
+    needs = TopicNeeds.of(definition, everything, cluster.now())
     if on_mismatch == "raise":
         check_spec(spec, needs)
     if not declared:
@@ -166,9 +168,16 @@ def alter(
 _AS_IT_IS = TopicSpec()
 
 
-def _as_declared(definition: QueueDefinition, everything: Iterable[QueueDefinition]) -> QueueDefinition:
-    """Return a definition, with its history if the queue is declared."""
-    return next((one for one in everything if one.name == definition.name), definition)
+def _as_altered(definition: QueueDefinition, everything: Iterable[QueueDefinition]) -> QueueDefinition:
+    """Return the definition that a declared queue has by now.
+
+    A logged warning says what was altered.
+    """
+    now = next((one for one in everything if one.name == definition.name), definition)
+    if differences := now.differences(definition):
+        told = describe_differences(now, definition, differences)
+        logger.warning("queue %s was altered since it was declared like this; it now has %s", definition.name, told)
+    return now
 
 
 def _both(before: QueueDefinition, after: QueueDefinition, now: float) -> QueueDefinition:

@@ -405,15 +405,23 @@ class TestQueue:
         assert opened(cluster).refresh().earlier == known.earlier
         assert len(known.earlier) == 3
 
-    def test_a_declaration_matches_the_altered_options_and_a_new_one_starts_afresh(
-        self, cluster: MemoryCluster, clock: Clock
+    def test_a_declaration_matches_what_the_queue_has_or_had_and_a_new_one_starts_afresh(
+        self, cluster: MemoryCluster, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
+        """A service that declares its queue at each start goes on doing so."""
         queue = declare(cluster)
         queue.alter(ttl=Ttl(maximum=5.0))
-        again = declare(cluster, ttl=Ttl(maximum=5.0))
+        queue.alter(max_delay=9.0)
+        again = declare(cluster, ttl=Ttl(maximum=5.0), max_delay=9.0)
         assert again.refresh().earlier == queue.refresh().earlier
+        told = "was altered since it was declared like this; it now has"
+        assert told not in caplog.text
+        for options in ({}, {"ttl": Ttl(maximum=5.0)}):
+            caplog.clear()
+            assert declare(cluster, **options).newest() == queue.newest()
+            assert told in caplog.text
         with pytest.raises(QueueMismatch, match="alter"):
-            declare(cluster)
+            declare(cluster, max_delay=9.0)
         queue.drop()
         assert declare(cluster).refresh().earlier == ()
         assert [record.value for record in cluster.records(REGISTRY_TOPIC) if record.key != b"prices"][-1] is None

@@ -11,6 +11,7 @@ from lvq_kafka.cli.commands.queues import finding_row, seconds_option
 from lvq_kafka.cli.common_options import WholeNumber, command, pair
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
+from lvq_kafka.cli.queue_words import changes_in_words
 from lvq_kafka.core.queue.altering import UNSETTABLE, altered, changes_by_option
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import OverflowPolicy
@@ -124,25 +125,19 @@ def _row(before: QueueDefinition, alteration: Alteration, *, dry_run: bool) -> d
 def _render(before: QueueDefinition, alteration: Alteration, *, dry_run: bool) -> RenderableType:
     from rich.text import Text
 
-    differences = before.differences(alteration.definition)
+    changes = changes_in_words(before, alteration.definition)
     lines = Text()
-    if not differences:
+    if not changes:
         return lines.append("✓ ", "bold green").append(before.name, "bold cyan").append(" has these options already")
     when = "would be altered" if alteration.since is None else f"is altered from {_time(alteration.since)} on"
     lines.append("" if dry_run else "✓ ", "bold green").append(before.name, "bold cyan").append(f" {when}")
-    for option, (was, becomes) in differences.items():
-        lines.append(f"\n  {option}: {_shown(was)} → {_shown(becomes)}")
+    for change in changes:
+        lines.append(f"\n  {change}")
     for finding in alteration.reconciled:
         lines.append("\n✓ ", "bold green").append(
             f"{finding.setting} set to {finding.expected}; it was {finding.actual}"
         )
     return lines
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items()) or "as messages say"
-    return "none" if value is None else str(value)
 
 
 def _time(moment: float) -> str:

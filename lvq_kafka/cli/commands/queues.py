@@ -82,7 +82,7 @@ def seconds_option(name: str, text: str) -> Callable[[F], F]:
     help="Declare the queues, and set the settings, of Artemis's broker.xml, or of Broker-J's attributes in JSON.",
 )
 @click.option("--dry-run", is_flag=True, help="With --from, only show what would be done.")
-@click.option("--apply", is_flag=True, help="With --from, change settings that are otherwise.")
+@click.option("--apply", is_flag=True, help="With --from, change settings and alter queues that are otherwise.")
 @click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
 @click.option("--record-key", is_flag=True, help="Use the record key as the key, instead of --key-header.")
 @click.option("--standard", is_flag=True, help="A queue in which no message replaces another; a key is optional.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from lvq_kafka.core.queue.default_filters import DefaultFilters
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.queue_options import GivenOptions
+from lvq_kafka.core.queue.queue_request import QueueRequest
+from lvq_kafka.core.queue.settings_by_pattern import given_by
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["ALTERABLE", "FIXED", "UNSETTABLE", "altered", "changes_by_option"]
+__all__ = ["ALTERABLE", "FIXED", "UNSETTABLE", "altered", "by_settings", "changes_by_option"]
 
 ALTERABLE = ("keyless", "ttl", "expiry_topic", "max_delay", "limits", "default_filters")
 """The options that can be altered."""
@@ -55,6 +58,9 @@ _OWN = {
 
 _WHOLE = {"ttl": (*_TTL, "ttl"), "limits": tuple(_LIMITS)}
 
+_USUAL: Mapping[str, object] = {"keyless": "pass", "overflow": "none"}
+"""The values of options that nobody has to give."""
+
 UNSETTABLE = ("ttl", *_TTL, "limits", *_LIMITS, "expiry-topic", "max-delay", *_FILTERS)
 """The names of options that a queue can go without."""
 
@@ -95,7 +101,8 @@ def changes_by_option(
     replaced |= {option for name in unset for option in _WHOLE.get(name, (name,))}
     if "limits.policy" in given or "overflow" in unset:
         replaced.add("resume")
-    kept = {option: value for option, value in _said(definition).items() if option not in replaced}
+    said = _said({field: getattr(definition, field) for field in ALTERABLE})
+    kept = {option: value for option, value in said.items() if option not in replaced}
     if kept.keys().isdisjoint(("max-messages", "max-bytes")) and not given & {"limits.messages", "limits.bytes"}:
         kept = {option: value for option, value in kept.items() if option not in _LIMITS}
     chosen = GivenOptions({**kept, **options}).fields(definition.name, record_key=True)
@@ -103,23 +110,47 @@ def changes_by_option(
     return {field: chosen[field] for field in (*ALTERABLE, *sorted(named)) if field in chosen}
 
 
-def _said(definition: QueueDefinition) -> dict[str, object]:
-    """Return the options that can be altered, by their names here."""
-    parts = ((definition.ttl, _TTL), (definition.limits, _LIMITS), (definition.default_filters, _FILTERS))
+def _said(chosen: Mapping[str, Any]) -> dict[str, object]:
+    """Return the options that can be altered, by their names here.
+
+    Args:
+        chosen: the fields of a definition.
+    """
+    parts = ((chosen.get("ttl"), _TTL), (chosen.get("limits"), _LIMITS), (chosen.get("default_filters"), _FILTERS))
     said: dict[str, object] = {
         option: value
         for part, names in parts
         for option, field in names.items()
         if (value := getattr(part, field, None)) not in (None, False)
     }
-    if definition.ttl is not None and not definition.ttl.never:
+    if (ttl := chosen.get("ttl")) is not None and not ttl.never:
         said["ttl"] = True
-    whole = {
-        "keyless": definition.keyless,
-        "expiry-topic": definition.expiry_topic,
-        "max-delay": definition.max_delay,
-    }
+    whole = {option: chosen.get(option.replace("-", "_")) for option in ("keyless", "expiry-topic", "max-delay")}
     return said | {option: value for option, value in whole.items() if value is not None}
+
+
+def by_settings(definition: QueueDefinition, settings: Mapping[str, Mapping[str, object]]) -> QueueDefinition:
+    """Return what a queue is altered to if settings give it their options of today (R37).
+
+    Those that were its own stay, and so do those that cannot be altered.
+
+    Args:
+        definition: the queue, with what settings gave to it.
+        settings: options by the pattern that its topic matches, the most specific first.
+
+    Raises:
+        ConfigError: a setting does not go with the queue's own options, or with another setting.
+    """
+    before = definition.from_settings or {}
+    given = GivenOptions(dict(ChainMap({}, *map(dict, before.values()))))
+    gave = {**_USUAL, **_said(given.fields(definition.name, record_key=True))}
+    said = _said({field: getattr(definition, field) for field in ALTERABLE})
+    own = {option: value for option, value in said.items() if gave.get(option) != value}
+    fixed = {field: getattr(definition, field) for field in FIXED if field != "topic"}
+    found = QueueRequest(definition.name, definition.topic, fixed, own).definition(settings)
+    lasting, now = given_by(before, ALTERABLE), found.from_settings or {}
+    both = {pattern: {**lasting.get(pattern, {}), **now.get(pattern, {})} for pattern in (*now, *lasting)}
+    return replace(found, from_settings=both or None)
 
 
 def altered(definition: QueueDefinition, changes: Mapping[str, Any]) -> QueueDefinition:

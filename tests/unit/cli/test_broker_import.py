@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lvq_kafka import AddressSettings, LastValueQueue, queues
+from lvq_kafka import AddressSettings, LastValueQueue, Ttl, queues
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 from tests.unit.test_broker_files import BROKER_XML
@@ -85,10 +85,49 @@ def test_a_queue_that_is_otherwise_stays_and_settings_change_if_asked(
         assert ran.code == 4
         assert outcomes(ran.rows)["lastValueQueue"] == outcomes(ran.rows)["orders1"] == "differs"
         assert "it is default-last-value-key=code, and the file says" in ran.stderr
-        assert "The queue orders1 is already declared with" in ran.stderr
+        assert "queue orders1: it is declared with `key_header`" in ran.stderr
+        assert "cannot be altered: the messages that are there have their keys by it" in ran.stderr
         assert settings.all()["lastValueQueue"] == {"default-last-value-key": "code"}
         assert outcomes(run("declare", "--from", str(broker_xml), "--apply").rows)["lastValueQueue"] == "changed"
         assert settings.all()["lastValueQueue"]["default-last-value-key"] == "reuters_code"
+
+
+def test_r39_a_queue_is_altered_to_what_the_file_says_if_asked(
+    run: Run, memory_cluster: MemoryCluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "queue.json"
+    attributes = {"name": "prices", "type": "lvq", "lvqKey": "ticker"}
+    path.write_text(json.dumps(attributes))
+    run("declare", "--from", str(path))
+    path.write_text(json.dumps(attributes | {"maximumMessageTtl": 60_000}))
+    told = run("declare", "--from", str(path))
+    assert (told.code, told.row["outcome"]) == (4, "differs")
+    assert "--apply alters that" in told.stderr
+    would = run("declare", "--from", str(path), "--apply", "--dry-run")
+    assert (would.code, would.row["outcome"]) == (0, "changed")
+    said = run("declare", "--from", str(path), "--apply", "--dry-run", person=True).text
+    assert "queue prices would be altered: ttl: none → maximum_ms 60000" in said
+    with LastValueQueue.open("prices", cluster=memory_cluster) as queue:
+        assert queue.newest().ttl is None
+        assert run("declare", "--from", str(path), "--apply").row["outcome"] == "changed"
+        assert queue.newest().ttl == Ttl(maximum=60.0)
+    assert run("declare", "--from", str(path)).row["outcome"] == "same"
+
+
+def test_r39_settings_of_a_file_that_are_new_alter_its_queues_if_asked(
+    run: Run, memory_cluster: MemoryCluster, broker_xml: Path
+) -> None:
+    run("declare", "--from", str(broker_xml))
+    with AddressSettings(cluster=memory_cluster) as settings:
+        settings.set("foo.#", {"max-delay": 60})
+    told = run("declare", "--from", str(broker_xml))
+    assert (told.code, outcomes(told.rows)["orders1"]) == (0, "same")
+    assert [row["told"].partition(". ")[2] for row in told.rows if row.get("queue") == "orders1"] == [
+        "It has `max_delay` none (requested: 60.0); --apply alters that."
+    ]
+    assert outcomes(run("declare", "--from", str(broker_xml), "--apply").rows)["orders1"] == "changed"
+    with LastValueQueue.open("orders1", cluster=memory_cluster) as queue:
+        assert queue.newest().max_delay == 60.0
 
 
 def test_attributes_of_broker_j_are_declared(run: Run, memory_cluster: MemoryCluster, tmp_path: Path) -> None:
