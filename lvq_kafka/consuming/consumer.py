@@ -111,6 +111,7 @@ class Consumer(Bound, Generic[V]):
         definition: QueueDefinition,
         codec: Codec[V],
         reclaim: Callable[[], object] | None = None,
+        watch: RegistryWatch | None = None,
         *,
         undecodable: Undecodable = "raise",
         max_in_work: int = 1000,
@@ -124,7 +125,6 @@ class Consumer(Bound, Generic[V]):
         on_foreign_commits: OnForeignCommits = "refuse",
         auto_reclaim: float | None = None,
         page_directory: str | os.PathLike[str] | None = None,
-        watch: RegistryWatch | None = None,
     ) -> None:
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch)

@@ -9,7 +9,7 @@ from itertools import chain
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.latest.columns import ColumnTable
-from lvq_kafka.core.log.keys import key_text
+from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name, topic_of
 from lvq_kafka.core.queue.history import (
@@ -271,7 +271,7 @@ def _declared(table: ColumnTable) -> Iterator[tuple[str, bytes]]:
 
 def _records(table: ColumnTable, name: str) -> Iterator[Record]:
     """Yield the records of a queue: its declaration, and its alterations."""
-    key = name.encode()
+    key = encode_key(name)
     for one in (key, *table.key_range(key + b"/", key + b"0")):  # in ASCII, 0 comes after the slash
         record = table.record(one)
         if record is not None:

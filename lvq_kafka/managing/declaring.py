@@ -176,7 +176,7 @@ def _as_altered(definition: QueueDefinition, everything: Iterable[QueueDefinitio
     now = next((one for one in everything if one.name == definition.name), definition)
     if differences := now.differences(definition):
         told = describe_differences(now, definition, differences)
-        logger.warning("queue %s was altered since it was declared like this; it now has %s", definition.name, told)
+        logger.warning("queue %s: it was altered since it was declared like this; it has %s", definition.name, told)
     return now
 
 

@@ -414,7 +414,7 @@ class TestQueue:
         queue.alter(max_delay=9.0)
         again = declare(cluster, ttl=Ttl(maximum=5.0), max_delay=9.0)
         assert again.refresh().earlier == queue.refresh().earlier
-        told = "was altered since it was declared like this; it now has"
+        told = "it was altered since it was declared like this; it has"
         assert told not in caplog.text
         for options in ({}, {"ttl": Ttl(maximum=5.0)}):
             caplog.clear()

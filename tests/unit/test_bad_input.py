@@ -569,12 +569,16 @@ class TestBrokenDefinitions:
 
     def test_no_topic_is_deleted_that_one_of_them_may_use(self, cluster: MemoryCluster) -> None:
         queue = LastValueQueue.open("small", cluster=cluster)
+        cluster.write(REGISTRY_TOPIC, b"newest", b'{"version": 3, "name": "newest", "topic": "small"}')
         with pytest.raises(ConfigError, match=REGISTRY_TOPIC):
             queue.drop(delete_topic=True)
         assert cluster.topics.describe("small")
-        queue.drop()
+        cluster.write(REGISTRY_TOPIC, b"newest", None)
+        queue.drop(delete_topic=True)
         with pytest.raises(QueueNotDeclared):
             LastValueQueue.open("small", cluster=cluster)
+        with pytest.raises(TopicNotFound):
+            cluster.topics.describe("small")
 
 
 # -- clients, files and the embedded broker -------------------------------------------------------
