@@ -123,16 +123,24 @@ class ReaderThread:
         """See `Follows.altered`."""
         self._altered = True
 
-    def _heed_alteration(self, watch: RegistryWatch) -> None:
-        """Read everything again if messages count by other terms from some time on (R39)."""
+    def _heed_alteration(self, watch: RegistryWatch) -> bool:
+        """Read everything again if messages count by other terms from some time on (R39).
+
+        Return whether they do.
+        """
         self._altered = False
         times = time_rule(watch.known)
         if times.options == self._rules.times.options:
-            return
+            return False
         self._rules = replace(self._rules, times=times)
         self._foreign = self._rules.foreign_headers()
         logger.info("the queue on %s was altered; reading it again by its new terms", self._topic)
         self._shared.read_altered(timed=times.matters)
+        return True
+
+    def _rereads(self) -> bool:
+        """Return whether everything must be read again, since the queue was altered."""
+        return self._altered and self._watch is not None and self._heed_alteration(self._watch)
 
     def _check_sure(self, watch: RegistryWatch) -> bool:
         """Return whether all alterations are known that messages may be judged by (R39)."""
@@ -144,12 +152,11 @@ class ReaderThread:
         return True
 
     def _step(self) -> None:
-        if self._watch is not None:
-            if self._altered:
-                self._heed_alteration(self._watch)
-            if not self._check_sure(self._watch):
-                self._shared.stop.wait(_POLL)
-                return
+        if self._rereads():
+            return
+        if self._watch is not None and not self._check_sure(self._watch):
+            self._shared.stop.wait(_POLL)
+            return
         shared, catch_up = self._shared, self._shared.catch_up
         replay = catch_up.replay
         try:
@@ -162,7 +169,9 @@ class ReaderThread:
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
                 fetch = self._reader.poll(_POLL)
-                if fetch.positions and not self._altered:  # else everything is read again
+                if self._rereads():  # this fetch, too
+                    return
+                if fetch.positions:
                     self.apply(fetch)
                 if catch_up.overdue and (stalled := catch_up.stalled(shared.clock())):
                     self._reconnect(stalled)

@@ -417,7 +417,7 @@ def test_g1_g5_and_g7_readers_do_not_go_by_a_leader_that_is_cut_off_from_the_oth
         leader, [(_, epoch)] = nodes.leader(queue.topic), queue.cluster.logs.stable_ends(queue.topic).values()
         nodes.cut_off(leader)
         try:
-            eventually(lambda: epoch_of(queue) > epoch, SOON)
+            eventually(lambda: epoch_of(queue) > epoch, 3 * SOON)
             eventually(lambda: producer.put("a", "2").exception(SOON) is None, SOON)
             view.barrier(SOON)
             assert view["a"] == "2"
@@ -430,7 +430,7 @@ def test_g1_g5_and_g7_readers_do_not_go_by_a_leader_that_is_cut_off_from_the_oth
 def epoch_of(queue: LastValueQueue[str]) -> int:
     """Return the epoch of the leader of a queue's only partition, or 0 while nobody names it."""
     with suppress(TransportError):
-        return queue.cluster.logs.stable_ends(queue.topic, timeout=2.0)[0].leader_epoch
+        return queue.cluster.logs.stable_ends(queue.topic, timeout=10.0)[0].leader_epoch
     return 0
 
 

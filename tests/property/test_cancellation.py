@@ -13,7 +13,7 @@ import gc
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -30,7 +30,7 @@ from lvq_kafka import (
     View,
     Watch,
 )
-from lvq_kafka.errors import Closed
+from lvq_kafka.errors import Closed, QueueMismatch
 from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 
@@ -243,6 +243,17 @@ def opening(call: Callable[[Scene], Callable[[], Awaitable[Any]]]) -> Play:
         return Case(attempt, check)
 
     return play
+
+
+async def play_alter_async(scene: Scene) -> Case:
+    """A cancelled alteration may be carried out all the same. Altered once more, the queue is as it was asked to be."""
+
+    async def check(got: list[Any]) -> None:
+        with suppress(QueueMismatch):  # both at once
+            await asyncio.wait_for(scene.queue.alter_async(max_delay=9.0), 10)
+        assert scene.queue.newest().max_delay == 9.0
+
+    return Case(lambda: scene.queue.alter_async(max_delay=9.0), check)
 
 
 def reader_opening(kind: str, name: str) -> Play:
@@ -473,6 +484,7 @@ PLAYS: dict[str, list[Play]] = {
     "LastValueQueue.declare_async": [
         opening(lambda s: lambda: LastValueQueue.declare_async("new", key_header=None, cluster=s.cluster))
     ],
+    "LastValueQueue.alter_async": [play_alter_async],
     "LastValueQueue.producer_async": [opening(lambda s: s.queue.producer_async)],
     "LastValueQueue.consumer_async": [opening(lambda s: s.queue.consumer_async)],
     "LastValueQueue.receiver_async": [opening(lambda s: s.queue.receiver_async)],

@@ -184,9 +184,13 @@ def test_s085_the_dump_ends_without_waiting_for_an_open_transaction_and_says_so(
         values, end = b.dump()
         assert values == ["a1"]
         assert [shortfall.partition for shortfall in end.blocked] == [0]
-        with pytest.raises(CatchUpTimeout, match="transaction") as caught:
-            q.view(catch_up_timeout=0.2)
-        assert isinstance(caught.value, LVQError)
+        for timeout in (0.2, 2.0, 20.0):  # on a loaded machine, all before the transaction takes longer
+            with pytest.raises(CatchUpTimeout) as caught:
+                q.view(catch_up_timeout=timeout)
+            assert isinstance(caught.value, LVQError)
+            if "transaction" in str(caught.value):
+                break
+        assert "transaction" in str(caught.value)
         assert caught.value.shortfalls[0].blocked
         q.send("c=c1")
         assert b.drain() == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, DefaultFilters, EndOfDump, LastValueQueue, Limits, Message, Ttl
+from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.altering import ALTERABLE, FIXED
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.core.queue.history import NOTICE
@@ -86,6 +87,26 @@ class TestTimes:
                 assert shown(view) == alive
                 with opened(cluster).view() as new:
                     assert shown(new) == alive
+
+    def test_g1_a_reader_keeps_what_it_fetched_when_it_notices_an_alteration_that_does_not_concern_it(
+        self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = declare(cluster)
+        with queue.view() as view:
+            thread = view._follower._reader_thread
+            poll = type(thread._reader).poll
+
+            def noticing(reader: Any, timeout: float) -> Fetch:
+                fetch = poll(reader, timeout)
+                if fetch.positions:
+                    thread.altered()
+                return fetch
+
+            monkeypatch.setattr(type(thread._reader), "poll", noticing)
+            for key in ("IBM", "SAP"):  # the first may come by a poll that is under way
+                put(queue, key)
+                view.barrier(10)
+            assert shown(view) == {"IBM": "1", "SAP": "1"}
 
     def test_r11_a_message_is_due_by_the_delay_of_its_time(self, cluster: MemoryCluster, clock: Clock) -> None:
         queue = declare(cluster, max_delay=100.0)

@@ -70,7 +70,7 @@ def set_(invocation: Invocation, pattern: str, *, options: list[tuple[str, str]]
     cluster = invocation.connect()
     SettingStore(cluster).put(setting)
     said = f"{pattern}: {options_in_words(setting.options)}"
-    _tell_with_queues(
+    _print_outcome(
         invocation,
         said,
         _row(setting),
@@ -113,7 +113,7 @@ def delete(invocation: Invocation, pattern: str, *, apply: bool) -> None:
     cluster = invocation.connect()
     if not SettingStore(cluster).delete(pattern):
         raise Complaint(f"No setting has the pattern {brief(pattern)}; see lvq settings list.", NOTHING)
-    _tell_with_queues(
+    _print_outcome(
         invocation,
         f"{pattern} was deleted",
         {"deleted": pattern},
@@ -127,7 +127,7 @@ def _took_from(queue: QueueDefinition, pattern: str) -> bool:
     return pattern in (queue.from_settings or {})
 
 
-def _tell_with_queues(
+def _print_outcome(
     invocation: Invocation,
     said: str,
     row: dict[str, Any],
