@@ -945,7 +945,8 @@ class LastValueQueue(Bound, Generic[V]):
         older ones keep the terms they were written under. The topic's settings go along.
 
         Of two alterations at once, the first counts. Other options than ``keyless``, ``ttl``, ``expiry_topic``,
-        ``max_delay``, ``limits`` and ``default_filters`` are as they were declared.
+        ``max_delay``, ``limits``, ``default_filters``, ``max_deliveries`` and ``dead_letters`` are as they were
+        declared.
 
         Args:
             on_mismatch: the policy for settings of the topic that do not suit the altered options.
@@ -958,7 +959,7 @@ class LastValueQueue(Bound, Generic[V]):
             QueueNotDeclared: the queue is not declared, or is a bare topic.
             TopicMismatch: the topic cannot do what the options need, and ``on_mismatch`` is ``"raise"``; or the times
                 of the registry come from clients.
-            TopicNotFound: the expiry topic does not exist.
+            TopicNotFound: the expiry topic, or that of dead letters, does not exist.
             TransportError: the cluster cannot be reached or refuses.
         """
         choice("on_mismatch", on_mismatch, get_args(OnMismatch))

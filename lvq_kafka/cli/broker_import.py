@@ -27,6 +27,8 @@ from lvq_kafka.selectors.of_queues import check_selectors
 
 __all__ = ["import_file"]
 
+_LETTER_TOPICS = ("expiry-address", "dead-letter-address")
+
 ImportOutcome = Literal["new", "same", "changed", "differs", "left out"]
 
 _DONE: Mapping[ImportOutcome, Mapping[str, str]] = {
@@ -89,8 +91,8 @@ def _steps(cluster: Cluster, file: BrokerFile, *, dry_run: bool, apply: bool) ->
             settings[setting.pattern.text] = setting
             if not dry_run:
                 store.put(setting)
-    expiry_topics = {str(setting.options.get("expiry-address")) for setting in settings.values()}
-    for address in sorted(file.queues, key=lambda address: address.request().topic not in expiry_topics):
+    letters = {str(each.options.get(name)) for each in settings.values() for name in _LETTER_TOPICS}
+    for address in sorted(file.queues, key=lambda address: address.request().topic not in letters):
         found = by_pattern(matching(settings.values(), address.request().topic))
         yield _queue(cluster, address, found, dry_run=dry_run, apply=apply)
 

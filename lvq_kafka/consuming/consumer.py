@@ -153,7 +153,7 @@ class Consumer(Bound, Generic[V]):
             page_directory=page_directory,
         )
         monitor = GroupMonitor(cluster, definition, on_foreign_commits)
-        self._dead_letters = DeadLetters(cluster, dead_letters, self._shared)
+        self._dead_letters = DeadLetters(cluster, dead_letters, self._shared, definition.dead_letters)
         expiry_letters = ExpiryLetters(cluster, definition.expiry_topic, self._shared)
         self._settler = DirectSettler(self._shared, self._dead_letters)
         self._acquiring = Acquiring(self._shared, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch)
@@ -278,7 +278,7 @@ class Consumer(Bound, Generic[V]):
             handler,
             workers=workers,
             retry_delay=retry_delay,
-            attempts=self._shared.limits.max_deliveries,
+            attempts=lambda: self._shared.limits.max_deliveries,
         ).run()
 
     def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:

@@ -29,10 +29,12 @@ class ConsumerOptions(TypedDict, total=False):
             invalid. None means as long as the membership lasts. `Delivery.extend` asks for more time. A prefetched
             message is returned after waiting this long for its turn; once it is handed out, the full time starts.
         max_deliveries: how often a message may be delivered. The next attempt rejects it instead. Without
-            ``durable_counts`` each consumer counts on its own. Only messages that were actually handed out count.
+            ``durable_counts`` each consumer counts on its own. Only messages that were actually handed out count. None
+            leaves it to the queue's own `QueueOptions`, by which all its consumers count durably.
         dead_letters: the topic that rejected messages go to. Dead letters have the headers of
-            `lvq_kafka.consuming.dead_letters`. None drops the messages. A dead letter is stored before its message
-            counts as done. If it cannot be stored, the message becomes available again a second later.
+            `lvq_kafka.consuming.dead_letters`. None stands for the queue's own topic; if there is none, messages are
+            dropped. A dead letter is stored before its message counts as done. If it cannot be stored, the message
+            becomes available again a second later.
         durable_counts: commit each message's delivery count before handing it out, so that a message that kills its
             handler is counted, too. Each acquire costs a commit: use `acquire_many`, ``prefetch`` or several workers.
             If the process dies, prefetched messages, and messages counted for a caller that never collected them, count

@@ -245,6 +245,7 @@ class ConsumerThread:
         if self._watch is not None and self._shared.adopt(definition := self._watch.known):
             self._ring_warnings = RingWarnings(self._name, self._core.ledger.ring)
             self._expiry_letters.redirect(definition.expiry_topic)
+            self._dead_letters.redirect(definition.dead_letters)
             logger.info("the consumer of %s keeps to the queue's altered options", self._name)
 
     def _heed_alteration(self, now: float) -> None:

@@ -30,6 +30,7 @@ __all__ = ["DeadLetters", "reason_text"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
+_MOMENT = 1.0  # seconds for letters in flight, if the topic is altered
 _AGAIN = 1.0  # seconds until a message whose dead letter could not be stored is available again
 
 
@@ -104,24 +105,44 @@ class DeadLetters:
 
     Args:
         cluster: the cluster.
-        topic: the dead letter topic; None drops rejected messages.
+        topic: the consumer's own dead letter topic; None if it has none.
         shared: the consumer's shared state.
+        of_queue: the queue's, for consumers that have none. Without either, rejected messages are dropped.
 
     Raises:
         TopicNotFound: the topic does not exist.
         ConfigError: see `check_letter_topic`.
     """
 
-    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState) -> None:
-        self.topic = topic
+    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedState, of_queue: str | None = None) -> None:
+        self._cluster = cluster
+        self._own = topic
+        self.topic = topic or of_queue
         self._shared = shared
         self._letters: LetterWriter | None = None
         self._too_large: set[Position] = set()
-        if topic is None:
+        if self.topic is None:
             return
-        check_letter_topic(topic, shared.topic, "dead_letters")
-        describe_letter_topic(cluster, topic, "dead letter topic")
-        self._letters = LetterWriter(cluster, topic, shared.topic, expires=True)
+        check_letter_topic(self.topic, shared.topic, "dead_letters")
+        describe_letter_topic(cluster, self.topic, "dead letter topic")
+        self._letters = self._writer()
+
+    def _writer(self) -> LetterWriter | None:
+        return None if self.topic is None else LetterWriter(self._cluster, self.topic, self._shared.topic, expires=True)
+
+    def redirect(self, of_queue: str | None) -> None:
+        """Write to the queue's other topic from now on, unless the consumer has its own.
+
+        Only the consumer's own thread calls this, while no partition is assigned: messages whose letters are in flight
+        come again.
+        """
+        if (topic := self._own or of_queue) == self.topic:
+            return
+        letters, self.topic = self._letters, topic
+        self._letters = self._writer()
+        if letters is not None:
+            letters.flush(_MOMENT)
+            letters.close()
 
     def reject(self, item: Item, reason: str) -> Durability:
         """Reject a held message. Return the `Durability` that knows when the rejection is durable.

@@ -75,7 +75,8 @@ class SharedState:
         page_directory: str | None = None,
     ) -> None:
         self.topic = definition.topic
-        self.limits = limits
+        self._own_limits = limits
+        self.limits = limits = limits.of_queue(definition.max_deliveries)
         self.clock = clock
         self._selector = selector = queue_selector(definition)
         rules = QueueRules.of(definition, None if selector is None else selector.matches)
@@ -439,7 +440,8 @@ class SharedState:
             elif pages is None:
                 self.pages = PageFile(self._page_directory, self._fail_unreadable)
             self._definition = definition
-            self.core.ledger.adopt(rules, self.pages)
+            self.limits = self._own_limits.of_queue(definition.max_deliveries)
+            self.core.adopt(self.limits, rules, self.pages)
             self._foreign = rules.foreign_headers()
             self._times = self.core.ledger.times
             self._prepares = self._prepares or self._times is not None
@@ -449,12 +451,7 @@ class SharedState:
 
     def differs(self, definition: QueueDefinition) -> bool:
         """Return whether consumers have to start over to keep to these options."""
-        mine = self._definition
-        return (time_rule(mine), mine.limits, mine.expiry_topic) != (
-            time_rule(definition),
-            definition.limits,
-            definition.expiry_topic,
-        )
+        return _that_consumers_go_by(self._definition) != _that_consumers_go_by(definition)
 
     def report(self, doing: Doing, error: Exception) -> None:
         """Record that an activity currently fails."""
@@ -549,3 +546,13 @@ class SharedState:
                     hint="Check whether the brokers can be reached.",
                 )
             return core.prepare_commit(items, self.clock())
+
+
+def _that_consumers_go_by(definition: QueueDefinition) -> tuple[object, ...]:
+    return (
+        time_rule(definition),
+        definition.limits,
+        definition.expiry_topic,
+        definition.max_deliveries,
+        definition.dead_letters,
+    )

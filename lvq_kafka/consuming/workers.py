@@ -51,7 +51,7 @@ class Workers(Generic[V]):
         *,
         workers: int,
         retry_delay: float,
-        attempts: int | None,
+        attempts: Callable[[], int | None],
     ) -> None:
         function("handler", handler, "delivery", hint="In asyncio: async for delivery in consumer.", classes=False)
         at_least_one(_MOST_WORKERS, workers=workers)
@@ -82,7 +82,7 @@ class Workers(Generic[V]):
                 outcome = self._handler(delivery)
             except Exception as error:
                 logger.exception("%s could not be handled", delivery)
-                if self._attempts is not None and delivery.delivery_count >= self._attempts:
+                if (attempts := self._attempts()) is not None and delivery.delivery_count >= attempts:
                     with suppress(LockLost, AlreadySettled):
                         delivery.reject(error)
                 else:

@@ -95,8 +95,7 @@ def declare(
     declared, everything = registry.check(definition), registry.all()
     if declared:
         definition = _as_altered(definition, everything)
-    if definition.expiry_topic is not None:
-        describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
+    _check_letter_topics(cluster, definition)
     needs = TopicNeeds.of(definition, everything, cluster.now())
     if on_mismatch == "raise":
         check_spec(spec, needs)
@@ -144,8 +143,7 @@ def alter(
     topic = after.topic
     if after.limits is not None:
         after.limits.check_partitions(_partitions(cluster, topic, _AS_IT_IS))
-    if after.expiry_topic is not None:
-        describe_letter_topic(cluster, after.expiry_topic, "expiry topic")
+    _check_letter_topics(cluster, after)
     registry.check_may_write(name)
     registry.check_times()
     others = [other for other in registry.all() if other.name != name]
@@ -185,6 +183,18 @@ def _both(before: QueueDefinition, after: QueueDefinition, now: float) -> QueueD
     until = max(round(now * 1000), *(terms.until + 1 for terms in before.earlier), 0)
     terms = EarlierTerms(until=until, ttl=before.ttl, max_delay=before.max_delay)
     return replace(after, earlier=(*before.earlier, terms))
+
+
+def _check_letter_topics(cluster: Cluster, definition: QueueDefinition) -> None:
+    """Check that the topics of what leaves a queue exist.
+
+    Raises:
+        TopicNotFound: one does not.
+    """
+    if definition.expiry_topic is not None:
+        describe_letter_topic(cluster, definition.expiry_topic, "expiry topic")
+    if definition.dead_letters is not None:
+        describe_letter_topic(cluster, definition.dead_letters, "dead letter topic")
 
 
 def _partitions(cluster: Cluster, topic: str, spec: TopicSpec) -> int:

@@ -182,6 +182,7 @@ TABLE: dict[str, Row] = {
     "BareOptions.priorities": Row(2, 10, lambda c, x: constructed(c, order="priority", priorities=x)),
     "QueueOptions.max_delay": Row(0.001, LONGEST_DELAY, lambda c, x: declared(c, max_delay=x)),
     "QueueOptions.priorities": Row(2, 10, lambda c, x: declared(c, order="priority", priorities=x)),
+    "QueueOptions.max_deliveries": Row(1, 2**63 - 1, lambda c, x: declared(c, max_deliveries=x)),
     "LastValueQueue.expire.older_than": Row(0.0, LARGEST, lambda c, x: filled(c).expire(x).without_room),
     "LastValueQueue.view.metadata_interval": Row(SMALLEST, math.inf, lambda c, x: viewed(c, metadata_interval=x)),
     "LastValueQueue.view.catch_up_timeout": Row(

@@ -45,6 +45,10 @@ __all__ = ["alter"]
 @click.option("--overflow", type=click.Choice(get_args(OverflowPolicy)), help="The policy beyond the limits.")
 @click.option("--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.")
 @click.option(
+    "--max-deliveries", type=WholeNumber(min=1), help="How often a message may be delivered before it is rejected."
+)
+@click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.")
+@click.option(
     "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="The policy for messages without the key header."
 )
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")

@@ -146,9 +146,8 @@ def consume(
     if run is None and workers > 1:
         raise click.UsageError("--workers goes with --exec.")
     opened = invocation.open(QueueChoice(queue), form, create=True)
-    handle = (
-        _Printer(invocation.out, form, opened.key_header) if run is None else _Runner(run, on_failure, max_deliveries)
-    )
+    most = max_deliveries or opened.definition.max_deliveries
+    handle = _Printer(invocation.out, form, opened.key_header) if run is None else _Runner(run, on_failure, most)
     with opened.consumer(
         undecodable="raw",
         max_deliveries=max_deliveries,

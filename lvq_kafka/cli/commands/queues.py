@@ -136,6 +136,12 @@ def seconds_option(name: str, text: str) -> Callable[[F], F]:
 @click.option(
     "--resume", type=float, metavar="PART", help="With block, go on at this part of the limits.  [default: 0.8]"
 )
+@click.option(
+    "--max-deliveries",
+    type=SignedNumber(),
+    help="How often a message may be delivered before it is rejected.  [default: any number]",
+)
+@click.option("--dead-letters", metavar="TOPIC", help="Where consumers write what they reject.  [default: nowhere]")
 @click.option("--selector", metavar="CONDITION", help="Only messages that meet this condition are in the queue.")
 @click.option("--default-selector", metavar="CONDITION", help="The condition for browsers that name none.")
 @seconds_option("--default-replay-period", "The replay period for browsers that name none.")
@@ -204,6 +210,8 @@ def declare(
     max_bytes: str | None,
     overflow: OverflowPolicy | None,
     resume: float | None,
+    max_deliveries: int | None,
+    dead_letters: str | None,
     selector: str | None,
     default_selector: str | None,
     default_replay_period: float | None,
@@ -253,6 +261,8 @@ def declare(
         "max-bytes": max_bytes,
         "overflow": overflow,
         "resume": resume,
+        "max-deliveries": max_deliveries,
+        "dead-letters": dead_letters,
         "selector": selector,
         "default-selector": default_selector,
         "default-replay-period": default_replay_period,

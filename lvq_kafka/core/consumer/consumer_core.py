@@ -111,6 +111,14 @@ class ConsumerCore(Generic[W]):
         self._failed: list[W] = []
         self._wake = 0
 
+    def adopt(self, limits: ConsumerLimits, rules: QueueRules, pages: PageStore | None) -> None:
+        """Keep to the limits and rules of an altered queue (R39).
+
+        Raises what `Ledger.adopt` raises.
+        """
+        self.ledger.adopt(rules, pages, count_deliveries=limits.durable_counts)
+        self.hand_out.adopt(limits)
+
     def pop_outcome(self) -> Outcome[W]:
         """Return the waiters to resolve and the callers to wake. Call after every other method."""
         wake = self._wake + self.hand_out.pop_counted()

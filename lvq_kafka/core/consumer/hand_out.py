@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lvq_kafka.core.consumer.commits import Commits
@@ -36,6 +36,15 @@ class ConsumerLimits:
     max_deliveries: int | None = None
     durable_counts: bool = False
 
+    def of_queue(self, max_deliveries: int | None) -> ConsumerLimits:
+        """Return the limits for a queue that has a limit of deliveries of its own.
+
+        Its consumers count durably for that. A consumer's own limit comes first.
+        """
+        if max_deliveries is None or self.max_deliveries is not None:
+            return self
+        return replace(self, max_deliveries=max_deliveries, durable_counts=True)
+
 
 Acquisition = tuple[list[Item], list[Item]]
 """The messages acquired, and messages already delivered ``max_deliveries`` times.
@@ -50,13 +59,18 @@ class HandOut:
     def __init__(
         self, limits: ConsumerLimits, ledger: Ledger, commits: Commits[Any], lease: Lease, yielding: Yielding
     ) -> None:
-        self.limits = limits
+        self._commits = commits
+        self.adopt(limits)
         self.paused = False
         """True while the application wants no messages. Newer values still replace waiting ones."""
         self._ledger = ledger
         self._lease = lease
         self._yielding = yielding
-        self._reservations = CountedReservations(commits) if limits.durable_counts else None
+
+    def adopt(self, limits: ConsumerLimits) -> None:
+        """Keep to other limits from now on. Nothing is reserved meanwhile."""
+        self.limits = limits
+        self._reservations = CountedReservations(self._commits) if limits.durable_counts else None
 
     @property
     def is_full(self) -> bool:

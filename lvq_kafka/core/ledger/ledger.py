@@ -106,10 +106,10 @@ class Ledger:
         self._keep_to(rules, pages, hand_out)
         self.bounded = bounded
 
-    def adopt(self, rules: QueueRules, pages: PageStore | None = None) -> None:
+    def adopt(self, rules: QueueRules, pages: PageStore | None = None, *, count_deliveries: bool = False) -> None:
         """Keep to other rules from now on: those of the queue after an alteration (R39).
 
-        Their order and groups are as before.
+        Their order and groups are as before. Takes the arguments of the constructor.
 
         Raises:
             StateError: a partition is assigned, whose messages were judged by the rules so far.
@@ -117,6 +117,7 @@ class Ledger:
         if self._partitions:
             raise StateError(f"Partitions {sorted(self._partitions)} are assigned.")
         bounded = self.bounded
+        self._count_deliveries = count_deliveries
         self._keep_to(rules, pages, None)
         self.bounded = bounded
 

@@ -16,7 +16,16 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = ["ALTERABLE", "FIXED", "UNSETTABLE", "altered", "by_settings", "changes_by_option"]
 
-ALTERABLE = ("keyless", "ttl", "expiry_topic", "max_delay", "limits", "default_filters")
+ALTERABLE = (
+    "keyless",
+    "ttl",
+    "expiry_topic",
+    "max_delay",
+    "limits",
+    "default_filters",
+    "max_deliveries",
+    "dead_letters",
+)
 """The options that can be altered."""
 
 _ANOTHER = "Declare another queue on its topic, with `start` where it shall begin, and drop this one when it is done."
@@ -46,13 +55,18 @@ FIXED: Mapping[str, tuple[str, str]] = {
 _TTL = {"default-ttl": "default", "min-ttl": "minimum", "max-ttl": "maximum", "no-expiry": "never"}
 _LIMITS = {"max-messages": "messages", "max-bytes": "bytes", "overflow": "policy", "resume": "resume"}
 _FILTERS = {"default-selector": "selector", "default-replay-period": "replay_period"}
+_SINGLE = {
+    "keyless": "keyless",
+    "expiry-topic": "expiry_topic",
+    "max-delay": "max_delay",
+    "max-deliveries": "max_deliveries",
+    "dead-letters": "dead_letters",
+}
 _OWN = {
+    **_SINGLE,
     **{option: f"ttl.{part}" for option, part in _TTL.items()},
     **{option: f"limits.{part}" for option, part in _LIMITS.items()},
     **{option: f"default_filters.{part}" for option, part in _FILTERS.items()},
-    "expiry-topic": "expiry_topic",
-    "max-delay": "max_delay",
-    "keyless": "keyless",
 }
 """Options by name, and the field that each sets."""
 
@@ -61,7 +75,7 @@ _WHOLE = {"ttl": (*_TTL, "ttl"), "limits": tuple(_LIMITS)}
 _USUAL: Mapping[str, object] = {"keyless": "pass", "overflow": "none"}
 """The values of options that nobody has to give."""
 
-UNSETTABLE = ("ttl", *_TTL, "limits", *_LIMITS, "expiry-topic", "max-delay", *_FILTERS)
+UNSETTABLE = ("ttl", *_TTL, "limits", *_LIMITS, *(option for option in _SINGLE if option != "keyless"), *_FILTERS)
 """The names of options that a queue can go without."""
 
 
@@ -107,7 +121,7 @@ def changes_by_option(
         kept = {option: value for option, value in kept.items() if option not in _LIMITS}
     chosen = GivenOptions({**kept, **options}).fields(definition.name, record_key=True)
     named = {field for field in chosen if field in FIXED and (field in given or chosen[field] != _DEFAULTS.get(field))}
-    return {field: chosen[field] for field in (*ALTERABLE, *sorted(named)) if field in chosen}
+    return {field: chosen.get(field, _DEFAULTS[field]) for field in (*ALTERABLE, *sorted(named))}
 
 
 def _said(chosen: Mapping[str, Any]) -> dict[str, object]:
@@ -125,8 +139,7 @@ def _said(chosen: Mapping[str, Any]) -> dict[str, object]:
     }
     if (ttl := chosen.get("ttl")) is not None and not ttl.never:
         said["ttl"] = True
-    whole = {option: chosen.get(option.replace("-", "_")) for option in ("keyless", "expiry-topic", "max-delay")}
-    return said | {option: value for option, value in whole.items() if value is not None}
+    return said | {option: value for option, field in _SINGLE.items() if (value := chosen.get(field)) is not None}
 
 
 def by_settings(definition: QueueDefinition, settings: Mapping[str, Mapping[str, object]]) -> QueueDefinition:

@@ -27,7 +27,7 @@ from lvq_kafka.core.queue.settings_by_pattern import SETTINGS_TOPIC, given_from_
 from lvq_kafka.core.queue.standard import check_standard, conflate_from_wire
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import abridged, brief, listed, quoted, shell_word
-from lvq_kafka.core.text.validation import instance
+from lvq_kafka.core.text.validation import at_least_one, instance
 from lvq_kafka.core.timing.delay import check_max_delay, delay_from_wire, delay_to_wire
 from lvq_kafka.core.timing.earlier_terms import EarlierTerms, in_order
 from lvq_kafka.core.timing.time_rule import TimeRule
@@ -68,6 +68,8 @@ _OPTIONS: Mapping[str, tuple[Callable[[Any], object], Callable[[Any], Any]]] = {
     "sort_header": (str, lambda header: header),
     "groups": (Groups.to_wire, Groups.from_wire),
     "limits": (Limits.to_wire, Limits.from_wire),
+    "max_deliveries": (int, lambda number: number),
+    "dead_letters": (str, lambda topic: topic),
     "from_settings": (dict, given_from_wire),
 }
 """The fields of version 2, each with the writer and the parser of its JSON.
@@ -123,12 +125,18 @@ class QueueOptions(BareOptions, total=False):
             their key (R26). Needs the extra ``selectors``.
         default_filters: the selection of a browser whose caller names none: ``"replay_period"`` and ``"selector"``, as
             for `LastValueQueue.browser` (R28).
+        max_deliveries: how often a message may be delivered to any of the queue's consumers, which count durably; None
+            for no limit. The next attempt rejects it instead. A consumer may have a limit of its own.
+        dead_letters: the existing topic that rejected messages go to, unless their consumer names another one; None
+            drops them.
     """
 
     non_destructive: bool
     expiry_topic: str | None
     selector: str | None
     default_filters: DefaultFilters | Mapping[str, Any] | None
+    max_deliveries: int | None
+    dead_letters: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -164,6 +172,8 @@ class QueueDefinition:
     sort_header: str | None = None
     groups: Groups | None = None
     limits: Limits | None = None
+    max_deliveries: int | None = None
+    dead_letters: str | None = None
     from_settings: Mapping[str, Mapping[str, object]] | None = dataclasses.field(default=None, compare=False)
     earlier: tuple[EarlierTerms, ...] = dataclasses.field(default=(), compare=False)
     """The ``ttl`` and ``max_delay`` that the queue had before it was altered, oldest first.
@@ -220,6 +230,7 @@ class QueueDefinition:
                 self._check_consumed()
             else:
                 object.__setattr__(self, "limits", None)
+        self._check_rejecting()
         if not in_order(self.earlier):
             raise ConfigError(f"The terms that the queue {self.name} had before do not follow one another in time.")
 
@@ -256,6 +267,21 @@ class QueueDefinition:
                 options=["limits", "non_destructive"],
                 hint='Consume the queue, or choose another policy, such as `policy="reject"`.',
             )
+
+    def _check_rejecting(self) -> None:
+        """Check what becomes of messages that consumers reject."""
+        for option in ("max_deliveries", "dead_letters"):
+            if self.non_destructive and (value := getattr(self, option)) is not None:
+                raise ConfigError(
+                    f"`{option}` and `non_destructive` of the queue {self.name} exclude each other: consumers reject "
+                    "messages, and the queue has none.",
+                    options={option: value, "non_destructive": True},
+                    hint="Leave one of them out.",
+                )
+        if self.max_deliveries is not None:
+            at_least_one(max_deliveries=self.max_deliveries)
+        if self.dead_letters is not None:
+            check_letter_topic(self.dead_letters, self.topic, "dead_letters")
 
     def _check_expiry_topic(self, topic: str) -> None:
         if not self.expires:

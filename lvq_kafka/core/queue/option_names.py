@@ -20,8 +20,10 @@ from lvq_kafka.core.queue.option_values import (
     YES,
     OptionReader,
     as_given,
+    attempts,
     boolean,
     default_filters,
+    destination,
     duration,
     group_name,
     limit_of_bytes,
@@ -203,6 +205,8 @@ FIELDS: Mapping[str, str] = {
     "expiry_policy": "what becomes of what has expired",
     "max_delay": "how far ahead messages may be scheduled",
     "hold": "whether messages may be scheduled",
+    "max_deliveries": "how often a message may be delivered before it is rejected",
+    "dead_letters": "where consumers write what they reject",
     "non_destructive": "whether the queue is browsed and viewed, never consumed",
     "selector": "the condition on which a message is in the queue",
     "default_filters": "how browsers read that say nothing else",
@@ -230,7 +234,7 @@ _UNLIMITED: Mapping[str, object] = {"limits.messages": None, "limits.bytes": Non
 _REPORTS, _RINGS, _REJECTS, _BLOCKS, _PAGES = (
     {"limits.policy": policy} for policy in ("none", "ring", "reject", "block", "disk")
 )
-_LETTERS = "Give max_deliveries= and dead_letters= to consumer(); or --max-deliveries, --dead-letters to lvq consume."
+_LETTERS = "Name a topic that exists in dead-letters."
 _OFF = ("-1", "0")
 _POLICIES_OF_BROKER_J = {
     "NONE": "none", "RING": "ring", "REJECT": "reject", "PRODUCER_FLOW_CONTROL": "block", "FLOW_TO_DISK": "disk"
@@ -407,6 +411,18 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
                 needs="queueFlowControlSizeBytes"),
          broker_j="queueFlowResumeSizeBytes"),
 
+    # ---- Messages that consumers reject
+    _row(Mapped("max_deliveries", whole_number, "a number, from 1 on", "5"), lvq="max-deliveries"),
+    _row(Mapped("max_deliveries", attempts, "a number; 0 or -1 for no limit", "5"),
+         artemis="max-delivery-attempts",
+         broker_j="maximumDeliveryAttempts x-qpid-maximum-delivery-count queue.maximumDeliveryAttempts",
+         ftl="maximum-delivery-attempts"),
+    _row(Mapped("dead_letters", name_of_header, "a topic that exists", "orders.dlq"),
+         lvq="dead-letters", artemis="dead-letter-address"),
+    _row(Mapped("dead_letters", destination, "a topic that exists, or a binding to it",
+                '{"destination": "orders.dlq"}'),
+         broker_j="alternateBinding"),
+
     # ---- Given elsewhere: what is no option of a queue
     _row(Fixed("the name of a queue is the first argument of declare", (), "Pass it there."),
          artemis="name", broker_j="name", ftl="name durable-name subscriber-name"),
@@ -498,15 +514,11 @@ _TABLE: tuple[Iterator[OptionName], ...] = (
     _row(Fixed("each consumer has its own", (), "Give prefetch= to consumer(); it is 1 unless another is given."),
          lvq="prefetch", artemis="queuePrefetch default-consumer-window-size", broker_j="prefetch",
          ftl="prefetch prefetch-count"),
-    _row(Fixed("each consumer has its own", _OFF, _LETTERS),
-         lvq="max-deliveries", artemis="max-delivery-attempts",
-         broker_j="maximumDeliveryAttempts x-qpid-maximum-delivery-count queue.maximumDeliveryAttempts",
-         ftl="maximum-delivery-attempts"),
-    _row(Fixed("each consumer names the topic for messages that it rejects", NO, _LETTERS),
-         lvq="dead-letters", qpid_cpp="alternate-exchange",
-         artemis="dead-letter-address auto-create-dead-letter-resources send-to-dla-on-no-route",
-         broker_j="alternateBinding alternateExchange x-qpid-dlq-enabled queue.defaultAlternateBinding"),
-    _row(Fixed("each consumer names the topic for messages that it rejects", None),
+    _row(Fixed("dead-letters names a topic that exists", NO, _LETTERS),
+         qpid_cpp="alternate-exchange",
+         artemis="auto-create-dead-letter-resources send-to-dla-on-no-route",
+         broker_j="alternateExchange x-qpid-dlq-enabled queue.defaultAlternateBinding"),
+    _row(Fixed("dead-letters names a topic that exists", None),
          artemis="dead-letter-queue-prefix dead-letter-queue-suffix"),
     _row(Fixed("expiry-topic names a topic that exists", NO, "Create it, and name it in expiry-topic."),
          artemis="auto-create-expiry-resources"),

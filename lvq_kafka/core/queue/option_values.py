@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from lvq_kafka.core.text.json_text import read_json
@@ -23,8 +24,10 @@ __all__ = [
     "YES",
     "OptionReader",
     "as_given",
+    "attempts",
     "boolean",
     "default_filters",
+    "destination",
     "duration",
     "group_name",
     "limit_of_bytes",
@@ -116,6 +119,16 @@ def whole_number(option: str, value: object) -> int:
         return int(word(value))
     except ValueError:
         raise ConfigError(f"`{option}` is not a whole number.", options={option: value}) from None
+
+
+def attempts(option: str, value: object) -> int | None:
+    """Read how often a message may be delivered; 0 and negative numbers stand for no limit.
+
+    Raises:
+        ConfigError: it is not a whole number.
+    """
+    most = whole_number(option, value)
+    return None if most <= 0 else most
 
 
 def duration(unit: float, off: float | None = None) -> OptionReader:
@@ -258,6 +271,28 @@ def policy(words: Mapping[str, str], refused: Mapping[str, str] | None = None) -
         return str(asks)
 
     return read
+
+
+def destination(option: str, value: object) -> str:
+    """Read the name of a queue, by itself or as a binding of Broker-J has it.
+
+    Raises:
+        ConfigError: it is neither, or the binding has anything else.
+    """
+    binding = value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError):
+            binding = read_json(value)
+    if not isinstance(binding, Mapping):
+        return name_of_header(option, value)
+    others = {name: said for name, said in binding.items() if name != "destination" and said}
+    if others or not isinstance(binding.get("destination"), str):
+        raise ConfigError(
+            f"`{option}` is not a binding to a queue.",
+            options={option: value},
+            hint='Give its name, or {"destination": NAME}; a binding has no attributes here.',
+        )
+    return name_of_header(option, binding["destination"])
 
 
 def default_filters(option: str, value: object) -> dict[str, object]:

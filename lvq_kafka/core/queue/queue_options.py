@@ -26,6 +26,9 @@ from lvq_kafka.errors import ConfigError
 
 __all__ = ["GivenOptions"]
 
+_PLAIN = ("selector", "non_destructive", "max_deliveries", "dead_letters")
+"""Fields that one option sets as it is."""
+
 _RANKED = ("priority", "sorted")  # types of Broker-J that are orders in this library
 _PARTS = ("ttl", "default_filters", "groups", "limits")
 """Arguments of `declare` that are objects, each with several options that set a part of it."""
@@ -168,11 +171,9 @@ class GivenOptions:
             found.add("key_header")  # it needs none
         return found
 
-    @property
-    def expiry_topic(self) -> str | None:
-        """The topic of what has expired; None if none is named."""
-        topic: str | None = self._asked("expiry_topic")
-        return topic
+    def asked(self, field: str) -> Any:
+        """Return what is asked of a plain field; None if nothing is."""
+        return self._arguments.get(field, self._asked(field))
 
     @property
     def expires(self) -> bool:
@@ -196,7 +197,7 @@ class GivenOptions:
             ConfigError: two options disagree, or one needs another; each is named as it was given.
         """
         chosen = self._key_and_order(name, record_key)
-        chosen |= {field: self._asked(field) for field in ("selector", "non_destructive", *_words())}
+        chosen |= {field: self._asked(field) for field in (*_PLAIN, *_words())}
         chosen = {field: value for field, value in chosen.items() if value is not None or field == "key_header"}
         chosen["ttl"] = self._ttl()
         chosen["expiry_topic"] = self._expiry_topic()

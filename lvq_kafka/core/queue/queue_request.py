@@ -54,9 +54,8 @@ class QueueRequest:
         decided = GivenOptions(self.options or {}, unusual).decided | self.arguments.keys()
         given = given_by(settings, decided)
         options = self._options_with(given)
-        read = GivenOptions(options, unusual)
-        if not read.expires or read.expiry_topic == self.topic:  # a setting for all queues names one all the same
-            given = given_by(settings, decided | {"expiry_topic"})
+        if surplus := self._surplus(GivenOptions(options, unusual)):
+            given = given_by(settings, decided | surplus)
             options = self._options_with(given)
         try:
             definition = self._defined(options, unusual)
@@ -66,6 +65,12 @@ class QueueRequest:
                     error.add_note(f"The setting {brief(pattern)} gives {listed(named)}.")
             raise
         return replace(definition, from_settings=given) if given else definition
+
+    def _surplus(self, read: GivenOptions) -> set[str]:
+        """Return the fields that settings of many queues name, and this one has no use for."""
+        found = {field for field in ("expiry_topic", "dead_letters") if read.asked(field) == self.topic}
+        found |= set() if read.expires else {"expiry_topic"}
+        return found | ({"expiry_topic", "max_deliveries", "dead_letters"} if read.asked("non_destructive") else set())
 
     def _options_with(self, given: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
         return dict(ChainMap(dict(self.options or {}), *map(dict, given.values())))

@@ -259,3 +259,17 @@ def test_consume_beside_a_consumer_of_the_only_partition_says_that_it_stands_by(
         assert ran.stderr.count("2 members, 1 partition: 1 stands by") == 1
         assert "workers" in ran.stderr
         assert "consumer.session()" in ran.stderr
+
+
+def test_a_queue_says_after_how_many_failures_of_a_command_its_message_is_given_up(
+    run: Run, memory_cluster: MemoryCluster
+) -> None:
+    run("declare", "dead", "--record-key")
+    assert run("declare", "jobs", "-k", "id", "--max-deliveries", "2", "--dead-letters", "dead").code == 0
+    run("put", "jobs", "a", "1")
+    run("consume", "jobs", "--exec", "exit 3", "--on-failure", "retry", "--count", "1", "--timeout", "20")
+    assert left(run, "dead") == ["a"]
+    assert run("alter", "jobs", "--max-deliveries", "9", "--unset", "dead-letters").row["changes"] == {
+        "max_deliveries": {"before": 2, "after": 9},
+        "dead_letters": {"before": "dead", "after": None},
+    }

@@ -23,6 +23,8 @@ NO_OPTIONS = {
     "groups": None,
     "limits": None,
     "from_settings": None,
+    "max_deliveries": None,
+    "dead_letters": None,
 }
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False, **NO_OPTIONS}
 
