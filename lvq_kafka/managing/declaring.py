@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
+from lvq_kafka.core.queue.history import QueueHistory
 from lvq_kafka.core.queue.queue_request import QueueRequest
 from lvq_kafka.core.queue.settings_by_pattern import by_pattern, matching
 from lvq_kafka.core.queue.topic_settings import (
@@ -31,7 +32,7 @@ from lvq_kafka.declared.queue_topic import (
 )
 from lvq_kafka.declared.registry import Registry, describe_differences
 from lvq_kafka.declared.setting_store import SettingStore
-from lvq_kafka.errors import QueueError, TopicNotFound, TransportError, Unauthorized
+from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.runtime.retrying import patiently
 from lvq_kafka.selectors.of_queues import check_selectors
 
@@ -63,24 +64,39 @@ class Declaration:
 def complete(cluster: Cluster, request: QueueRequest) -> tuple[QueueDefinition, tuple[str, ...]]:
     """Return a queue's definition, completed by settings (R37), and what could not be read.
 
-    A queue that is declared keeps what settings gave it then, whatever they say by now.
+    A queue that is declared keeps what settings gave it then, or when they were applied, whatever they say by now.
 
     Raises:
         ConfigError: nothing names its key, options clash, or a selector cannot be read.
     """
-    declared = Registry(cluster).find(request.name)
-    given: Mapping[str, Mapping[str, object]] = {}
     unread: tuple[str, ...] = ()
-    if declared is not None:
-        given = declared.from_settings or {}
-    else:
+    try:
+        definition = _declared_as(request, Registry(cluster).history(request.name))
+    except QueueNotDeclared:
+        given: Mapping[str, Mapping[str, object]] = {}
         try:
             given = by_pattern(matching(SettingStore(cluster).all(), request.topic))
         except Unauthorized as error:
             unread = (f"the settings of queues on {request.topic}: {error}",)
-    definition = request.definition(given)
+        definition = request.definition(given)
     check_selectors(definition)
     return definition, unread
+
+
+def _declared_as(request: QueueRequest, history: QueueHistory) -> QueueDefinition:
+    """Return the definition that a request asks for of a queue that is declared.
+
+    Options of before an alteration are right, too, and count with what settings gave then: with what they gave later,
+    that may be a mixture which the queue never had.
+
+    Raises:
+        ConfigError: as for `complete`.
+    """
+    for revision in reversed(history.revisions):
+        with suppress(ConfigError):
+            if (asked := request.definition(revision.definition.from_settings or {})) == revision.definition:
+                return asked
+    return request.definition(history.newest.from_settings or {})
 
 
 def declare(

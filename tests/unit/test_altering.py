@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, DefaultFilters, EndOfDump, LastValueQueue, Limits, Message, Ttl
+from lvq_kafka import TEXT, AddressSettings, DefaultFilters, EndOfDump, LastValueQueue, Limits, Message, Ttl
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.altering import ALTERABLE, FIXED
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
@@ -446,6 +446,22 @@ class TestQueue:
         queue.drop()
         assert declare(cluster).refresh().earlier == ()
         assert [record.value for record in cluster.records(REGISTRY_TOPIC) if record.key != b"prices"][-1] is None
+
+    def test_r37_a_declaration_stays_right_when_settings_are_applied_to_an_altered_queue(
+        self, cluster: MemoryCluster
+    ) -> None:
+        """Its options and what settings gave later may be a mixture that the queue never had."""
+        declare(cluster, ttl=Ttl(maximum=5.0)).alter(ttl=Ttl(maximum=9.0))
+        with AddressSettings(cluster=cluster) as settings:
+            for delay in (3_000, 4_000):
+                settings.set("prices", {"max-delay": delay / 1000, "default-replay-period": 3})
+                settings.apply()
+                opened(cluster).alter(max_delay=float(delay))
+                settings.set("prices", {"max-delay": delay / 1000, "keyless": "refuse"})
+                settings.apply()
+                assert declare(cluster, ttl=Ttl(maximum=5.0)).newest().ttl == Ttl(maximum=9.0)
+        with pytest.raises(QueueMismatch):
+            declare(cluster, ttl=Ttl(maximum=6.0))
 
     def test_alterations_of_a_queue_that_was_dropped_halfway_do_not_come_back(self, cluster: MemoryCluster) -> None:
         queue = declare(cluster)
