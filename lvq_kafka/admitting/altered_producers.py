@@ -40,6 +40,7 @@ def follow_alterations(
     follower = _Alterations(producer, watch, definition, open_gate)
     producer._on_close(follower.leave)  # which keeps the follower alive for as long as the producer
     watch.follow(follower)
+    follower.altered()  # while the gate was opened, perhaps
 
 
 class _Alterations:

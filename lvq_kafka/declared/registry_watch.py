@@ -142,7 +142,8 @@ class RegistryWatch:
             self._followers.add(who)
             if self._thread is None:
                 self._due.clear()
-                self._thread = Thread(target=self._run, name=f"lvq-registry-{self._name}", daemon=True)
+                name = f"lvq-registry-{self._name}"
+                self._thread = Thread(target=self._run, args=(self.in_force,), name=name, daemon=True)
                 self._thread.start()
 
     def leave(self, who: Follows) -> None:
@@ -152,8 +153,12 @@ class RegistryWatch:
             if not self._followers:
                 self._due.set()
 
-    def _run(self) -> None:
-        in_force = self.in_force
+    def _run(self, in_force: QueueDefinition) -> None:
+        """Look until nobody follows.
+
+        Args:
+            in_force: the options that the first follower may have begun with.
+        """
         pause = max(0.0, self._looked_at + _LOOK - self._clock())
         while True:
             self._due.wait(pause)
