@@ -71,10 +71,16 @@ class ExpiryLetters:
         """
         if topic == self._topic:
             return
-        letters, self._letters, self._topic = self._letters, None, topic
+        letters, self._letters = self._letters, None
         if letters is not None:
             letters.flush(_MOMENT)
             letters.close()
+        self._topic = topic
+        with self._shared as core:  # those that could not be stored are read again, too
+            self._again.clear()
+            self._refused.clear()
+            self._probe, self._failing, self._retry_at = None, False, 0.0
+            core.obstacles.clear("expiring")
 
     def post(self) -> None:
         """Write letters of expired messages. Only the consumer's own thread calls this."""
