@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import NoReturn
 
@@ -42,12 +42,19 @@ class CompactedTopic:
         topic: its name. It is created before the first write.
         spared: what needs no right to write here, as a sentence for those who lack it.
         timeout: seconds for each request to the cluster.
-        first_counts: whether a document stands until it is deleted. The writer of one that comes later is about to
-            notice, and to restore the first. Otherwise, the last one counts.
+        first_counts: returns whether the document of a name, in UTF-8, stands until it is deleted. The writer of one
+            that comes later is about to notice, and to restore the first. Otherwise, the last one counts, as it does
+            after compaction.
     """
 
     def __init__(
-        self, cluster: Cluster, topic: str, *, spared: str, timeout: float, first_counts: bool = False
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        spared: str,
+        timeout: float,
+        first_counts: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._cluster = cluster
         self._topic = topic
@@ -75,11 +82,13 @@ class CompactedTopic:
     def apply(self, values: LatestValues, batch: RecordBatch) -> None:
         """Apply those records of a batch that count."""
         names = set(batch.keys)
-        if not self._first_counts or (len(names) == len(batch) and names.isdisjoint(values.table.index)):
+        first_counts = self._first_counts
+        if first_counts is None or (len(names) == len(batch) and names.isdisjoint(values.table.index)):
             values.apply(batch)
             return
         for record in batch:
-            if record.key and (record.value is None or record.key not in values.table):
+            key = record.key
+            if key and (record.value is None or key not in values.table or not first_counts(key)):
                 values.apply(RecordBatch.of([record]))
 
     def read_on(self, positions: Mapping[int, int]) -> Iterator[RecordBatch]:

@@ -48,7 +48,9 @@ class Registry:
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
-        self._topic = CompactedTopic(cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout, first_counts=True)
+        self._topic = CompactedTopic(
+            cluster, REGISTRY_TOPIC, spared=_SPARED, timeout=timeout, first_counts=_is_declaration
+        )
         self._left_out: set[str] = set()
 
     def get(self, name: str) -> QueueDefinition:
@@ -213,7 +215,19 @@ class Registry:
         own_id = uuid.uuid4().hex
         key = alteration_key(name, own_id)
         self._append(name, alteration_to_json(definition, after=before.newest_id), key=key)
-        after = self.history(name)
+        try:
+            after = self.history(name)
+        except QueueNotDeclared:
+            self._append(name, None, key=key)  # else it would be one of the next queue of that name
+            raise
+        if after.revisions[0] != before.revisions[0]:
+            self._append(name, None, key=key)
+            raise QueueMismatch(
+                f"The queue {name} was dropped at the same time, and declared otherwise.",
+                queue=name,
+                differences=before.newest.differences(after.newest),
+                hint="Look at it, and alter it again if that is still what you want.",
+            )
         if not after.has(own_id):
             self._append(name, None, key=key)
             raise QueueMismatch(
@@ -259,6 +273,10 @@ class Registry:
         if len(left_out) > _MOST_TOLD:
             logger.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
         return found
+
+
+def _is_declaration(key: bytes) -> bool:
+    return not is_alteration(key)
 
 
 def _declared(table: ColumnTable) -> Iterator[tuple[str, bytes]]:

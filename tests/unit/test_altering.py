@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import lvq_kafka.queue as queue_module
 from lvq_kafka import TEXT, AddressSettings, DefaultFilters, EndOfDump, LastValueQueue, Limits, Message, Ttl
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.queue.altering import ALTERABLE, FIXED
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition
-from lvq_kafka.core.queue.history import NOTICE
+from lvq_kafka.core.queue.history import NOTICE, alteration_to_json
 from lvq_kafka.declared import registry_watch
 from lvq_kafka.declared.registry import Registry
 from lvq_kafka.errors import (
@@ -242,6 +244,21 @@ class TestConsumers:
             eventually(lambda: len(cluster.records("new")) == 1)
             assert len(cluster.records("old")) == 1
 
+    def test_g5_letters_that_nobody_wants_any_longer_are_no_trouble(self, cluster: MemoryCluster, clock: Clock) -> None:
+        cluster.topics.create("letters", partitions=1, config={})
+        queue = declare(cluster, ttl=Ttl(maximum=5.0), expiry_topic="letters")
+        put(queue, "BMW")
+        put(queue, "IBM")
+        with queue.consumer() as consumer:
+            eventually(lambda: consumer.stats.available == 2)
+            cluster.topics.delete("letters")
+            clock.now += 10
+            eventually(lambda: "letters" in consumer.stats.trouble)
+            queue.alter(expiry_topic=None)
+            clock.now += NOTICE
+            eventually(lambda: consumer.stats.trouble == "" and consumer.stats.expired == 4)
+            assert consumer.acquire(0) is None
+
 
 class TestProducers:
     def test_a_producer_takes_a_ttl_from_the_time_on_that_the_queue_has_one(
@@ -294,6 +311,34 @@ class TestProducers:
             queue.alter(limits=None)
             clock.now += NOTICE
             eventually(lambda: not refuses())
+
+    def test_r12_a_producer_keeps_to_limits_that_took_hold_while_it_was_opened(
+        self, cluster: MemoryCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = declare(cluster)
+        with queue.view():  # so the watch looks already, and has nobody else to tell
+            queue.alter(limits=Limits(messages=1, policy="reject"))
+            gate_of = queue_module.gate_of
+
+            def slow(*args: Any, **options: Any) -> Any:
+                gate = gate_of(*args, **options)
+                clock.now += NOTICE
+                assert queue._watch is not None
+                queue._watch._notify()
+                return gate
+
+            monkeypatch.setattr(queue_module, "gate_of", slow)
+            with queue.producer() as producer:
+
+                def is_full() -> bool:
+                    try:
+                        producer.put(f"{clock.now}", "1").result(5)
+                    except QueueFull:
+                        return True
+                    clock.now += 1
+                    return False
+
+                eventually(is_full)
 
     def test_r12_a_sender_that_waits_goes_on_once_the_limit_is_higher(
         self, cluster: MemoryCluster, clock: Clock
@@ -425,6 +470,52 @@ class TestQueue:
         cluster.compact(REGISTRY_TOPIC)
         assert opened(cluster).refresh().earlier == known.earlier
         assert len(known.earlier) == 3
+
+    def test_an_alteration_that_was_stored_twice_holds_from_one_time_on_whether_compacted_or_not(
+        self, cluster: MemoryCluster, clock: Clock
+    ) -> None:
+        """A producer may store a message twice, and compaction keeps the last of a key."""
+        declare(cluster).alter(ttl=Ttl(maximum=5.0))
+        record = next(record for record in cluster.records(REGISTRY_TOPIC) if record.key != b"prices")
+        clock.now += 8
+        cluster.write(REGISTRY_TOPIC, record.key, record.value)
+        before = opened(cluster).refresh()
+        cluster.close_segments(REGISTRY_TOPIC)
+        cluster.compact(REGISTRY_TOPIC)
+        assert len(cluster.records(REGISTRY_TOPIC)) == 2
+        assert opened(cluster).refresh() == before
+        assert before.earlier != ()
+
+    @pytest.mark.parametrize("declared_again", [{}, {"topic": "others", "key_header": "isin"}, {"keyless": "refuse"}])
+    @pytest.mark.parametrize("again", [True, False])
+    def test_an_alteration_of_a_queue_that_is_dropped_meanwhile_is_not_one_of_the_next(
+        self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, declared_again: dict[str, Any], again: bool
+    ) -> None:
+        queue, append = declare(cluster), Registry._append
+
+        def late(registry: Registry, name: str, document: bytes | None, *, key: str | None = None) -> int:
+            if key is not None:
+                monkeypatch.setattr(Registry, "_append", append)
+                opened(cluster).drop()
+                if again:
+                    LastValueQueue.declare("prices", cluster=cluster, **{"key_header": "ticker", **declared_again})
+            return append(registry, name, document, key=key)
+
+        monkeypatch.setattr(Registry, "_append", late)
+        if again and not declared_again:  # the same queue, as far as anybody can tell
+            queue.alter(max_delay=5.0)
+            return
+        with pytest.raises(QueueMismatch if again else QueueNotDeclared):
+            queue.alter(max_delay=5.0)
+        newest = {record.key: record.value for record in cluster.records(REGISTRY_TOPIC)}
+        assert [key for key, value in newest.items() if value is not None] == [b"prices"] * again
+
+    def test_a_record_that_would_alter_what_is_fixed_alters_nothing(self, cluster: MemoryCluster) -> None:
+        queue = declare(cluster)
+        other = replace(queue.newest(), topic="others", key_header="isin", ttl=Ttl(maximum=5.0))
+        cluster.write(REGISTRY_TOPIC, b"prices/1", alteration_to_json(other, after=""))
+        assert queue.newest() == queue.definition
+        assert queue.alter(max_delay=5.0).definition.topic == "prices"
 
     def test_a_declaration_matches_what_the_queue_has_or_had_and_a_new_one_starts_afresh(
         self, cluster: MemoryCluster, clock: Clock, caplog: pytest.LogCaptureFixture

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Record
+from lvq_kafka.core.queue.altering import FIXED
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, removal
 from lvq_kafka.core.text.json_text import read_json
 from lvq_kafka.core.text.quoting import brief, quoted
@@ -161,6 +162,8 @@ def read_history(name: str, records: Iterable[Record]) -> QueueHistory | None:
         after, definition = _alteration(name, record.value)
         if after != ids[-1]:
             continue  # of several that follow the same one, the first counts
+        if any(getattr(definition, option) != getattr(revisions[0].definition, option) for option in FIXED):
+            continue  # it follows a former queue of that name, and came too late
         ids.append(key_text((record.key or b"").partition(_BETWEEN)[2]))
         since = max(record.timestamp + round(NOTICE * 1000), revisions[-1].since + 1)
         revisions.append(Revision(since, definition))
