@@ -12,7 +12,7 @@ from lvq_kafka.cli.common_options import WholeNumber, command, pair
 from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.queue_words import changes_in_words
-from lvq_kafka.core.queue.altering import UNSETTABLE, altered, changes_by_option
+from lvq_kafka.core.queue.altering import ALTERABLE, UNSETTABLE, altered, changes_by_option
 from lvq_kafka.core.queue.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.queue.limits import OverflowPolicy
 from lvq_kafka.declared.queue_topic import OnMismatch
@@ -92,7 +92,9 @@ def alter(
     They hold half a minute later, when all who use the queue know of them. Messages from before keep the TTL and the
     delay that they were written under. All that was consumed stays so.
     """
-    given = {option.replace("_", "-"): value for option, value in said.items() if value not in (None, False)}
+    given = {
+        option.replace("_", "-"): value for option, value in said.items() if value is not None and value is not False
+    }
     twice = sorted(given.keys() & dict(options).keys())
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
@@ -101,9 +103,11 @@ def alter(
     queue = LastValueQueue.open(name, cluster=invocation.connect())
     before = queue.newest()
     changes = changes_by_option(before, {**given, **dict(options)}, unset)
+    after = altered(before, changes)  # also for what it says of options that `alter` does not even have
     if dry_run:
-        alteration = Alteration(altered(before, changes), None)
+        alteration = Alteration(after, None)
     else:
+        changes = {option: value for option, value in changes.items() if option in ALTERABLE}
         alteration = queue.alter(on_mismatch=on_mismatch, **changes)
     for unchecked in alteration.unchecked:
         print_problem(f"not checked: {unchecked}", warning=True)

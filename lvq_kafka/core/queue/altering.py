@@ -104,9 +104,10 @@ def changes_by_option(
                 options={"unset": name},
                 hint=f"Choose from {', '.join(UNSETTABLE)}.",
             )
-        if name in options:
-            raise ConfigError(f"`{name}` is both set and unset.", options=[name, "unset"], hint="Do one of them.")
     given = GivenOptions(options).decided
+    for name in unset:
+        if name in options or _OWN.get(name) in given:
+            raise ConfigError(f"`{name}` is both set and unset.", options=[name, "unset"], hint="Do one of them.")
     replaced = {own for own, field in _OWN.items() if field in given}
     if "ttl.never" in given:
         replaced |= _TTL.keys()
@@ -119,7 +120,11 @@ def changes_by_option(
     kept = {option: value for option, value in said.items() if option not in replaced}
     if kept.keys().isdisjoint(("max-messages", "max-bytes")) and not given & {"limits.messages", "limits.bytes"}:
         kept = {option: value for option, value in kept.items() if option not in _LIMITS}
-    chosen = GivenOptions({**kept, **options}).fields(definition.name, record_key=True)
+    together = GivenOptions({**kept, **options})
+    try:
+        chosen = together.fields(definition.name, record_key=True)
+    except ConfigError as error:
+        raise error.of_options(together.setters) from None
     named = {field for field in chosen if field in FIXED and (field in given or chosen[field] != _DEFAULTS.get(field))}
     return {field: chosen.get(field, _DEFAULTS[field]) for field in (*ALTERABLE, *sorted(named))}
 
