@@ -442,6 +442,20 @@ class TestQueue:
                 queue.alter(**changes)  # type: ignore[arg-type]
         assert len(cluster.records(REGISTRY_TOPIC)) == 1
 
+    @pytest.mark.parametrize("ttl", [None, Ttl(never=True)])
+    def test_an_alteration_is_refused_unless_it_makes_sense_without_the_terms_before(
+        self, cluster: MemoryCluster, ttl: Ttl | None
+    ) -> None:
+        """They are not stored with it, so nobody could read it."""
+        cluster.topics.create("letters", partitions=1, config={})
+        queue = declare(cluster, ttl=Ttl(maximum=5.0), expiry_topic="letters")
+        queue.alter(ttl=Ttl(maximum=6.0))
+        with pytest.raises(ConfigError, match="of the queue prices is for messages that expire"):
+            queue.alter(ttl=ttl)
+        assert opened(cluster).newest().ttl == Ttl(maximum=6.0)
+        queue.alter(ttl=ttl, expiry_topic=None)
+        assert opened(cluster).newest().ttl == ttl
+
     def test_of_two_alterations_at_once_the_first_counts_and_the_other_caller_learns_it(
         self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, clock: Clock
     ) -> None:
@@ -627,8 +641,19 @@ class TestUnsure:
             cluster.write(REGISTRY_TOPIC, b"prices/1", b'{"version": 9}')
             eventually(lambda: view.state == "disconnected")
             assert "version 9" in str(view.status.trouble)
-        with pytest.raises(ConfigError, match="version 9"):
+        with pytest.raises(ConfigError, match=r"version 9.*lvq delete _lvq_queues prices/1 --bare"):
             opened(cluster)
+
+    def test_an_alteration_that_cannot_be_read_says_which_record_to_remove(
+        self, queue: LastValueQueue[str], cluster: MemoryCluster
+    ) -> None:
+        for definition in (b'{"version": 1}', b'{"version": 1, "name": "prices", "topic": "prices", "key_header": ""}'):
+            document = b'{"version": 1, "after": "", "definition": ' + definition + b"}"
+            cluster.write(REGISTRY_TOPIC, b"prices/1", document)
+            with pytest.raises(ConfigError, match=r"An alteration .*lvq delete _lvq_queues prices/1 --bare"):
+                opened(cluster)
+            cluster.write(REGISTRY_TOPIC, b"prices/1", None)
+        assert opened(cluster).newest() == queue.newest()
 
 
 def opened_blindly(queue: LastValueQueue[str]) -> Any:

@@ -192,4 +192,5 @@ def altered(definition: QueueDefinition, changes: Mapping[str, Any]) -> QueueDef
     chosen = {option: value for option, value in changes.items() if option in ALTERABLE}
     if "default_filters" in chosen:
         chosen["default_filters"] = DefaultFilters.of(chosen["default_filters"])
+    replace(definition, earlier=(), **chosen).check_declarable()  # terms of before make up for nothing: none are stored
     return replace(definition, **chosen)

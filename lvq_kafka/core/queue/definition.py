@@ -363,14 +363,18 @@ class QueueDefinition:
         return json.dumps({"version": version, **row}, sort_keys=True).encode()
 
     @classmethod
-    def from_json(cls, data: bytes, *, name: str) -> QueueDefinition:
+    def from_json(cls, data: bytes, *, name: str, where: str = "", mend: str = "") -> QueueDefinition:
         """Parse the definition that the registry holds under ``name``.
+
+        Args:
+            where: the place of the definition, for errors, unless it is that of a declaration.
+            mend: how to get rid of it.
 
         Raises:
             ConfigError: the definition is malformed, of a newer version, or has fields that this library does not know.
         """
-        where = f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
-        mend = f"Remove it ({removal(name)}), and declare the queue again."
+        where = where or f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
+        mend = mend or f"Remove it ({removal(name)}), and declare the queue again."
         try:
             content = read_json(data.decode("utf-8"))
             if not isinstance(content, dict):

@@ -159,7 +159,7 @@ def read_history(name: str, records: Iterable[Record]) -> QueueHistory | None:
     for record in sorted(alterations, key=lambda record: record.offset):
         if record.value is None:
             continue
-        after, definition = _alteration(name, record.value)
+        after, definition = _alteration(name, key_text(record.key or b""), record.value)
         if after != ids[-1]:
             continue  # of several that follow the same one, the first counts
         if any(getattr(definition, option) != getattr(revisions[0].definition, option) for option in FIXED):
@@ -170,9 +170,9 @@ def read_history(name: str, records: Iterable[Record]) -> QueueHistory | None:
     return QueueHistory(tuple(revisions), tuple(ids))
 
 
-def _alteration(name: str, value: bytes) -> tuple[str, QueueDefinition]:
+def _alteration(name: str, key: str, value: bytes) -> tuple[str, QueueDefinition]:
     where = f"An alteration of the queue {brief(name)} in {REGISTRY_TOPIC}"
-    mend = f"Upgrade if a newer lvq-kafka wrote it; otherwise drop the queue, or remove it ({removal(name)})."
+    mend = f"Upgrade if a newer lvq-kafka wrote it; otherwise remove it: {removal(key)}."
     try:
         fields = known_fields("alteration", read_json(value.decode("utf-8")), ("version", "after", "definition"))
     except (ValueError, ConfigError) as error:
@@ -180,4 +180,5 @@ def _alteration(name: str, value: bytes) -> tuple[str, QueueDefinition]:
     version, after = fields.get("version"), fields.get("after")
     if version != _VERSION or not isinstance(after, str):
         raise ConfigError(f"{where} has version {quoted(version)} and follows {quoted(after)}.", hint=mend)
-    return after, QueueDefinition.from_json(json.dumps(fields.get("definition")).encode(), name=name)
+    document = json.dumps(fields.get("definition")).encode()
+    return after, QueueDefinition.from_json(document, name=name, where=where, mend=mend)
