@@ -11,7 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES
 from lvq_kafka.core.facts import Depth
 from lvq_kafka.core.latest.pending_keys import ConflatedKeys
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.records import RecordBatch
 from lvq_kafka.core.producer.admission import Admission, Send
 from lvq_kafka.core.queue.definition import QueueDefinition

@@ -83,7 +83,7 @@ class CompactedTopic:
         """Apply those records of a batch that count."""
         names = set(batch.keys)
         first_counts = self._first_counts
-        if first_counts is None or (len(names) == len(batch) and names.isdisjoint(values.table.index)):
+        if first_counts is None or (len(names) == len(batch) and values.table.lacks(names)):
             values.apply(batch)
             return
         for record in batch:

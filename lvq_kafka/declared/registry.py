@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.latest.columns import ColumnTable
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import encode_key, key_text
 from lvq_kafka.core.log.records import Record, RecordBatch
 from lvq_kafka.core.queue.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name, topic_of
@@ -238,7 +238,7 @@ class Registry:
             )
         return after
 
-    def _forget_alterations(self, table: ColumnTable, name: str) -> None:
+    def _forget_alterations(self, table: NewestRecords, name: str) -> None:
         for record in _records(table, name):
             key = record.key or b""
             if is_alteration(key):
@@ -247,7 +247,7 @@ class Registry:
     def _append(self, name: str, document: bytes | None, *, key: str | None = None) -> int:
         return self._topic.append(key or name, document, _what(name))
 
-    def _matches(self, table: ColumnTable, definition: QueueDefinition) -> bool:
+    def _matches(self, table: NewestRecords, definition: QueueDefinition) -> bool:
         mine = read_history(definition.name, _records(table, definition.name))
         if mine is not None and all(definition != revision.definition for revision in mine.revisions):
             raise _mismatch(mine.newest, definition)
@@ -256,7 +256,7 @@ class Registry:
                 _check_shared(other, definition)
         return mine is not None
 
-    def _definitions(self, table: ColumnTable) -> list[QueueDefinition]:
+    def _definitions(self, table: NewestRecords) -> list[QueueDefinition]:
         found: list[QueueDefinition] = []
         left_out: list[ConfigError] = []
         for name, _ in _declared(table):
@@ -279,7 +279,7 @@ def _is_declaration(key: bytes) -> bool:
     return not is_alteration(key)
 
 
-def _declared(table: ColumnTable) -> Iterator[tuple[str, bytes]]:
+def _declared(table: NewestRecords) -> Iterator[tuple[str, bytes]]:
     """Yield the names of all declared queues, each with the value of its record."""
     for key in table.key_range():
         value = table.value(key)
@@ -287,7 +287,7 @@ def _declared(table: ColumnTable) -> Iterator[tuple[str, bytes]]:
             yield key_text(key), value
 
 
-def _records(table: ColumnTable, name: str) -> Iterator[Record]:
+def _records(table: NewestRecords, name: str) -> Iterator[Record]:
     """Yield the records of a queue: its declaration, and its alterations."""
     key = encode_key(name)
     for one in (key, *table.key_range(key + b"/", key + b"0")):  # in ASCII, 0 comes after the slash

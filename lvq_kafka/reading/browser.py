@@ -13,7 +13,7 @@ from weakref import ref
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.latest.pending_keys import Cause
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.definition import QueueDefinition, time_rule

@@ -12,7 +12,7 @@ from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.latest.catch_up import CatchUp, Trouble
 from lvq_kafka.core.latest.pending_keys import Cause
 from lvq_kafka.core.latest.replay import Replay
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded

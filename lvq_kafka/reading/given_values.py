@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lvq_kafka.core.latest.pending_keys import Cause
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import key_text
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.reading.entries import Deleted

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from lvq_kafka.core.latest.conditions import KeySelection
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.queue.ranking import Rank, Ranking
 from lvq_kafka.core.queue.rules import QueueRules

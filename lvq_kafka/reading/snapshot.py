@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import Key, encode_key, key_text
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.errors import UnencodableKey

@@ -11,7 +11,7 @@ from typing import Generic, Self
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.latest.pending_keys import Cause, ConflatedKeys, Pace
-from lvq_kafka.core.latest.value_store import NewestRecords
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.keys import encode_key
 from lvq_kafka.core.log.records import Record
 from lvq_kafka.core.text.validation import durations, waiting

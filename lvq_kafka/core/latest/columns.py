@@ -27,7 +27,7 @@ from lvq_kafka.core.queue.ranking import Order
 
 T = TypeVar("T")
 
-__all__ = ["IMPLIED", "ColumnTable", "Columns", "pick"]
+__all__ = ["IMPLIED", "ColumnTable", "Columns", "KeyOrder", "pick"]
 
 Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawHeaders]]
 """Offsets, timestamps, keys, values and headers of records of one partition."""
@@ -46,7 +46,7 @@ _new_record = partial(tuple.__new__, Record)  # takes half the time of the const
 _PART = 16_384  # rows sorted at once, which takes some 3 ms
 
 
-class _KeyOrder(list[bytes]):
+class KeyOrder(list[bytes]):
     """Keys in queue order. A subclass, because a list cannot be weakly referenced."""
 
     def __init__(self, order: Order) -> None:
@@ -75,7 +75,7 @@ class ColumnTable:
         self._own_headers: dict[int, bytes] = {}
         self._shared_flag: int | None = _NO_HEADERS  # the common flag of all slots, if any
         self._sorted: list[bytes] | None = None
-        self._line: ref[_KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
+        self._line: ref[KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_line": None}  # weak references cannot be pickled
@@ -126,7 +126,7 @@ class ColumnTable:
         """
         line = None if self._line is None else self._line()
         if line is None or line.order != order:
-            line = _KeyOrder(order)
+            line = KeyOrder(order)
             for keys, _ in self._in_order(order):
                 line += keys
             self._line = ref(line)
@@ -214,7 +214,11 @@ class ColumnTable:
         """Raise the partition count, on which the tail order depends."""
         self.partitions, self._line = partitions, None
 
-    def slots(self, keys: list[bytes]) -> list[int | None]:
+    def lacks(self, keys: Iterable[bytes | None]) -> bool:
+        """See `Table.lacks`."""
+        return self.index.keys().isdisjoint(keys)
+
+    def slots(self, keys: Sequence[bytes]) -> list[int | None]:
         """Return the slots of these keys; None for a key that is not in the table."""
         return list(map(self.index.get, keys))
 
@@ -261,6 +265,20 @@ class ColumnTable:
         if slots:
             self.overwrite(slots, columns)
         return len(slots)
+
+    def position(self, slot: int) -> tuple[int, int]:
+        """See `Table.position`."""
+        return self.partition_of[slot], self.offsets[slot]
+
+    def outside(self, partition: int, keys: Iterable[bytes], met: Iterable[int | None]) -> list[bytes]:
+        """See `Table.outside`."""
+        partition_of = self.partition_of
+        return [key for key, slot in zip(keys, met) if slot is not None and partition_of[slot] != partition]
+
+    def relocated(self, slot: int, partition: int) -> int:
+        """See `Table.relocated`."""
+        self.partition_of[slot] = partition
+        return slot
 
     def lie_in(self, partition: int, slots: Sequence[int]) -> bool:
         """Return whether the records in these slots all belong to that partition."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lvq_kafka.core.latest.columns import IMPLIED, Columns, ColumnTable, pick
+from lvq_kafka.core.latest.columns import IMPLIED, Columns, pick
 from lvq_kafka.core.latest.contest import winner
-from lvq_kafka.core.latest.expiring_table import ExpiringTable
+from lvq_kafka.core.latest.memory_tables import IN_MEMORY
+from lvq_kafka.core.latest.tables import ExpiringRecords, Slot, Table, Tables
 from lvq_kafka.core.log.mismatch import only_key_headers
 from lvq_kafka.core.log.progress import Progress
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Record, RecordBatch, rows_by_partition
@@ -90,6 +91,7 @@ class LatestValues:
             moves to the end, also for a reader that learns of both at once.
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
         foreign: looks for headers of other systems; None to ignore them.
+        tables: makes what the records are kept in.
 
     Not thread-safe.
     """
@@ -104,18 +106,17 @@ class LatestValues:
         *,
         tombstone_memory: int = 86_400_000,
         foreign: ForeignHeaders | None = None,
+        tables: Tables = IN_MEMORY,
     ) -> None:
         key_header = rules.keys.naming_header
         self.expiry_times = expiry_times = rules.times.expiry_times()
         """The judge of lifetimes; None if nothing expires."""
-        self.table: ColumnTable
-        self._expiring: ExpiringTable | None = None
+        self.table: Table
+        self._expiring: ExpiringRecords | None = None
         if expiry_times is None:
-            self.table = ColumnTable(partitions=partitions, key_header=key_header)
+            self.table = tables.table(partitions, key_header)
         else:
-            self.table = self._expiring = ExpiringTable(
-                partitions=partitions, key_header=key_header, expiry_times=expiry_times
-            )
+            self.table = self._expiring = tables.expiring(partitions, key_header, expiry_times)
         self._place_expiry_times = (
             rules.times.expiry_times() if rules.order.in_place else None
         )  # a judge of its own, since judges count malformed TTLs
@@ -125,10 +126,11 @@ class LatestValues:
         self._tombstone_memory = tombstone_memory
         self._placement = rules.placement
         self._foreign = foreign
-        self._newest_timestamp = 0
+        self.newest_timestamp = 0
+        """The append time of the newest record, in ms."""
         self._malformed = 0  # counted so far
         # The newest record in each partition, of keys that have, or may get, records in several (R14).
-        self._contested: dict[bytes, dict[int, Record]] = {}
+        self._contested = tables.contests(key_header)
         self._prune_at = 1024
         self._all_new = True  # whether the last run had only new keys, so the next one may, too
 
@@ -175,14 +177,15 @@ class LatestValues:
             changed += self._fold_run(partition, run if late else self._drop_stale(partition, run))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
-        if self._expiring is not None:
-            self._count_malformed(self._expiring.expiry_times.malformed)
+        self._count_malformed()
         return changed
 
     def grow(self, partitions: int) -> list[bytes]:
         """Raise the partition count, so keys get new homes; return the keys whose value changed."""
         self.table.grow(partitions)
-        return [key for key in self._contested if self._pick_winner(key)]
+        changed = [key for key, rivals in self._contested.items() if self._pick_winner(key, rivals)]
+        self._count_malformed()
+        return changed
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition in offset order; return the keys they touched."""
@@ -215,7 +218,7 @@ class LatestValues:
         _, timestamps, keys, values, _ = columns
         if not keys:
             return keys
-        self._newest_timestamp = max(self._newest_timestamp, timestamps[-1])
+        self.newest_timestamp = max(self.newest_timestamp, timestamps[-1])
         deletes = not all(values) and None in values
         if not deletes and self._fold_plain(partition, columns):
             return keys
@@ -334,7 +337,7 @@ class LatestValues:
             met = self.table.slots(columns[2])
         self._put_all(partition, columns, met)
 
-    def _put_all(self, partition: int, columns: Columns, met: list[int | None]) -> None:
+    def _put_all(self, partition: int, columns: Columns, met: list[Slot | None]) -> None:
         self.stats.added += len(met)
         self.stats.replaced += self.table.put(partition, columns, met)
 
@@ -373,19 +376,21 @@ class LatestValues:
         expired = self.expire(now)
         return Changes(expired=expired) if expired else None
 
-    def _count_malformed(self, total: int) -> None:
+    def _count_malformed(self) -> None:
+        total = 0 if self._expiring is None else self._expiring.expiry_times.malformed
         self.stats.malformed += total - self._malformed
         self._malformed = total
 
     def _remember(self, record: Record) -> None:
         """Keep an expired value in contests, as a delete."""
         assert record.key is not None
-        delete = record._replace(value=None, headers=())
-        self._contested.setdefault(record.key, {})[record.partition] = delete
+        rivals = self._contested.get(record.key, {})
+        rivals[record.partition] = record._replace(value=None, headers=())
+        self._contested[record.key] = rivals
 
     # ---------------------------------------------------------------- keys in several partitions (R14)
 
-    def _contested_keys(self, partition: int, columns: Columns, met: list[int | None]) -> set[bytes]:
+    def _contested_keys(self, partition: int, columns: Columns, met: Sequence[Slot | None]) -> set[bytes]:
         """Return the keys that have, or may get, a record in another partition.
 
         Each of their records has to be compared.
@@ -394,24 +399,25 @@ class LatestValues:
         contested = self._contested.keys() & keys if self._contested else set()
         if not all(values):
             contested.update(key for key, value in zip(keys, values) if value is None)
-        partition_of = self.table.partition_of
-        contested.update(key for key, slot in zip(keys, met) if slot is not None and partition_of[slot] != partition)
+        contested.update(self.table.outside(partition, keys, met))
         return contested
 
     def _contend(self, partition: int, columns: Columns, contested: set[bytes]) -> None:
         for offset, timestamp, key, value, headers in zip(*columns):
             if key not in contested:
                 continue
-            rivals = self._contested.setdefault(key, {})
+            rivals = self._contested.get(key, {})
             current = None if rivals else self._held(key)
             if current is not None:
                 rivals[current.partition] = current
             if rivals and partition not in rivals:
                 self.stats.split += len(rivals) == 1
             rivals[partition] = Record(partition, offset, timestamp, key, value, headers)  # type: ignore[arg-type]
-            self._pick_winner(key)
-            if len(rivals) == 1 and value is not None:
-                del self._contested[key]
+            self._pick_winner(key, rivals)
+            if len(rivals) > 1 or value is None:
+                self._contested[key] = rivals
+            else:
+                self._contested.pop(key, None)
 
     def _held(self, key: bytes) -> Record | None:
         """Return a key's record in the table, which may have expired, or None."""
@@ -419,22 +425,22 @@ class LatestValues:
             return None
         return self.table.record(key) if self._expiring is None else self._expiring.expired_record(key)
 
-    def _pick_winner(self, key: bytes) -> bool:
+    def _pick_winner(self, key: bytes, rivals: Mapping[int, Record]) -> bool:
         """Make the winner of a contest the key's current value; return whether anything changed."""
         table = self.table
-        best = winner(key, self._contested[key], table.partitions, self._placement)
+        best = winner(key, rivals, table.partitions, self._placement)
         partition = best.partition
-        slot = table.index.get(key)
+        (slot,) = table.slots([key])
         if slot is None:
             if best.value is None:
                 return False
-        elif (table.partition_of[slot], table.offsets[slot]) == (partition, best.offset):
+        elif table.position(slot) == (partition, best.offset):
             return False
         if best.value is None:
             self.stats.deleted += table.remove([key])
         else:
             if slot is not None:
-                table.partition_of[slot] = partition
+                slot = table.relocated(slot, partition)
             row: Columns = ([best.offset], [best.timestamp], [key], [best.value], [best.headers])
             self._put_all(partition, row, [slot])
         return True
@@ -447,7 +453,7 @@ class LatestValues:
 
     def _forget_old_deletes(self) -> None:
         """Forget uncontested deletes that the log itself may have dropped by now."""
-        horizon = self._newest_timestamp - self._tombstone_memory
+        horizon = self.newest_timestamp - self._tombstone_memory
         for key, rivals in list(self._contested.items()):
             first = next(iter(rivals.values()))
             if len(rivals) == 1 and first.timestamp < horizon and first.headers is not UNSELECTED_HEADERS:

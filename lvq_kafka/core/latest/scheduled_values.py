@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.fold import Changes, LatestValues
+from lvq_kafka.core.latest.memory_tables import IN_MEMORY
 from lvq_kafka.core.latest.selected_values import SelectedValues
-from lvq_kafka.core.log.offset_line import OffsetLine
+from lvq_kafka.core.latest.tables import RecordsAside, SetAside, Tables
 from lvq_kafka.core.log.records import Record, RecordBatch, new_record, rows_by_partition
 from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.due_times import DueTimes
-from lvq_kafka.core.timing.expiry_queue import ExpiryQueue
-from lvq_kafka.core.timing.ttl import NEVER
 
-__all__ = ["Scheduled", "ScheduledValues", "SetAside"]
+__all__ = ["Scheduled", "ScheduledValues"]
 
 _SOME = 1024  # records that are due at once, a few ms
 
@@ -31,16 +29,24 @@ class ScheduledValues:
         values: the store of the records that count, empty.
         rules: the rules of the queue, as the fold has them.
         judge: decides when records are due.
+        tables: makes what the records are set aside in.
     """
 
-    def __init__(self, values: LatestValues | SelectedValues, rules: QueueRules, judge: DueTimes) -> None:
+    def __init__(
+        self,
+        values: LatestValues | SelectedValues,
+        rules: QueueRules,
+        judge: DueTimes,
+        *,
+        tables: Tables = IN_MEMORY,
+    ) -> None:
         self.table = values.table
         self.progress = values.progress
         self.stats = values.stats
         self._values = values
         self._rules = rules
         self._judge = judge
-        self._scheduled = Scheduled()
+        self._scheduled = Scheduled(tables.aside())
         self._now = 0
 
     @property
@@ -86,7 +92,7 @@ class ScheduledValues:
             if key is not None and offset >= positions.get(partition, 0):
                 fields = (partition, offset, batch.timestamps[row], batch.keys[row], batch.values[row])
                 record = new_record((*fields, batch.headers[row]))
-                self._scheduled.add(due, key, record)
+                self._scheduled.add(SetAside(due, key, record))
                 self.stats.scheduled += _is_message(record)
                 aside.append(row)
         return aside
@@ -138,48 +144,28 @@ def _is_message(record: Record) -> bool:
     return record.value is not None and record.value is not UNSELECTED
 
 
-class SetAside(NamedTuple):
-    """A record that does not count yet, and the key that was chosen for it."""
-
-    due: int
-    """The first moment at which it counts, in ms since the epoch."""
-    key: bytes
-    record: Record
-
-
 class Scheduled:
     """The records of a log that are not due yet, by partition and key.
 
     Among the due records of one key in one partition, the one with the highest offset counts. So when a record counts,
-    all below it are superseded for good. Therefore records leave a key's line only from its front, and an entry of the
-    queue is obsolete if its line begins beyond it.
+    all below it are superseded for good. Therefore records leave a key's line only from its front.
+
+    Args:
+        aside: what the records are in, empty.
     """
 
-    def __init__(self) -> None:
-        self._lines: dict[int, dict[bytes, OffsetLine[SetAside]]] = {}
-        self._queue: ExpiryQueue[SetAside] = ExpiryQueue(self)
-        self._count = 0
+    def __init__(self, aside: RecordsAside) -> None:
+        self._aside = aside
+        self.add = aside.add
 
     def __len__(self) -> int:
         """Return the number of records that are set aside."""
-        return self._count
+        return len(self._aside)
 
     @property
     def next_due(self) -> int:
         """A time before which nothing is due; `NEVER` if nothing is set aside."""
-        due = self._queue.next
-        return NEVER if due is None else due
-
-    def add(self, due: int, key: bytes, record: Record) -> None:
-        """Set a record aside. Its offset is higher than those of all before it in its partition."""
-        one = SetAside(due, key, record)
-        lines = self._lines.setdefault(record.partition, {})
-        if key in lines:
-            lines[key].append(one)
-        else:
-            lines[key] = OffsetLine(one, _offset)
-        self._count += 1
-        self._queue.add(one, due)
+        return self._aside.next_due
 
     def supersede(
         self, batch: RecordBatch, keys: Sequence[bytes | None], positions: Mapping[int, int]
@@ -193,18 +179,20 @@ class Scheduled:
             keys: their keys.
             positions: by partition, the offset below which all was read before.
         """
+        aside = self._aside
+        if not aside:
+            return
         for partition, rows in rows_by_partition(batch.partitions):
-            lines = self._lines.get(partition)
             there = range(len(keys)) if rows is None else rows if isinstance(rows, list) else range(len(keys))[rows]
-            if lines and not lines.keys().isdisjoint(keys if rows is None else map(keys.__getitem__, there)):
+            met = aside.among(partition, keys if rows is None else map(keys.__getitem__, there))
+            if met:
                 position = positions.get(partition, 0)
                 for row in there:
                     key, offset = keys[row], batch.offsets[row]
-                    if key is None or key not in lines or offset < position:
+                    if key is None or key not in met or offset < position:
                         continue
-                    if dropped := self._pop_up_to(lines, key, offset):
+                    if dropped := aside.pop_up_to(partition, key, offset):
                         yield row, dropped
-        self._queue.tidy(self.__len__)
 
     def pop_due(self, now: int, most: int, first: bytes | None = None) -> list[list[SetAside]]:
         """Remove some of the records due by now; call again until none is left.
@@ -216,35 +204,12 @@ class Scheduled:
             most: the maximum number of records to examine.
             first: a key whose due records are all removed.
         """
-        found = self._queue.pop_due(now + 1, most)
-        if first is not None and self.next_due <= now:  # there may be more than were examined
-            for lines in self._lines.values():
-                found += [one for one in lines.get(first, ()) if one.due <= now]
+        aside = self._aside
+        found = aside.pop_due(now, most)
+        if first is not None and aside.next_due <= now:  # there may be more than were examined
+            found += aside.due_of(first, now)
         newest: dict[tuple[int, bytes], int] = {}
         for one in found:
             at = (one.record.partition, one.key)
             newest[at] = max(newest.get(at, 0), one.record.offset)
-        taken = [self._pop_up_to(self._lines[partition], key, offset) for (partition, key), offset in newest.items()]
-        self._queue.tidy(self.__len__)
-        return taken
-
-    def _pop_up_to(self, lines: dict[bytes, OffsetLine[SetAside]], key: bytes, offset: int) -> list[SetAside]:
-        """Remove and return the records of a key's line up to this offset."""
-        line = lines[key]
-        taken = line.pop_below(offset + 1)
-        if not line:
-            del lines[key]
-        self._count -= len(taken)
-        return taken
-
-    def due(self, one: SetAside, bucket: int) -> int | None:
-        """See `Schedule.due`."""
-        line = self._lines[one.record.partition].get(one.key)
-        return None if line is None or _offset(line.first) > _offset(one) else one.due
-
-    def moved(self, one: SetAside, bucket: int) -> None:
-        """See `Schedule.moved`."""
-
-
-def _offset(one: SetAside) -> int:
-    return one.record.offset
+        return [aside.pop_up_to(partition, key, offset) for (partition, key), offset in newest.items()]

@@ -72,7 +72,8 @@ class SelectedValues:
         if rules.placement == "group":
             strays.keys = None
         self._several = several
-        self._forgetful: set[int] = set()  # partitions with records that may be forgotten
+        self.forgetful: set[int] = set()
+        """The partitions with records that may be forgotten."""
 
     @property
     def split_keys(self) -> list[bytes]:
@@ -90,7 +91,7 @@ class SelectedValues:
         """
         self.deselected = []
         values = batch.values
-        if None not in values and UNSELECTED not in values and not (self._several and self._forgetful):
+        if None not in values and UNSELECTED not in values and not (self._several and self.forgetful):
             return self._values.apply(batch, late=late)
         keys = self._rules.keys.of(batch)
         if not self._several:
@@ -113,7 +114,7 @@ class SelectedValues:
         """Remove some of the values that have expired by now; see `ValueStore.pass_time`."""
         passed = self._values.pass_time(now, first)
         if self._several and passed is not None:
-            self._forgetful.update(range(self.table.partitions))
+            self.forgetful.update(range(self.table.partitions))
             self._forget(passed.expired)
         return passed
 
@@ -141,7 +142,7 @@ class SelectedValues:
                 others.add(key)
             elif key is not None:
                 rows.append(row)
-        if self.table.index.keys().isdisjoint(others) and others.isdisjoint([keys[row] for row in rows]):
+        if self.table.lacks(others) and others.isdisjoint([keys[row] for row in rows]):
             return rows
         return None
 
@@ -161,7 +162,7 @@ class SelectedValues:
                     continue
                 shown.add(key)
             else:
-                self._forgetful.add(partitions[row])
+                self.forgetful.add(partitions[row])
                 if there:
                     shown.add(key)
                 elif key not in contested and not self._is_noted(key):
@@ -175,7 +176,7 @@ class SelectedValues:
     def _is_stray(self, key: bytes, partition: int) -> bool:
         """Return whether another partition may hold a forgotten record of this key; note the key."""
         strays = self._strays.keys
-        if not self._forgetful or self._forgetful == {partition} or strays is None or key in strays:
+        if not self.forgetful or self.forgetful == {partition} or strays is None or key in strays:
             return False
         if is_home(key, partition, self.table.partitions, self._rules.placement):
             return False

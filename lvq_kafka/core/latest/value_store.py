@@ -1,57 +1,16 @@
-"""The interfaces of a store of latest values, as far as readers need them."""
+"""The interface of a store of latest values, as far as readers need it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Protocol, Self
+from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from lvq_kafka.core.latest.fold import Changes, ReaderStats
+from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.progress import Progress
-from lvq_kafka.core.log.records import Headers, Record, RecordBatch
-from lvq_kafka.core.queue.ranking import Order
+from lvq_kafka.core.log.records import RecordBatch
 
-__all__ = ["NewestRecords", "ValueStore"]
-
-
-class NewestRecords(Protocol):
-    """The newest record of each key of a topic, for reading.
-
-    `ColumnTable`, in memory, is the only implementation.
-    """
-
-    partitions: int
-    """The topic's partition count."""
-
-    def __len__(self) -> int: ...
-
-    def __contains__(self, key: bytes) -> bool: ...
-
-    def value(self, key: bytes) -> bytes | None:
-        """Return the current value of a key, or None if it has none."""
-
-    def record(self, key: bytes) -> Record | None:
-        """Return the newest record of a key, or None if it has no value."""
-
-    def keys(self, order: Order = "tail") -> Sequence[bytes]:
-        """Return all keys in queue order (R4). Records applied later do not change the result."""
-
-    def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
-        """Yield the headers of the newest record of each of these keys. All must have one."""
-
-    def newest(self, keys: Sequence[bytes]) -> RecordBatch:
-        """Return the newest records of these keys, without headers. Skips keys without a value.
-
-        If values expire, call `ValueStore.pass_time` first.
-        """
-
-    def records(self, order: Order = "tail") -> Iterator[Record]:
-        """Yield the newest record of every key, in queue order."""
-
-    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
-
-    def copy(self) -> Self:
-        """Return a copy that records applied later do not change."""
+__all__ = ["ValueStore"]
 
 
 class ValueStore(Protocol):
