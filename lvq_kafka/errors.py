@@ -50,6 +50,8 @@
     ├─ SpillFailed(OSError)                a Spark task could not spill to disk
     ├─ TaskOutOfMemory(MemoryError)        a Spark task needs more memory than its Python has
     ├─ StoreFailed(OSError)                a store's files cannot be read or written
+    │  ├─ StoreFull                        its file system has no room
+    │  └─ StoreInUse                       another view writes it; names the holder
     ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
@@ -121,6 +123,8 @@ __all__ = [
     "SpillFailed",
     "StateError",
     "StoreFailed",
+    "StoreFull",
+    "StoreInUse",
     "TaskOutOfMemory",
     "TopicError",
     "TopicMismatch",
@@ -538,12 +542,31 @@ class TaskOutOfMemory(LVQError, MemoryError):
 class StoreFailed(LVQError, OSError):
     """A store's files cannot be read or written: often a full disk, or a missing right.
 
-    ``path`` is the store's directory, as a URL. The file system's own error is the ``__cause__``.
+    ``path`` is the store's directory; that of a store of `lvq_spark` is a URL. The file system's own error is the
+    ``__cause__``.
     """
 
     def __init__(self, message: str, *, path: str, hint: str = "") -> None:
         LVQError.__init__(self, message, hint=hint)
         self.path = path
+
+
+class StoreFull(StoreFailed):
+    """A store cannot be written, since its file system has no room for it.
+
+    It holds what it held before.
+    """
+
+
+class StoreInUse(StoreFailed):
+    """Another view, of this process or another, writes this store.
+
+    ``holder`` says who: ``pid``, ``host`` and ``since``, a time in seconds since the epoch; it is empty if unknown.
+    """
+
+    def __init__(self, message: str, *, path: str, holder: Mapping[str, str], hint: str = "") -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.holder = dict(holder)
 
 
 class MissingExtra(LVQError, ImportError):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from functools import partial, wraps
+from os import PathLike
 from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, Unpack, cast, get_args
@@ -568,11 +569,14 @@ class LastValueQueue(Bound, Generic[V]):
         undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
+        store: str | PathLike[str] | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> View[V]:
         """Return a live mapping from key to current value; see `View`.
 
         Args:
+            store: a directory to keep the values in, instead of memory: a view that is opened there later reads only
+                what is new (R40). Needs the extra ``store``.
             selection: what to hold; see `SelectionOptions`.
 
         Raises:
@@ -591,6 +595,7 @@ class LastValueQueue(Bound, Generic[V]):
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
             watch=self._watch,
+            store=store,
             **selection,
         )
 

@@ -206,7 +206,7 @@ def _catching_up(name: str, reader: QueueReader[Any]) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    if reader.state != "catching-up":
+    if reader.state not in ("catching-up", "stale"):
         why = "; ".join(map(str, reader.blocked_by)) or reader.state
         return f"reading {name}: {why}"
     done, total = reader.progress

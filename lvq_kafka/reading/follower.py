@@ -15,7 +15,7 @@ from lvq_kafka.declared.registry_watch import RegistryWatch
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
-from lvq_kafka.reading.reader_thread import ReaderThread, RecordFilter, Since
+from lvq_kafka.reading.reader_thread import ReaderStore, ReaderThread, RecordFilter, Since
 from lvq_kafka.runtime.forking import notify_of_forks
 from lvq_kafka.runtime.unclosed import opened_at
 
@@ -41,6 +41,7 @@ class Follower:
         by_value: whether the filter marks values as `UNSELECTED`.
         metadata_interval: seconds between two checks of the topic.
         watch: notices alterations of the queue; None for a topic that is no declared queue.
+        store: where the values are kept; None for memory alone.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Follower:
         by_value: bool = False,
         metadata_interval: float = 5.0,
         watch: RegistryWatch | None = None,
+        store: ReaderStore | None = None,
     ) -> None:
         self.topic = rules.keys.topic
         timed = rules.times.matters
@@ -68,6 +70,7 @@ class Follower:
             record_filter=record_filter,
             by_value=by_value,
             watch=watch,
+            store=store,
         )
         self.waiter = CatchUpWaiter(self.shared, self._metadata)
         self._threads: list[Thread] = []

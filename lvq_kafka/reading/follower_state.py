@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Event, Lock, RLock
 
 from lvq_kafka.cluster import TopicDescription
@@ -16,8 +17,9 @@ from lvq_kafka.core.latest.tables import NewestRecords
 from lvq_kafka.core.log.absence import Lapse
 from lvq_kafka.core.log.records import Fetch
 from lvq_kafka.core.text.quoting import bounded
-from lvq_kafka.errors import LVQError
+from lvq_kafka.errors import LVQError, StoreFailed
 from lvq_kafka.reading.change_notifier import ChangeNotifier
+from lvq_kafka.reading.store_keeper import Kept, StoreKeeper
 from lvq_kafka.runtime.clocks import uptime
 from lvq_kafka.runtime.forking import left_behind
 
@@ -59,6 +61,8 @@ class FollowerState:
         self.lock = RLock()
         """Held for every change. A `Condition` would acquire it through a Python function."""
         self.notifier = ChangeNotifier(self.lock)
+        self.keeper: StoreKeeper | None = None
+        """Keeps the values in a store; None if they are in memory only."""
         self.opening = Lock()
         """Held while a thread opens the reader: the thread of a step that was cancelled may still be doing so."""
 
@@ -67,12 +71,42 @@ class FollowerState:
         wanted = self.partitions
         return {partition: at for partition, at in offsets.items() if wanted is None or partition in wanted}
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock, and write the changes made meanwhile to the store, all or none."""
+        with self.lock:
+            keeper = self.keeper
+            if keeper is None:
+                yield
+                return
+            try:
+                yield
+                keeper.commit(self.catch_up)
+            except BaseException:
+                keeper.abort(self.catch_up)
+                raise
+
     # ---------------------------------------------------------------- called by the reading thread
 
-    def start_reading(self, then: float, replay: Replay) -> None:
-        """Begin a new read, whose ends were asked for at ``then`` or later."""
+    def serve(self, kept: Kept) -> None:
+        """Show what an earlier process left, until the first read is complete."""
         with self.lock:
-            self.notifier.notify(self.catch_up.start(then, replay), everybody=True)
+            self.catch_up.serve(kept.fold.store, kept.footing.topic_id)
+
+    def start_reading(self, then: float, replay: Replay, *kept: Kept) -> None:
+        """Begin a new read, whose ends were asked for at ``then`` or later.
+
+        Args:
+            then: the time.
+            replay: the read.
+            kept: what the store has of it, and of the values shown meanwhile.
+        """
+        with self.lock:
+            if self.keeper is not None:
+                self.keeper.started(*kept)
+            with self._changing():
+                keys = self.catch_up.start(then, replay)
+            self.notifier.notify(keys, everybody=True)
             if self.timed:
                 self.pass_time()  # records due long ago need not be set aside
 
@@ -88,10 +122,22 @@ class FollowerState:
                 shown = not catch_up.starting_over
                 if catch_up.time is not None:
                     catch_up.time.saw(max(fetch.batch.timestamps, default=0))  # of records filtered out, too
-                self.notifier.notify(catch_up.apply(filtered))
+                keys = catch_up.apply(filtered) if self.keeper is None else self._keep(filtered)
+                self.notifier.notify(keys)
                 if shown and catch_up.values.deselected:
                     self.notifier.notify(catch_up.values.deselected, cause="deselected")
             return lapse
+
+    def _keep(self, fetch: Fetch) -> Iterable[bytes]:
+        """Apply a fetch, and write it to the store. Raises `StoreFailed` if that was not possible."""
+        catch_up, keeper = self.catch_up, self.keeper
+        assert keeper is not None
+        with self._changing():
+            keeper.reserve(fetch)
+            keeper.read(catch_up.replay, fetch.epochs)
+            keys = catch_up.apply(fetch)
+        catch_up.written()
+        return keys
 
     def pass_time_in_steps(self) -> None:
         """Apply due changes in steps, so that no thread waits for the lock for long."""
@@ -103,12 +149,16 @@ class FollowerState:
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
         """Set the second target, which was requested when the first was reached."""
         with self.lock:
-            self.notifier.notify(self.catch_up.aim(then, topic_id, stable))
+            with self._changing():
+                keys = self.catch_up.aim(then, topic_id, stable)
+            self.notifier.notify(keys)
 
     def grow(self, partitions: int, added: Mapping[int, int]) -> None:
         """Add partitions, to be read from these starts."""
         with self.lock:
-            self.notifier.notify(self.catch_up.grow(self.clock(), partitions, added), everybody=True)
+            with self._changing():
+                keys = self.catch_up.grow(self.clock(), partitions, added)
+            self.notifier.notify(keys, everybody=True)
 
     # ---------------------------------------------------------------- topic metadata
 
@@ -118,7 +168,18 @@ class FollowerState:
         """Record an observation of the topic, made at ``then`` or later."""
         with self.lock:
             self.catch_up.observe(self.clock(), then, described.id, described.partitions, ends, stable)
+            if self.keeper is not None:
+                self._note_observation(self.keeper)
             self.notifier.notify(everybody=True)
+
+    def _note_observation(self, keeper: StoreKeeper) -> None:
+        catch_up = self.catch_up
+        newest = 0 if catch_up.time is None else catch_up.time.newest
+        try:
+            keeper.observed(catch_up.replay, self.clock(), newest)
+        except StoreFailed as error:
+            keeper.abort(catch_up)
+            self.not_written(error)
 
     def keeps(self, retention: float) -> None:
         """Record for how many seconds the topic keeps deletes."""
@@ -148,6 +209,11 @@ class FollowerState:
         """Record that the cluster does not answer one of the threads, which keeps retrying."""
         if self.catch_up.lose_touch(trouble, error):
             logger.warning("lost contact with the cluster while reading %s: %s", self.topic, error)
+
+    def not_written(self, error: StoreFailed) -> None:
+        """Record that the store cannot be written; the reader goes on once it can."""
+        if self.catch_up.lose_touch(Trouble.STORE, error):
+            logger.warning("what was read of %s cannot be kept, and has to wait: %s", self.topic, error)
 
     def is_sure(self) -> None:
         """Record that all alterations of the queue are known."""
@@ -215,7 +281,15 @@ class FollowerState:
         Args:
             first: a key to which all due changes are applied.
         """
-        passed = self.catch_up.pass_time(self._time(), first)
+        try:
+            passed = self.catch_up.pass_time(self._time(), first)
+            if self.keeper is not None:
+                self.keeper.commit(self.catch_up)
+        except StoreFailed as error:
+            assert self.keeper is not None
+            self.keeper.abort(self.catch_up)
+            self.not_written(error)
+            return False
         if passed is None:
             return False
         causes: tuple[Cause | None, ...] = (None, "deselected", "expired")
@@ -244,7 +318,9 @@ class FollowerState:
     def accept(self) -> None:
         """Count the read as complete, although an open transaction hides some records."""
         with self.lock:
-            self.notifier.notify(self.catch_up.accept())
+            with self._changing():
+                keys = self.catch_up.accept()
+            self.notifier.notify(keys)
 
     def fail(self, error: Exception) -> None:
         """Stop permanently because of an error."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from os import PathLike
 from types import TracebackType
 from typing import Generic, Self
 
@@ -22,11 +24,14 @@ from lvq_kafka.errors import LVQError, ReaderFailed
 from lvq_kafka.reading.catch_up_waiter import Limit
 from lvq_kafka.reading.follower import Follower
 from lvq_kafka.reading.listing import Listing
+from lvq_kafka.reading.reader_thread import ReaderStore
 from lvq_kafka.reading.record_filters import KeyFilter, UndecodableFilter, ValueFilter, in_turn
 from lvq_kafka.reading.selection import Selection, SelectionOptions
+from lvq_kafka.reading.store_terms import store_terms
 from lvq_kafka.runtime.aio import in_background, in_thread
 from lvq_kafka.runtime.forking import Bound
 from lvq_kafka.selectors.of_queues import queue_selector
+from lvq_kafka.storing.store_directory import StoreDirectory
 
 __all__ = ["QueueReader"]
 
@@ -46,6 +51,7 @@ class QueueReader(Bound, Generic[V]):
         selection: what to read.
         by_value: whether the conditions of the selection limit the values held, and not only its keys and partitions.
         watch: notices alterations of the queue; None for a topic that is no declared queue.
+        store: the directory to keep the values in; None for memory alone.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class QueueReader(Bound, Generic[V]):
         by_value: bool = False,
         since: Callable[[Cluster, str], Mapping[int, int]] | None = None,
         watch: RegistryWatch | None = None,
+        store: str | PathLike[str] | None = None,
     ) -> None:
         check_undecodable(undecodable)
         durations("Give the time between checks of the topic.", metadata_interval=metadata_interval)
@@ -95,6 +102,12 @@ class QueueReader(Bound, Generic[V]):
             by_value=by_value,
             metadata_interval=metadata_interval,
             watch=watch,
+            store=None
+            if store is None
+            else ReaderStore(
+                StoreDirectory(store),
+                partial(store_terms, selector=definition.selector, selection=self._selection, undecodable=undecodable),
+            ),
         )
         self._shared = self._follower.shared
 

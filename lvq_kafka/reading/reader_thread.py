@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
+from lvq_kafka.cluster import Cluster, LogEnd, LogReader, TopicDescription
 from lvq_kafka.core.latest.catch_up import Trouble
-from lvq_kafka.core.latest.fold import LatestValues
+from lvq_kafka.core.latest.composed_fold import ComposedFold
+from lvq_kafka.core.latest.footing import Footing, Terms
+from lvq_kafka.core.latest.memory_tables import IN_MEMORY
 from lvq_kafka.core.latest.replay import ReadStage, Replay
-from lvq_kafka.core.latest.scheduled_values import ScheduledValues
-from lvq_kafka.core.latest.selected_values import SelectedValues, StrayKeys
-from lvq_kafka.core.latest.value_store import ValueStore
+from lvq_kafka.core.latest.selected_values import StrayKeys
+from lvq_kafka.core.latest.tables import Tables
 from lvq_kafka.core.log.absence import STALLED, Absence, Lapse
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.core.queue.definition import time_rule
@@ -20,12 +23,22 @@ from lvq_kafka.core.queue.rules import QueueRules
 from lvq_kafka.core.timing.due_times import DueTimes
 from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 from lvq_kafka.declared.registry_watch import RegistryWatch
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, DataLoss, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    DataLoss,
+    StoreFailed,
+    TopicNotFound,
+    TopicRecreated,
+    TransportError,
+)
 from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.reading.metadata_thread import MetadataThread
+from lvq_kafka.reading.store_keeper import Compose, Kept, StoreKeeper
 from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
+from lvq_kafka.storing.store_directory import StoreDirectory
 
-__all__ = ["ReaderThread", "RecordFilter", "Since"]
+__all__ = ["ReaderStore", "ReaderThread", "RecordFilter", "Since"]
 
 Since = Callable[[Cluster, str], Mapping[int, int]]
 """Returns the positions to start from in a topic of a cluster."""
@@ -37,7 +50,31 @@ logger = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
 _ABSENCE = 3.0  # seconds that a topic may be missing: to recreate it, someone has to delete it first
+_PATIENCE = 1.0  # seconds between two attempts to write to a store
 _ATTEMPTS = 3  # consecutive reads that are too slow to see every delete
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStore:
+    """The directory in which a reader keeps its values, and the terms of these."""
+
+    directory: StoreDirectory
+    terms: Callable[[QueueRules], Terms]
+    """Returns the terms of values that are kept by these rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A read that is about to begin."""
+
+    fold: ComposedFold
+    starts: Mapping[int, int]
+    absence: Absence
+    kept: tuple[Kept, ...] = ()
+
+
+def _composed(tables: Tables, rules: QueueRules, partitions: int, **options: Any) -> ComposedFold:
+    return ComposedFold.of(rules, partitions, tables=tables, **options)
 
 
 class ReaderThread:
@@ -57,6 +94,7 @@ class ReaderThread:
         record_filter: RecordFilter | None = None,
         by_value: bool = False,
         watch: RegistryWatch | None = None,
+        store: ReaderStore | None = None,
     ) -> None:
         self._cluster = cluster
         self._watch = watch
@@ -69,6 +107,9 @@ class ReaderThread:
         self._filter = record_filter
         self._strays = StrayKeys() if by_value else None
         self._fruitless = 0
+        self._store = store
+        self._keeper = None if store is None else StoreKeeper(store.directory, cluster, rules.keys.topic)
+        self._unwritten = False  # the last fetch could not be written to the store
         self._expiry_times: ExpiryTimes | None = None
         self._due_times: DueTimes | None = None
         self._header_warnings = HeaderWarnings(logger, self._topic)
@@ -82,7 +123,23 @@ class ReaderThread:
         Raises:
             TopicNotFound: there is no such topic.
             TransportError: the cluster cannot be reached or refuses the request.
+            StoreFailed: the store cannot be used.
         """
+        if self._keeper is not None:
+            self._keeper.open()
+            self._shared.keeper = self._keeper
+        try:
+            self._open()
+        except BaseException:
+            self._close_store()
+            raise
+
+    def _close_store(self) -> None:
+        if self._keeper is not None:
+            with self._shared.lock:
+                self._keeper.close()
+
+    def _open(self) -> None:
         if self._watch is not None:
             self._watch.follow(self)
             self._watch.refresh_if_due()
@@ -103,6 +160,7 @@ class ReaderThread:
                     self._pass_time()
         finally:
             self._reader.close()
+            self._close_store()
             if self._watch is not None:
                 self._watch.leave(self)
             if shared.abandoned:
@@ -162,6 +220,8 @@ class ReaderThread:
         try:
             if catch_up.gone is not None or catch_up.rewinding:
                 self._start_over()
+            elif self._unwritten:
+                self._read_again()
             elif replay.partitions > replay.values.table.partitions:
                 self._grow(replay.values.table.partitions, replay.partitions)
             elif replay.stage is ReadStage.BETWEEN_TARGETS:
@@ -177,11 +237,21 @@ class ReaderThread:
                     self._reconnect(stalled)
         except (TopicNotFound, DataLoss) as error:
             shared.lose(error, replay.topic_id)
+        except StoreFailed as error:
+            shared.not_written(error)
+            self._unwritten = True
+            shared.stop.wait(_PATIENCE)
         except TransportError as error:
             if not error.retriable:
                 raise
             shared.lost_touch(Trouble.NO_ANSWER, error)
             shared.stop.wait(_POLL)
+
+    def _read_again(self) -> None:
+        """Read on from where the store ends, since what came after that could not be written."""
+        described = self._cluster.topics.describe(self._topic)
+        self._reader.close()
+        self._start_reading(described)
 
     def _reconnect(self, stalled: Mapping[int, int]) -> None:
         """Continue reading over a new connection.
@@ -258,45 +328,91 @@ class ReaderThread:
             # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
-        self._due_times = self._rules.times.due_times()
-        values = LatestValues(
-            described.partitions,
-            self._rules,
-            tombstone_memory=self._tombstone_memory(retention),
-            foreign=self._foreign,
-        )
-        self._expiry_times = values.expiry_times
-        values.progress.advance(starts)
-        absence = Absence(retention)
-        absence.track(self._shared.clock(), starts)
-        self._reader = self._cluster.reader(self._topic, starts)
+        read = self._take_up(described, retention, starts, ends) if self._keeper is not None else None
+        if read is None:
+            read = self._read_everything(described, retention, starts)
+        self._due_times, self._expiry_times = read.fold.due_times, read.fold.expiry_times
+        self._reader = self._cluster.reader(self._topic, read.starts)
+        self._unwritten = False
         self._shared.start_reading(
             then,
             Replay(
                 topic_id=described.id,
                 partitions=described.partitions,
-                values=self._selected(values, several=len(starts) > 1),
+                values=read.fold.store,
                 since=since,
-                starts=starts,
+                starts=read.starts,
                 ends=ends,
                 stable=stable,
-                absence=absence,
+                absence=read.absence,
             ),
+            *read.kept,
         )
 
-    def _tombstone_memory(self, retention: float) -> int:
-        """Return how many ms deletes are remembered: none in a standard queue, without rivals."""
-        rules = self._rules
-        return round(1000 * (retention + (rules.times.longest_delay or 0.0))) if rules.keys.conflates else 0
+    def _composing(self, described: TopicDescription, retention: float, *, several: bool) -> Compose:
+        """Return a function that composes the fold of the queue on tables."""
+        return partial(
+            _composed,
+            rules=self._rules,
+            partitions=described.partitions,
+            retention=retention,
+            foreign=self._foreign,
+            strays=self._strays,
+            several=several,
+        )
 
-    def _selected(self, values: LatestValues, *, several: bool) -> ValueStore:
-        """Return a store that folds selected records into these values once they are due."""
-        selected: LatestValues | SelectedValues = values
-        if self._strays is not None:
-            selected = SelectedValues(values, self._rules, self._strays, several=several)
-        if self._due_times is None:
-            return selected
-        return ScheduledValues(selected, self._rules, self._due_times)
+    def _read_everything(self, described: TopicDescription, retention: float, starts: Mapping[int, int]) -> _Read:
+        """Read everything, from the start of the log or where the reader is to begin."""
+        compose = self._composing(described, retention, several=len(starts) > 1)
+        absence = Absence(retention)
+        absence.track(self._shared.clock(), starts)
+        if self._keeper is None or self._store is None:
+            fold = compose(IN_MEMORY)
+            fold.store.progress.advance(starts)
+            return _Read(fold, starts, absence)
+        footing = Footing(described.id, described.partitions, retention, dict.fromkeys(starts, self._keeper.now()))
+        kept = self._keeper.begin(compose, self._store.terms(self._rules), footing, starts)
+        return _Read(kept.fold, starts, absence, self._also_shown(kept))
+
+    def _also_shown(self, kept: Kept) -> tuple[Kept, ...]:
+        """Return what is kept, with what is shown until it is complete."""
+        shown = None if self._keeper is None else self._keeper.shown(self._shared.catch_up)
+        return (kept,) if shown is None or shown is kept else (kept, shown)
+
+    def _take_up(
+        self, described: TopicDescription, retention: float, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> _Read | None:
+        """Read on from where the store ends; return None if it has to be built again (R40)."""
+        keeper, store, shared = self._keeper, self._store, self._shared
+        assert keeper is not None
+        assert store is not None
+        if self._unwritten:
+            kept, why = keeper.retake(shared.catch_up.replay), None
+        else:
+            compose = self._composing(described, retention, several=len(starts) > 1)
+            kept, why = keeper.take_up(compose, store.terms(self._rules))
+            if kept is not None:
+                shared.serve(kept)
+                keeper.started(kept)
+        if kept is not None and why is None:
+            why = keeper.check(kept, described, starts, self._with_epochs(described, ends))
+        if why is not None:
+            logger.warning("building the store of %s in %s again: %s", self._topic, store.directory.path, why)
+        if kept is None or why is not None:
+            return None
+        positions = shared.those_read(kept.positions)
+        absence = Absence(kept.footing.retention)
+        absence.keeps(retention)
+        absence.track(shared.clock(), positions, kept.footing.ages(keeper.now()))
+        if shared.catch_up.time is not None:
+            shared.catch_up.time.saw(kept.footing.newest)
+        return _Read(kept.fold, positions, absence, self._also_shown(kept))
+
+    def _with_epochs(self, described: TopicDescription, ends: Mapping[int, int]) -> Mapping[int, LogEnd]:
+        """Return the ends of the log, each with the epoch of its leader."""
+        stable = self._cluster.logs.stable_ends(self._topic, partitions=described.partitions)
+        unknown = LogEnd(0, -1)
+        return {partition: stable.get(partition, unknown)._replace(offset=end) for partition, end in ends.items()}
 
     def _check_partitions(self, described: TopicDescription) -> None:
         missing = sorted(set(self._shared.partitions or ()) - set(range(described.partitions)))
@@ -320,6 +436,7 @@ class ReaderThread:
         log.
         """
         shared, catch_up = self._shared, self._shared.catch_up
+        self._unwritten = False
         try:
             described = self._cluster.topics.describe(self._topic)
         except TopicNotFound as gone:

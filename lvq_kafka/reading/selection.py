@@ -79,7 +79,8 @@ class Selection(Generic[V]):
         where: Callable[[Entry[V]], object] | None = None,
         partitions: Iterable[int] | None = None,
     ) -> None:
-        self.keys = KeySelection(chosen_keys(keys), _prefixes(prefix))
+        chosen, prefixes = chosen_keys(keys), _prefixes(prefix)
+        self.keys = KeySelection(chosen, prefixes)
         self.partitions = _partitions(partitions)
         self._failed = 0
         self.failure: PredicateFailed | None = None
@@ -95,6 +96,16 @@ class Selection(Generic[V]):
             function("where", where, "entry", hint="A value is judged at once, by a plain function.", classes=False)
             conditions.append(_Predicate(where, topic, codec, raw_on_error=raw_on_error))
         self.conditions: tuple[Condition, ...] = tuple(conditions)
+        self.by_function = where is not None
+        """True if a function selects. Nobody can tell whether that is the same one in another process."""
+        self.said: dict[str, object] = {
+            "keys": chosen and sorted(key.hex() for key in chosen),
+            "prefix": prefixes and sorted(one.hex() for one in prefixes),
+            "headers": wanted and {name: repr(value) for name, value in wanted.items()},
+            "selector": selector,
+            "partitions": self.partitions and sorted(self.partitions),
+        }
+        """The options, in the types of JSON."""
 
     def of_what_is_read(self) -> Selection[V]:
         """Return this selection, with its partitions as a condition: all of them are read."""

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from os import PathLike
 from threading import Thread
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -59,6 +60,8 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         undecodable: see `Undecodable`.
         metadata_interval: seconds between checks of the topic (new partitions, re-creation, end of the log).
         watch: notices alterations of the queue; None for a topic that is no declared queue.
+        store: a directory to keep the values in, instead of memory: a view that is opened there later reads only what
+            is new (R40). Needs the extra ``store``.
         selection: the keys to hold; see `SelectionOptions`. Others take no memory. Topics are read as a whole all the
             same, since a broker cannot select; only ``partitions`` saves reading.
 
@@ -76,6 +79,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
         watch: RegistryWatch | None = None,
+        store: str | PathLike[str] | None = None,
         **selection: Unpack[SelectionOptions[V]],
     ) -> None:
         check_mapping(definition.name, conflate=definition.conflate, what="A view")
@@ -89,6 +93,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             selection=selection,
             by_value=True,
             watch=watch,
+            store=store,
         )
         self._declared, self._registry = definition, watch
         self._source = self._shared

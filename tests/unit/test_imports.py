@@ -50,7 +50,7 @@ LAYERS = (
     ("_version", "runtime"),
     ("cluster",),
     ("codecs", "dialects", "selectors"),
-    ("declared", "kafka", "producing"),
+    ("declared", "kafka", "producing", "storing"),
     ("consuming", "managing", "reading"),
     ("admitting", "embedded"),
     ("address_settings", "queue", "testing"),
@@ -258,6 +258,7 @@ ONLY_IN = {
     "docker": IN_DOCKER,
     "lark": ("lvq_kafka.selectors.grammar",),
     "proton": ("lvq_kafka.bridging.amqp_link",),
+    "lmdb": ("lvq_kafka.storing",),
     "pytest": ("lvq_kafka.testing.plugin",),
 }
 

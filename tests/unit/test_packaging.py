@@ -39,7 +39,7 @@ def built(target: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("extra", [None, "cli", "selectors", "testing", "embedded", "spark"])
+@pytest.mark.parametrize("extra", [None, "cli", "selectors", "store", "testing", "embedded", "spark"])
 def test_the_readme_says_how_much_space_the_library_and_its_extras_take(extra: str | None) -> None:
     said = re.search("take ([0-9.]+) MB" if extra is None else f"`{extra}`\\s([0-9.]+) MB", page("README.md"))
     assert said is not None
@@ -85,7 +85,7 @@ def test_one_wheel_has_both_packages_and_their_data(tmp_path: Path) -> None:
     assert entry_points["pytest11"]["lvq_kafka"] == "lvq_kafka.testing.plugin"
     required = metadata.get_all("Requires-Dist", [])
     assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["confluent-kafka"]
-    extras = {"bridge", "cli", "spark", "embedded", "selectors", "demo", "testing", "all"}
+    extras = {"bridge", "cli", "spark", "embedded", "selectors", "store", "demo", "testing", "all"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"

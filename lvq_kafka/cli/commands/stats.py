@@ -186,7 +186,7 @@ def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> No
 def _places(reader: View[Any] | Browser[Any], deadline: float) -> Iterator[int]:
     """Yield the partition of each value in the topic, as far as it is read by the deadline."""
     if isinstance(reader, View):
-        while reader.state in ("catching-up", "disconnected") and time.monotonic() < deadline:
+        while reader.state in ("catching-up", "stale", "disconnected") and time.monotonic() < deadline:
             with suppress(CatchUpTimeout):
                 reader.wait_caught_up(0.2)
         yield from (entry.position.partition for entry in reader.entries())

@@ -38,14 +38,17 @@ __all__ = [
     "Trouble",
 ]
 
-State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
+State = Literal["catching-up", "stale", "caught-up", "blocked", "disconnected", "failed", "closed"]
 """The state of a reader.
 
 - ``catching-up``: it has not yet read everything that the log held when it was opened, or it was away for longer than
   the topic keeps deletes and has not read anything since.
+- ``stale``: it reads the topic again, and shows what it held before, or what an earlier process left in its store,
+  until that is complete.
 - ``blocked``: it has read all it may; an open transaction hides the other records that the log held at that time.
 - ``caught-up``: it has read everything that the log held at that time, and follows.
-- ``disconnected``: it cannot reach the cluster, keeps retrying by itself, and may be stale meanwhile.
+- ``disconnected``: it cannot reach the cluster, or write its store; ``trouble`` tells which. It keeps retrying by
+  itself, and may be stale meanwhile.
 - ``failed``: it has stopped permanently; ``failure`` is the reason.
 - ``closed``: it was closed.
 """
@@ -64,6 +67,8 @@ class Trouble(StrEnum):
     """Records read, or due next, are no longer in the log: the reader must start over."""
     NO_METADATA = "no metadata"
     """The cluster does not answer the thread that observes the topic."""
+    STORE = "store"
+    """The store cannot be written, so that everything else has to wait (R40)."""
     UNSURE = "unsure"
     """Nobody could look for too long whether the queue was altered: what is read has to wait (R39)."""
 
@@ -176,6 +181,7 @@ class CatchUp:
         self.troubles: dict[Trouble, LVQError] = {}
         self.overdue = False
         """True if partitions had stalled when the topic was last observed."""
+        self._serving = False  # values that an earlier process left
         self._stalled: dict[int, int] = {}  # the positions of the partitions that are in trouble
         self.time = LogTime() if timed else None
         """The time by which messages are due and expire; None if time does not matter to messages."""
@@ -198,9 +204,27 @@ class CatchUp:
         self.heard = now
         self._stalled = {}
         self.open = not self.closed and self.failure is None
-        if first:
+        if first and not self._serving:
             self.values, self.topic_id = replay.values, replay.topic_id  # there is nothing to compare it with
         return self._note_progress()
+
+    def serve(self, values: ValueStore, topic_id: str) -> None:
+        """Show the values that an earlier process left, until the first read is complete (R40)."""
+        self.values, self.topic_id, self._serving = values, topic_id, True
+
+    def exchange(self, values: ValueStore, same: ValueStore) -> None:
+        """Put another store in the place of one.
+
+        It holds the same, except for changes that could not be written.
+        """
+        if self.values is values:
+            self.values = same
+        if self.replay.values is values:
+            self.replay.values = same
+
+    def written(self) -> None:
+        """Note that what was read could be written to the store."""
+        self.troubles.pop(Trouble.STORE, None)
 
     def apply(self, fetch: Fetch) -> Iterable[bytes]:
         """Apply a fetch that `Absence.read` has accepted."""
@@ -446,6 +470,7 @@ LADDER = (
     Rung("catching-up", "it was away too long (R18)", lambda reader, now: reader.away(now)),
     Rung("caught-up", "both targets are reached", lambda reader, now: reader.replay.caught_up),
     Rung("blocked", "open transactions hide all that is missing", lambda reader, now: reader.replay.blocked),
+    Rung("stale", "it reads again, and shows what was read before", lambda reader, now: reader.starting_over),
     Rung("catching-up", "otherwise", lambda reader, now: True),
 )
 """The states of a reader. The first rung that holds counts."""

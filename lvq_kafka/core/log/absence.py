@@ -45,9 +45,11 @@ class _Known:
 
     __slots__ = ("at", "began", "ends", "moved", "position")
 
-    def __init__(self, now: float, position: int) -> None:
-        self.began = self.at = self.moved = now
+    def __init__(self, now: float, position: int, age: float | None) -> None:
+        self.moved = now
+        self.at = now - (age or 0.0)
         """The time at which everything below the position was known."""
+        self.began = now if age is None else float("-inf")
         self.position = position
         self.ends: deque[tuple[float, int]] = deque(maxlen=2)  # (time, end of the log), to be reached next
 
@@ -76,14 +78,32 @@ class Absence:
         self._asked = float("-inf")  # when the retention was last asked for, after an absence
         self._known: dict[int, _Known] = {}
 
-    def track(self, now: float, positions: Mapping[int, int]) -> None:
-        """Start tracking partitions that are read from these positions."""
-        self._known |= {partition: _Known(now, position) for partition, position in positions.items()}
+    def track(self, now: float, positions: Mapping[int, int], ages: Mapping[int, float] | None = None) -> None:
+        """Start tracking partitions that are read from these positions.
+
+        Args:
+            now: the time.
+            positions: the positions.
+            ages: if records from below are held: the seconds since everything below was known, by partition.
+        """
+        self._known |= {
+            partition: _Known(now, position, None if ages is None else ages.get(partition, float("inf")))
+            for partition, position in positions.items()
+        }
+
+    def ages(self, now: float) -> dict[int, float]:
+        """Return the seconds since everything below its position was known, by partition."""
+        return {partition: now - known.at for partition, known in list(self._known.items())}
 
     def untrack(self, partitions: Collection[int]) -> None:
         """Stop tracking partitions that are no longer read."""
         for partition in partitions:
             self._known.pop(partition, None)
+
+    @property
+    def retention(self) -> float:
+        """Seconds for which the topic keeps deletes."""
+        return self._retention
 
     def keeps(self, retention: float) -> None:
         """Set how long the topic keeps deletes.

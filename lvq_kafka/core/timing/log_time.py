@@ -36,7 +36,7 @@ class LogTime:
     It is the time of this machine's clock, or the newest append time seen, if that is later: then the clock is slow.
     """
 
-    __slots__ = ("_newest", "behind", "now")
+    __slots__ = ("behind", "newest", "now")
 
     def __init__(self) -> None:
         self.now = 0
@@ -45,18 +45,19 @@ class LogTime:
 
         The clock is slow by at least this much, or a producer's is fast.
         """
-        self._newest = 0
+        self.newest = 0
+        """The newest append time that was seen, in ms."""
 
     def saw(self, timestamp: int) -> None:
         """Note the append time of a record that was read."""
-        if timestamp > self._newest:
-            self._newest = timestamp
+        if timestamp > self.newest:
+            self.newest = timestamp
 
     def advance(self, clock: float) -> int:
         """Return the time, given that of this machine's clock, in seconds since the epoch."""
         machine = int(clock * 1000 + _ROUNDING)
-        self.behind = max(0, self._newest - machine)
-        later = self._newest if machine < self._newest <= machine + MOST_AHEAD else machine
+        self.behind = max(0, self.newest - machine)
+        later = self.newest if machine < self.newest <= machine + MOST_AHEAD else machine
         if later > self.now:
             self.now = later
         return self.now

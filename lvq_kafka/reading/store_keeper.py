@@ -1,0 +1,243 @@
+"""The values of a reader in the directory of a store, and their use after a restart (R40)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lvq_kafka.cluster import Cluster, LogEnd, TopicDescription
+from lvq_kafka.core.latest.catch_up import CatchUp
+from lvq_kafka.core.latest.composed_fold import ComposedFold
+from lvq_kafka.core.latest.footing import ClockReading, Footing, Terms
+from lvq_kafka.core.latest.replay import Replay
+from lvq_kafka.core.latest.tables import Tables
+from lvq_kafka.core.latest.value_store import ValueStore
+from lvq_kafka.core.log.records import Fetch
+from lvq_kafka.errors import DataLoss, StoreFailed
+from lvq_kafka.runtime.clocks import uptime
+from lvq_kafka.storing.places import boot_id
+from lvq_kafka.storing.store_directory import StoreDirectory
+from lvq_kafka.storing.stored_tables import StoredTables
+
+__all__ = ["Compose", "Kept", "StoreKeeper"]
+
+logger = logging.getLogger("lvq_kafka.store")
+
+Compose = Callable[[Tables], ComposedFold]
+"""Composes the fold of the queue on tables."""
+
+_FOLD, _FOOTING, _TERMS = "fold", "footing", "terms"  # the names of notes
+_PER_RECORD = 200  # bytes that a record may take beyond its key and value
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """A fold and the file that has its tables."""
+
+    tables: StoredTables
+    fold: ComposedFold
+    compose: Compose
+    footing: Footing
+    noted: Mapping[int, int] = field(default_factory=dict)
+    """The positions that the file has."""
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The next offset of each partition."""
+        return self.fold.store.progress.positions
+
+    def commit(self) -> None:
+        """Make all changes durable, with the positions up to which they go. Raises `StoreFailed`."""
+        file = self.tables.file
+        if file.writing or self.noted != self.positions:
+            file.note(_FOLD, self.fold.note())
+            noted = dict(self.positions)
+            file.commit()
+            self.noted = noted
+
+    def reload(self) -> ValueStore:
+        """Undo all changes since the last commit, and return the store before."""
+        before = self.fold.store
+        self.tables.file.abort()
+        self.fold = _recalled(self.tables, self.compose)
+        self.noted = dict(self.positions)
+        return before
+
+
+def _recalled(tables: StoredTables, compose: Compose) -> ComposedFold:
+    fold = compose(tables)
+    note = tables.file.noted(_FOLD)
+    if note is not None:
+        fold.recall(note)
+    return fold
+
+
+class StoreKeeper:
+    """Keeps the values of one reader in a directory.
+
+    These are the ones that it shows and, beside them, those of a new read.
+
+    Everything that changes the values ends with `commit` or `abort`, under the lock of the follower's state.
+
+    Args:
+        directory: the directory.
+        cluster: the cluster that holds the topic.
+        topic: its name.
+    """
+
+    def __init__(self, directory: StoreDirectory, cluster: Cluster, topic: str) -> None:
+        self._directory = directory
+        self._cluster = cluster
+        self._topic = topic
+        self._left: StoredTables | None = None  # by an earlier process, until it is taken up
+        self._kept: list[Kept] = []  # what is shown, and what is being read
+
+    def open(self) -> None:
+        """Become the writer of the store. Raises what `StoreDirectory.open` raises."""
+        self._left = self._directory.open()
+
+    def now(self) -> ClockReading:
+        """Return the time."""
+        return ClockReading(uptime(), self._cluster.now(), boot_id())
+
+    # ---------------------------------------------------------------- beginning a read
+
+    def begin(self, compose: Compose, terms: Terms, footing: Footing, starts: Mapping[int, int]) -> Kept:
+        """Begin a read from these positions into a new file."""
+        tables = self._directory.begin()
+        fold = compose(tables)
+        fold.store.progress.advance(starts)
+        kept = Kept(tables, fold, compose, footing)
+        tables.file.note(_TERMS, json.dumps(dict(terms.said)).encode())
+        tables.file.note(_FOOTING, footing.to_note())
+        kept.commit()
+        return kept
+
+    def take_up(self, compose: Compose, terms: Terms) -> tuple[Kept | None, str | None]:
+        """Return what an earlier process left and may be shown.
+
+        Also returns why one cannot read on from it, if its terms are the reason.
+        """
+        tables, self._left = self._left, None
+        if tables is None:
+            return None, None
+        notes = [tables.file.noted(name) for name in (_TERMS, _FOOTING, _FOLD)]
+        if None in notes:
+            return None, "its first read had not begun"
+        said, footing = json.loads(notes[0] or b""), Footing.from_note(notes[1] or b"")
+        why = terms.difference(said)
+        if why is not None and not terms.serves(said):
+            return None, why
+        fold = _recalled(tables, compose)
+        return Kept(tables, fold, compose, footing, dict(fold.store.progress.positions)), why
+
+    def shown(self, catch_up: CatchUp) -> Kept | None:
+        """Return what is shown."""
+        return next((kept for kept in self._kept if kept.fold.store is catch_up.values), None)
+
+    def retake(self, replay: Replay) -> Kept | None:
+        """Return what a read has written so far, to go on after a failure."""
+        return next((kept for kept in self._kept if kept.fold.store is replay.values), None)
+
+    def check(
+        self, kept: Kept, described: TopicDescription, starts: Mapping[int, int], ends: Mapping[int, LogEnd]
+    ) -> str | None:
+        """Return why the log does not go on from where a store ends; None if it does.
+
+        Args:
+            kept: the store.
+            described: the topic.
+            starts: where the log of each partition that is read starts.
+            ends: where it ends, and the leader epoch there.
+        """
+        footing, positions = kept.footing, kept.positions
+        if footing.topic_id != described.id:
+            return "the topic was deleted and created again"
+        if footing.partitions != described.partitions:
+            return f"the topic had {footing.partitions} partitions, and has {described.partitions}"
+        for partition, start in sorted(starts.items()):
+            at, end = positions.get(partition, -1), ends[partition].offset
+            if at > end:
+                return f"partition {partition} ends at offset {end}, and was read up to {at}"
+            if at < start:
+                return f"partition {partition} starts at offset {start}, and was read up to {max(at, 0)} only"
+        return self._cut_off(kept, ends)
+
+    def _cut_off(self, kept: Kept, ends: Mapping[int, LogEnd]) -> str | None:
+        """Return which log was truncated below what was read, by the epochs of its leaders.
+
+        A log that is still in the epoch of the last record that was read was not.
+        """
+        epochs = kept.fold.epochs
+        doubtful = {
+            partition: LogEnd(kept.positions[partition], epochs[partition])
+            for partition, end in ends.items()
+            if epochs.get(partition, -1) >= 0 and end.leader_epoch != epochs[partition]
+        }
+        if not doubtful:
+            return None
+        try:
+            self._cluster.logs.check_uncut(self._topic, doubtful)
+        except DataLoss as loss:
+            return str(loss)
+        return None
+
+    # ---------------------------------------------------------------- changes
+
+    def started(self, *kept: Kept) -> None:
+        """Note that these are shown or being read from now on, and no others."""
+        self._kept = list(kept)
+
+    def reserve(self, fetch: Fetch) -> None:
+        """Prepare for a fetch. Raises `StoreFailed`."""
+        batch = fetch.batch
+        size = batch.size + sum(map(len, filter(None, batch.keys))) + _PER_RECORD * len(batch)
+        for kept in self._kept:
+            kept.tables.file.reserve(size)
+
+    def read(self, replay: Replay, epochs: Mapping[int, int]) -> None:
+        """Note the leader epochs of what was read."""
+        for kept in self._kept:
+            if kept.fold.store is replay.values:
+                kept.fold.epochs.update({partition: epoch for partition, epoch in epochs.items() if epoch >= 0})
+
+    def commit(self, catch_up: CatchUp) -> None:
+        """Make the changes durable, and show what has become complete.
+
+        Raises:
+            StoreFailed: that was not possible. Call `abort`.
+        """
+        for kept in self._kept:
+            kept.commit()
+        for kept in list(self._kept):
+            if kept.fold.store is catch_up.values:
+                self._directory.show(kept.tables)
+        if len(self._kept) > 1 and not catch_up.starting_over:
+            self._kept = [kept for kept in self._kept if kept.fold.store is catch_up.values]
+
+    def abort(self, catch_up: CatchUp) -> None:
+        """Undo the changes since the last commit: the reader goes on from there."""
+        for kept in self._kept:
+            before = kept.reload()
+            catch_up.exchange(before, kept.fold.store)
+
+    def observed(self, replay: Replay, now: float, newest: int) -> None:
+        """Note which partitions are known to their ends, and when. Raises `StoreFailed`."""
+        moment = self.now()
+        for kept in self._kept:
+            if kept.fold.store is replay.values:
+                known = {partition: moment.before(age) for partition, age in replay.absence.ages(now).items()}
+                kept.footing = Footing(replay.topic_id, replay.partitions, replay.absence.retention, known, newest)
+                kept.tables.file.note(_FOOTING, kept.footing.to_note())
+                kept.commit()
+                kept.tables.file.check_readers()
+
+    def close(self) -> None:
+        """Make everything durable, and let others write the store."""
+        self._kept = []
+        try:
+            self._directory.close()
+        except StoreFailed as error:
+            logger.warning("%s", error)

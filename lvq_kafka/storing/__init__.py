@@ -1,0 +1,1 @@
+"""The values of a view in a directory: LMDB files, and the lock of their writer."""

@@ -1,0 +1,401 @@
+"""The newest record of each key, in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import itemgetter
+from typing import TYPE_CHECKING, Self
+from weakref import ref
+
+from lvq_kafka.core.latest.columns import IMPLIED, Columns, KeyOrder, pick
+from lvq_kafka.core.log.records import Headers, Record, RecordBatch, new_record
+from lvq_kafka.core.queue.ranking import Order
+from lvq_kafka.core.timing.expiry_times import ExpiryTimes
+from lvq_kafka.core.timing.ttl import NEVER
+from lvq_kafka.runtime.forking import Bound
+from lvq_kafka.storing.record_format import (
+    HEAD,
+    Head,
+    bounds,
+    head_of,
+    is_long,
+    key_of,
+    pack_key,
+    pack_record,
+    pack_time,
+    unpack_headers,
+    unpack_time,
+    unpack_value,
+)
+from lvq_kafka.storing.value_file import EXPIRIES, RECORDS, Pages, ValueFile
+
+if TYPE_CHECKING:
+    from lvq_kafka.storing.value_file import Txn
+
+__all__ = ["StoredExpiringTable", "StoredTable"]
+
+_TIME = 8  # bytes
+
+
+class _Keys:
+    """The keys of a table."""
+
+    def __init__(self, table: StoredTable) -> None:
+        self._table = table
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, bytes) and self._table.find(key) is not None
+
+
+class StoredTable(Bound):
+    """`Table` in a file. The slot of a key is the `Head` of its record."""
+
+    def __init__(self, file: ValueFile, partitions: int, key_header: str | None) -> None:
+        self.partitions = partitions
+        self.key_header = key_header
+        self.index = _Keys(self)
+        self._file = file
+        self._source: Pages = file
+        self._records = file.tables[RECORDS]
+        self._line: tuple[int, ref[KeyOrder]] | None = None  # the last result of `keys`, and the version of the file
+
+    # ---------------------------------------------------------------- reading
+
+    def find(self, key: bytes) -> memoryview | None:
+        """Return the record of a key as it is stored. It is valid until the next write."""
+        return self._source.txn.get(pack_key(key), None, self._records)
+
+    def _current(self, key: bytes) -> memoryview | None:
+        """Return the record of a key, as `find` does, if it counts."""
+        return self.find(key)
+
+    def __len__(self) -> int:
+        entries: int = self._source.txn.stat(self._records)["entries"]
+        return entries
+
+    def __contains__(self, key: bytes) -> bool:
+        return self._current(key) is not None
+
+    def value(self, key: bytes) -> bytes | None:
+        """See `NewestRecords.value`."""
+        data = self._current(key)
+        return None if data is None else unpack_value(data)
+
+    def record(self, key: bytes) -> Record | None:
+        """See `NewestRecords.record`."""
+        data = self._current(key)
+        return None if data is None else self._record(key, data)
+
+    def _record(self, key: bytes, data: memoryview) -> Record:
+        flags, partition, offset, timestamp, _, _, _ = HEAD.unpack_from(data)
+        if not flags:
+            return new_record((partition, offset, timestamp, key, bytes(data[HEAD.size :]), ()))
+        headers = unpack_headers(data, key, self.key_header)
+        return new_record((partition, offset, timestamp, key, unpack_value(data), headers))
+
+    def keys(self, order: Order = "tail") -> Sequence[bytes]:
+        """Return all keys in queue order. Across partitions, tail order is by append time.
+
+        The list is shared by all callers between two changes, so do not modify it.
+        """
+        version, known = self._file.version, self._line
+        line = None if known is None or (known[0] != version and self._source is self._file) else known[1]()
+        if line is None or line.order != order:
+            line = KeyOrder(order)
+            line += map(itemgetter(-1), sorted(self._places(order)))
+            self._line = (version, ref(line))
+        return line
+
+    def _places(self, order: Order) -> Iterator[tuple[object, ...]]:
+        """Yield each key, after what it is sorted by."""
+        several = self.partitions > 1
+        for packed, data in self._source.txn.cursor(self._records):
+            _, partition, offset, timestamp, _, _, place = HEAD.unpack_from(data)
+            key = key_of(packed, data)
+            if order == "in-place":
+                yield place, key
+            elif several:
+                yield timestamp, partition, offset, key
+            else:
+                yield offset, key
+
+    def headers(self, keys: Sequence[bytes]) -> Iterator[Headers]:
+        """See `NewestRecords.headers`."""
+        for key in keys:
+            data = self.find(key)
+            assert data is not None
+            yield unpack_headers(data, key, self.key_header)
+
+    def newest(self, keys: Sequence[bytes]) -> RecordBatch:
+        """See `NewestRecords.newest`."""
+        batch = RecordBatch()
+        for key in keys:
+            data = self.find(key)
+            if data is not None:
+                _, partition, offset, timestamp, _, _, _ = HEAD.unpack_from(data)
+                batch.partitions.append(partition)
+                batch.offsets.append(offset)
+                batch.timestamps.append(timestamp)
+                batch.keys.append(key)
+                batch.values.append(unpack_value(data))
+                batch.headers.append(None)
+        return batch
+
+    def records(self, order: Order = "tail") -> Iterator[Record]:
+        """See `NewestRecords.records`."""
+        for key in self.keys(order):
+            data = self.find(key)
+            if data is not None:
+                yield self._record(key, data)
+
+    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
+        """See `NewestRecords.key_range`."""
+        low, high = bounds(start, stop)
+        found, long, cursor = [], False, self._source.txn.cursor(self._records)
+        if cursor.set_range(low):
+            for packed, data in cursor:
+                if high is not None and bytes(packed) > high:
+                    break
+                key = key_of(packed, data)
+                if start <= key and (stop is None or key < stop):
+                    long = long or is_long(packed)
+                    found.append(key)
+        return sorted(found) if long else found
+
+    def copy(self) -> Self:
+        """Return a cut of the file, which later commits do not change."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.index, twin._source, twin._line = _Keys(twin), self._file.cut(), None
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<values in {self._file.path.parent}>"
+
+    # ---------------------------------------------------------------- writing
+
+    def grow(self, partitions: int) -> None:
+        """See `Table.grow`."""
+        self.partitions = partitions
+
+    def lacks(self, keys: Iterable[bytes | None]) -> bool:
+        """See `Table.lacks`."""
+        return all(key is None or self.find(key) is None for key in keys)
+
+    def slots(self, keys: Sequence[bytes]) -> list[Head | None]:
+        """See `Table.slots`."""
+        found = map(self.find, keys)
+        return [None if data is None else head_of(data) for data in found]
+
+    def all_slots(self, keys: Sequence[bytes]) -> Sequence[Head] | None:
+        """See `Table.all_slots`."""
+        found = []
+        for key in keys:
+            data = self.find(key)
+            if data is None:
+                return None
+            found.append(head_of(data))
+        return found
+
+    def position(self, slot: Head) -> tuple[int, int]:
+        """See `Table.position`."""
+        return slot.partition, slot.offset
+
+    def outside(self, partition: int, keys: Iterable[bytes], met: Iterable[Head | None]) -> list[bytes]:
+        """See `Table.outside`."""
+        return [key for key, slot in zip(keys, met) if slot is not None and slot.partition != partition]
+
+    def relocated(self, slot: Head, partition: int) -> Head:
+        """See `Table.relocated`."""
+        return slot._replace(partition=partition)
+
+    def lie_in(self, partition: int, slots: Sequence[Head]) -> bool:
+        """See `Table.lie_in`."""
+        return all(slot.partition == partition for slot in slots)
+
+    def append_new(self, partition: int, columns: Columns) -> bool:
+        """See `Table.append_new`."""
+        keys = columns[2]
+        if len(set(keys)) < len(keys) or not self.lacks(keys):
+            return False
+        self._write(partition, columns, [None] * len(keys), self._expiries(columns))
+        return True
+
+    def put(self, partition: int, columns: Columns, met: list[Head | None]) -> int:
+        """See `Table.put`."""
+        if None in met:
+            new = [slot is None for slot in met]
+            rows = list(compress(range(len(met)), new))
+            added = pick(rows, columns)
+            self._write(partition, added, [None] * len(rows), self._expiries(added))
+            rows = [row for row, is_new in enumerate(new) if not is_new]
+            columns, met = pick(rows, columns), [met[row] for row in rows]
+        if met:
+            self.overwrite(met, columns)  # type: ignore[arg-type]  # none of them is None
+        return len(met)
+
+    def overwrite(self, slots: Sequence[Head], columns: Columns) -> None:
+        """See `Table.overwrite`."""
+        if not slots:
+            return
+        expiries = self._expiries(columns)
+        rows = list(dict(zip(columns[2], range(len(slots)))).values())
+        if len(rows) < len(slots):
+            slots, expiries = [slots[row] for row in rows], [expiries[row] for row in rows]
+            columns = pick(rows, columns)
+        self._write(slots[0].partition, columns, slots, expiries)
+
+    def _write(self, partition: int, columns: Columns, slots: Sequence[Head | None], expiries: Sequence[int]) -> None:
+        """Write records of distinct keys, over those in the slots where there are any."""
+        if not columns[2]:
+            return
+        packed = list(map(pack_key, columns[2]))
+        self._file.attempt(lambda txn: self._write_in(txn, partition, columns, slots, packed, expiries))
+
+    def _write_in(
+        self,
+        txn: Txn,
+        partition: int,
+        columns: Columns,
+        slots: Sequence[Head | None],
+        packed: Sequence[bytes],
+        expiries: Sequence[int],
+    ) -> None:
+        queued = self._queue(txn, packed, slots, expiries)
+        new = slots.count(None)
+        place = self._file.next_numbers(new) if new else 0
+        items = []
+        for row, (offset, timestamp, key, value, headers) in enumerate(zip(*columns)):
+            slot = slots[row]
+            if slot is None:
+                at, place = place, place + 1
+            else:
+                at = slot.place
+            head = (partition, offset, timestamp, expiries[row], queued[row], at)
+            assert value is not None
+            items.append((packed[row], pack_record(packed[row], key, value, headers, head, self.key_header)))
+        items.sort()  # what is written in order is found and written faster
+        txn.cursor(self._records).putmulti(items)
+
+    def _expiries(self, columns: Columns) -> Sequence[int]:
+        """Return the last moment at which each of these records counts."""
+        return [NEVER] * len(columns[2])
+
+    def _queue(
+        self, txn: Txn, packed: Sequence[bytes], slots: Sequence[Head | None], expiries: Sequence[int]
+    ) -> Sequence[int]:
+        """Enter keys into the index of expiries before their records are written.
+
+        Returns their times in the index.
+        """
+        return expiries
+
+    def remove(self, keys: Iterable[bytes]) -> int:
+        """See `Table.remove`."""
+        packed = list(map(pack_key, keys))
+        return self._file.attempt(lambda txn: sum(self._remove(txn, one) for one in packed)) if packed else 0
+
+    def _remove(self, txn: Txn, packed: bytes) -> bool:
+        return txn.delete(packed, db=self._records)
+
+
+class StoredExpiringTable(StoredTable):
+    """`ExpiringRecords` in a file, with an index of keys by the time at which they expire.
+
+    The index has each key that ever expires once. While its value is renewed, a key stays where it is: its record is
+    looked up when that time has come, and the key moves then.
+    """
+
+    def __init__(self, file: ValueFile, partitions: int, key_header: str | None, expiry_times: ExpiryTimes) -> None:
+        super().__init__(file, partitions, key_header)
+        self.now = 0
+        self.expiry_times = expiry_times
+        self._index = file.tables[EXPIRIES]
+        self._next: tuple[int, int] | None = None  # the first time of the index, and the version of the file
+
+    # ---------------------------------------------------------------- reading
+
+    def _current(self, key: bytes) -> memoryview | None:
+        data = self.find(key)
+        return None if data is None or head_of(data).expiry < self.now else data
+
+    def expiry(self, key: bytes) -> int:
+        """See `ExpiringRecords.expiry`."""
+        data = self.find(key)
+        return NEVER if data is None else head_of(data).expiry
+
+    @property
+    def next_expiry(self) -> int:
+        """See `ExpiringRecords.next_expiry`."""
+        version = self._file.version
+        if self._next is None or self._next[0] != version or self._file.writing:
+            cursor = self._source.txn.cursor(self._index)
+            self._next = (version, unpack_time(cursor.key()) if cursor.first() else NEVER)
+        return self._next[1]
+
+    def expired_record(self, key: bytes) -> Record:
+        """See `ExpiringRecords.expired_record`."""
+        data = self.find(key)
+        assert data is not None
+        return self._record(key, data)
+
+    # ---------------------------------------------------------------- expiring
+
+    def pop_expired(self, most: int) -> list[bytes]:
+        """See `ExpiringRecords.pop_expired`."""
+        return self._file.attempt(lambda txn: self._pop_expired(txn, most))
+
+    def _pop_expired(self, txn: Txn, most: int) -> list[bytes]:
+        found: list[bytes] = []
+        while len(found) < most:
+            cursor = txn.cursor(self._index)
+            if not cursor.first() or unpack_time(cursor.key()) >= self.now:
+                break
+            packed = bytes(cursor.key()[_TIME:])
+            cursor.delete()
+            data = txn.get(packed, None, self._records)
+            assert data is not None  # the index has keys of the table only
+            expiry = head_of(data).expiry
+            if expiry < self.now:
+                found.append(key_of(packed, data))
+            else:
+                self._move(txn, packed, bytes(data), expiry)
+        return found
+
+    def _move(self, txn: Txn, packed: bytes, data: bytes, expiry: int) -> None:
+        """Enter a key into the index under a later time."""
+        if expiry < NEVER:
+            txn.put(pack_time(expiry) + packed, b"", db=self._index)
+        flags, *head = head_of(data)._replace(queued=expiry)
+        txn.put(packed, HEAD.pack(flags, *head) + data[HEAD.size :], db=self._records)
+
+    # ---------------------------------------------------------------- writing
+
+    def _expiries(self, columns: Columns) -> Sequence[int]:
+        headers = columns[4]
+        plain = bool(headers) and headers[0] is IMPLIED
+        return self.expiry_times.expiries(columns[1], headers, plain=plain)
+
+    def _queue(
+        self, txn: Txn, packed: Sequence[bytes], slots: Sequence[Head | None], expiries: Sequence[int]
+    ) -> Sequence[int]:
+        times = []
+        for name, slot, expiry in zip(packed, slots, expiries):
+            queued = NEVER if slot is None else slot.queued
+            if expiry < queued:
+                if queued < NEVER:
+                    txn.delete(pack_time(queued) + name, db=self._index)
+                txn.put(pack_time(expiry) + name, b"", db=self._index)
+                queued = expiry
+            times.append(queued)
+        return times
+
+    def _remove(self, txn: Txn, packed: bytes) -> bool:
+        data = txn.get(packed, None, self._records)
+        if data is None:
+            return False
+        queued = head_of(data).queued
+        if queued < NEVER:
+            txn.delete(pack_time(queued) + packed, db=self._index)
+        return super()._remove(txn, packed)

@@ -1,0 +1,316 @@
+"""One file of a store: an LMDB environment, its transactions, and its notes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from weakref import WeakSet, WeakValueDictionary, finalize
+
+from lvq_kafka.errors import StoreFailed, StoreFull
+from lvq_kafka.runtime.extras import needing
+from lvq_kafka.runtime.forking import left_behind, notify_of_forks
+
+if TYPE_CHECKING:
+    import lmdb
+
+    Txn = lmdb.Transaction[memoryview]
+
+__all__ = [
+    "ASIDE",
+    "CONTESTS",
+    "DUE",
+    "EXPIRIES",
+    "LINES",
+    "MAP_SIZES",
+    "RECORDS",
+    "Pages",
+    "PinnedPages",
+    "ValueFile",
+    "open_file",
+]
+
+T = TypeVar("T")
+
+_READERS = 1024  # slots for cuts, of all processes that have the file open; each takes 64 bytes
+_ROOM = 32 << 20  # bytes of the map to have free before a batch, beyond those that the batch itself may take
+_NUMBER = "number"  # the name of a note
+_COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
+MAP_SIZES = (1 << 40, 1 << 36, 1 << 32, 1 << 30)
+"""The sizes of a map to try: address space, which takes neither memory nor disk. A map that is too small grows."""
+
+RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, NOTES = (
+    *(b"records", b"expiries", b"contests", b"aside", b"lines", b"due", b"notes"),
+)
+_TABLES = (RECORDS, EXPIRIES, CONTESTS, ASIDE, LINES, DUE, NOTES)
+
+
+class Pages(Protocol):
+    """The source of a table: a file as it is, or a cut of it."""
+
+    file: ValueFile
+
+    @property
+    def txn(self) -> Txn:
+        """The transaction to read in, valid until the next write."""
+
+
+class ValueFile:
+    """A file that one process writes, and its current transaction.
+
+    A write begins with the first change, and ends with `commit` or `abort`. Until then, this process reads in it what
+    it has changed. All others, and cuts, see what was committed. Nothing is synced before `close`: a process that is
+    killed loses nothing, and after a power cut the file must not be opened.
+
+    The file is closed when nobody has it, or a cut of it, any longer. Not thread-safe.
+    """
+
+    def __init__(self, path: Path, sizes: Sequence[int]) -> None:
+        self.path = path
+        self._env = _open(path, sizes)
+        finalize(self, self._env.close).atexit = False
+        self.file = self
+        self._cuts: WeakSet[PinnedPages] = WeakSet()
+        self._current: Txn | None = None
+        self.writing = False
+        """True from the first change to `commit` or `abort`."""
+        self._number: int | None = None  # the next one of `next_numbers`, once it is known
+        self.version = 0
+        """Grows with each commit and abort."""
+        with self._failing("open"), self._env.begin(write=True) as txn:
+            self.tables = {
+                name: self._env.open_db(name, txn=txn, dupsort=name == LINES, dupfixed=name == LINES)
+                for name in _TABLES
+            }
+        self._env.reader_check()
+        notify_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.runtime.forking`."""
+        _open_files.pop(self.path, None)
+        self._current = None
+        self._env = _InParent(self.path)  # type: ignore[assignment]
+        for cut in self._cuts:
+            cut.txn = self._env  # type: ignore[assignment]
+
+    @property
+    def shortened(self) -> bool:
+        """True if the file ends before its last page: to read on would kill the process."""
+        pages: int = self._env.info()["last_pgno"] + 1
+        return os.path.getsize(self.path) < pages * self._env.stat()["psize"]
+
+    # ---------------------------------------------------------------- transactions
+
+    @property
+    def txn(self) -> Txn:
+        """The transaction to read in, valid until the next write begins or ends."""
+        current = self._current
+        if current is not None:
+            return current
+        with self._failing("read"):
+            self._current = current = self._env.begin(buffers=True)
+        return current
+
+    def write(self) -> Txn:
+        """Return the transaction to write in."""
+        if self.writing:
+            assert self._current is not None
+            return self._current
+        self._stop_reading()
+        with self._failing("write"):
+            self._current = self._env.begin(write=True, buffers=True)
+        self.writing = True
+        return self._current
+
+    def commit(self) -> None:
+        """Make all changes count, if there are any.
+
+        Raises:
+            StoreFull, StoreFailed: they were not written, and are undone.
+        """
+        if not self.writing:
+            return
+        if self._number is not None:
+            self.note(_NUMBER, b"%d" % self._number)
+        txn, self._current, self.writing = self._current, None, False
+        assert txn is not None
+        self.version += 1
+        with self._failing("write"):
+            txn.commit()
+
+    def abort(self) -> None:
+        """Undo all changes since the last commit."""
+        if self.writing:
+            txn, self._current, self.writing = self._current, None, False
+            assert txn is not None
+            txn.abort()
+            self.version += 1
+            self._number = None
+
+    def attempt(self, change: Callable[[Txn], T]) -> T:
+        """Apply a change in the transaction to write in. Raises what `commit` raises."""
+        txn = self.write()
+        with self._failing("write"):
+            return change(txn)
+
+    def next_numbers(self, count: int) -> int:
+        """Return the first of as many numbers, which nobody has had before in this file."""
+        if self._number is None:
+            self._number = int(self.noted(_NUMBER) or 0)
+        first = self._number
+        self._number += count
+        return first
+
+    def cut(self) -> PinnedPages:
+        """Return what was committed last. No write may be open."""
+        with self._failing("read"):
+            cut = PinnedPages(self, self._env.begin(buffers=True))
+        self._cuts.add(cut)
+        return cut
+
+    def reserve(self, size: int) -> None:
+        """See to it that the map has room for a batch of this many bytes."""
+        info = self._env.info()
+        page: int = self._env.stat()["psize"]
+        need = info["last_pgno"] * page + _COPIES * size + _ROOM
+        if need <= info["map_size"]:
+            return
+        self._stop_reading()
+        if len(self._cuts):
+            raise StoreFull(
+                f"The store in {self.path.parent} has to grow beyond {info['map_size']:,} bytes of address space, "
+                f"which it cannot while {len(self._cuts)} snapshots of it are in use.",
+                path=str(self.path.parent),
+                hint="Let go of the snapshots; the view then goes on by itself.",
+            )
+        with self._failing("grow"):
+            self._env.set_mapsize(max(2 * info["map_size"], need + need // 2))
+
+    def sync(self) -> None:
+        """Wait until the disk has what was committed."""
+        with self._failing("sync"):
+            self._env.sync(True)
+
+    def check_readers(self) -> None:
+        """Free the slots of readers whose process died."""
+        self._env.reader_check()
+
+    def release(self) -> None:
+        """Let go of the pages that were read last. Cuts keep theirs."""
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._current is not None and not self.writing:
+            self._current.abort()
+            self._current = None
+
+    @contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        import lmdb
+
+        try:
+            yield
+        except lmdb.Error as error:
+            self.abort()
+            raise failure(error, self.path, doing) from error
+
+    # ---------------------------------------------------------------- notes
+
+    def note(self, name: str, data: bytes) -> None:
+        """Write a note, which counts from the next commit on."""
+        self.attempt(lambda txn: txn.put(name.encode(), data, db=self.tables[NOTES]))
+
+    def noted(self, name: str) -> bytes | None:
+        """Return a note; None if there is none."""
+        found = self.txn.get(name.encode(), None, self.tables[NOTES])
+        return None if found is None else bytes(found)
+
+
+class PinnedPages:
+    """The content of a file after a commit.
+
+    It keeps the file open, and its pages from being used again.
+    """
+
+    def __init__(self, file: ValueFile, txn: Txn) -> None:
+        self.file = file
+        self.txn = txn
+        for table in file.tables.values():
+            txn.stat(table)  # look-ups then change nothing in the transaction, so threads may share it
+
+
+class _InParent:
+    """Stands for an environment or transaction in a forked child."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise left_behind(f"The store in {self._path.parent}")
+
+
+_open_files: WeakValueDictionary[Path, ValueFile] = WeakValueDictionary()
+
+
+def open_file(path: Path, sizes: Sequence[int] = MAP_SIZES) -> ValueFile:
+    """Open a file, or return it if this process has it open: LMDB must not open one twice.
+
+    Raises:
+        StoreFailed: it cannot be opened, or is no such file.
+        MissingExtra: LMDB is not installed.
+    """
+    place = path.resolve()
+    found = _open_files.get(place)
+    if found is None:
+        found = _open_files[place] = ValueFile(place, sizes)
+    return found
+
+
+def _open(path: Path, sizes: Sequence[int]) -> lmdb.Environment:
+    with needing("store", "`store`", options=["store"]):
+        import lmdb
+    for size in sizes:
+        try:
+            return lmdb.open(
+                str(path),
+                map_size=size,
+                subdir=False,
+                mode=0o600,
+                max_dbs=len(_TABLES),
+                max_readers=_READERS,
+                sync=False,
+                metasync=False,
+                readahead=False,  # look-ups are all over the file
+            )
+        except lmdb.MemoryError:
+            if size == sizes[-1]:
+                raise StoreFailed(
+                    f"There is no room for {size:,} bytes of address space, which the store in {path.parent} needs.",
+                    path=str(path.parent),
+                    hint="Raise the limit of this process (`ulimit -v`).",
+                ) from None
+        except lmdb.Error as error:
+            raise failure(error, path, "open") from error
+    raise AssertionError("There is a size.")
+
+
+def failure(error: Exception, path: Path, doing: str) -> StoreFailed:
+    """Return the error for one of LMDB's."""
+    import lmdb
+
+    where, said = str(path.parent), str(error).removeprefix(f"{path}: ")
+    if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "quota" in said:
+        return StoreFull(
+            f"The store in {where} cannot be written: {said}.",
+            path=where,
+            hint="Make room on its file system; the view then goes on by itself.",
+        )
+    if isinstance(error, lmdb.ReadersFullError):
+        return StoreFailed(
+            f"The store in {where} has {_READERS} snapshots and other readers in use, which are all that it can have.",
+            path=where,
+            hint="Let go of snapshots that are no longer needed.",
+        )
+    return StoreFailed(f"Cannot {doing} the store in {where}: {said}.", path=where)
