@@ -33,6 +33,7 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.reading.follower_state import FollowerState
+from lvq_kafka.reading.gathered_fetches import GatheredFetches
 from lvq_kafka.reading.metadata_thread import MetadataThread
 from lvq_kafka.reading.store_keeper import Compose, Kept, StoreKeeper
 from lvq_kafka.runtime.header_warnings import ClockWarnings, HeaderWarnings
@@ -109,6 +110,7 @@ class ReaderThread:
         self._fruitless = 0
         self._store = store
         self._keeper = None if store is None else StoreKeeper(store.directory, cluster, rules.keys.topic)
+        self._gathered = GatheredFetches()
         self._unwritten = False  # the last fetch could not be written to the store
         self._expiry_times: ExpiryTimes | None = None
         self._due_times: DueTimes | None = None
@@ -228,7 +230,7 @@ class ReaderThread:
                 then = shared.clock()
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
-                fetch = self._reader.poll(_POLL)
+                fetch = self._poll(replay.stage)
                 if self._rereads():  # this fetch, too
                     return
                 if fetch.positions:
@@ -246,6 +248,11 @@ class ReaderThread:
                 raise
             shared.lost_touch(Trouble.NO_ANSWER, error)
             shared.stop.wait(_POLL)
+
+    def _poll(self, stage: ReadStage | None) -> Fetch:
+        if self._keeper is None or stage is not ReadStage.FIRST_TARGET:
+            return self._reader.poll(_POLL)
+        return self._gathered.poll(self._reader.poll, _POLL)
 
     def _read_again(self) -> None:
         """Read on from where the store ends, since what came after that could not be written."""
@@ -333,7 +340,7 @@ class ReaderThread:
             read = self._read_everything(described, retention, starts)
         self._due_times, self._expiry_times = read.fold.due_times, read.fold.expiry_times
         self._reader = self._cluster.reader(self._topic, read.starts)
-        self._unwritten = False
+        self._gathered, self._unwritten = GatheredFetches(), False
         self._shared.start_reading(
             then,
             Replay(

@@ -92,6 +92,7 @@ class StoreKeeper:
         self._cluster = cluster
         self._topic = topic
         self._left: StoredTables | None = None  # by an earlier process, until it is taken up
+        self._unshown: Kept | None = None  # the one of which the directory does not say that it counts
         self._kept: list[Kept] = []  # what is shown, and what is being read
 
     def open(self) -> None:
@@ -213,9 +214,19 @@ class StoreKeeper:
             kept.commit()
         for kept in list(self._kept):
             if kept.fold.store is catch_up.values:
-                self._directory.show(kept.tables)
+                self._show(kept)
         if len(self._kept) > 1 and not catch_up.starting_over:
             self._kept = [kept for kept in self._kept if kept.fold.store is catch_up.values]
+
+    def _show(self, kept: Kept) -> None:
+        """Make this the file that counts after a restart, or try again at the next commit."""
+        try:
+            self._directory.show(kept.tables)
+        except StoreFailed as error:
+            if kept is self._unshown:
+                return
+            self._unshown = kept
+            logger.warning("the next view has to read again what this one has read: %s", error)
 
     def abort(self, catch_up: CatchUp) -> None:
         """Undo the changes since the last commit: the reader goes on from there."""

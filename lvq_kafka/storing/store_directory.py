@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from lvq_kafka.errors import ConfigError, StoreFailed, StoreInUse
+from lvq_kafka.errors import ConfigError, StoreFailed, StoreFull, StoreInUse
 from lvq_kafka.runtime.extras import needing
 from lvq_kafka.runtime.forking import notify_of_forks
 from lvq_kafka.storing.places import boot_id, host_name, network_file_system
@@ -161,7 +162,8 @@ class StoreDirectory:
         name, why = str(said.get("file", "")), self._distrust(said)
         found = None
         if said and why is None:
-            found, why = self._opened(self.path / name)
+            size = said.get("size")
+            found, why = self._opened(self.path / name, size if isinstance(size, int) else 0)
         if said and why is not None:
             logger.warning("the store %s is built again: %s", self.path, why)
         self._sweep(name if found is not None else "")
@@ -186,16 +188,15 @@ class StoreDirectory:
             return "the system has started since it was written, and it was not closed"
         return None
 
-    def _opened(self, path: Path) -> tuple[StoredTables | None, str | None]:
+    def _opened(self, path: Path, size: int) -> tuple[StoredTables | None, str | None]:
         if path.suffix != _SUFFIX or path.parent != self.path or not path.is_file():
             return None, "its file is missing"
+        if path.stat().st_size < size:  # to read on would kill the process
+            return None, "its file was cut off"
         try:
             file = open_file(path, self._sizes)
         except StoreFailed as error:
             return None, str(error)
-        if file.shortened:
-            file.release()
-            return None, "its file was cut off"
         return StoredTables(file), None
 
     def begin(self) -> StoredTables:
@@ -226,7 +227,8 @@ class StoreDirectory:
 
     def _say(self, tables: StoredTables, *, clean: bool) -> None:
         """Write durably which file counts."""
-        said = {"format": FORMAT, "file": tables.file.path.name, "boot": boot_id(), "clean": clean}
+        path = tables.file.path
+        said = {"format": FORMAT, "file": path.name, "size": path.stat().st_size, "boot": boot_id(), "clean": clean}
         beside = self.path / f"{_MANIFEST}.new"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as out:
@@ -247,12 +249,12 @@ class StoreDirectory:
                 path.unlink(missing_ok=True)
 
     def _failed(self, error: OSError) -> StoreFailed:
-        read_only = error.errno == 30  # EROFS
-        said = "its file system is mounted read-only" if read_only else str(error.strerror or error)
-        return StoreFailed(
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        said = "its file system is mounted read-only" if error.errno == errno.EROFS else str(error.strerror or error)
+        return (StoreFull if full else StoreFailed)(
             f"The store {self.path} cannot be written: {said}.",
             path=str(self.path),
-            hint="Name a directory that this user may write.",
+            hint="Make room on its file system." if full else "Name a directory that this user may write.",
         )
 
 

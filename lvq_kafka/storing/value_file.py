@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +33,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_READERS = 1024  # slots for cuts, of all processes that have the file open; each takes 64 bytes
+_READERS = 1024  # slots for readers, of all processes that have the file open; half of them are for snapshots
 _ROOM = 32 << 20  # bytes of the map to have free before a batch, beyond those that the batch itself may take
 _NUMBER = "number"  # the name of a note
 _COPIES = 8  # the pages that a batch may take, as a multiple of its bytes
@@ -94,12 +93,6 @@ class ValueFile:
         self._env = _InParent(self.path)  # type: ignore[assignment]
         for cut in self._cuts:
             cut.txn = self._env  # type: ignore[assignment]
-
-    @property
-    def shortened(self) -> bool:
-        """True if the file ends before its last page: to read on would kill the process."""
-        pages: int = self._env.info()["last_pgno"] + 1
-        return os.path.getsize(self.path) < pages * self._env.stat()["psize"]
 
     # ---------------------------------------------------------------- transactions
 
@@ -165,6 +158,12 @@ class ValueFile:
 
     def cut(self) -> PinnedPages:
         """Return what was committed last. No write may be open."""
+        if len(self._cuts) >= _READERS // 2:
+            raise StoreFailed(
+                f"The store in {self.path.parent} has {len(self._cuts)} snapshots in use, and can have no more.",
+                path=str(self.path.parent),
+                hint="Let go of snapshots that are no longer needed.",
+            )
         with self._failing("read"):
             cut = PinnedPages(self, self._env.begin(buffers=True))
         self._cuts.add(cut)
@@ -181,7 +180,7 @@ class ValueFile:
         if len(self._cuts):
             raise StoreFull(
                 f"The store in {self.path.parent} has to grow beyond {info['map_size']:,} bytes of address space, "
-                f"which it cannot while {len(self._cuts)} snapshots of it are in use.",
+                f"which it cannot while snapshots of it are in use ({len(self._cuts)}).",
                 path=str(self.path.parent),
                 hint="Let go of the snapshots; the view then goes on by itself.",
             )
@@ -309,8 +308,8 @@ def failure(error: Exception, path: Path, doing: str) -> StoreFailed:
         )
     if isinstance(error, lmdb.ReadersFullError):
         return StoreFailed(
-            f"The store in {where} has {_READERS} snapshots and other readers in use, which are all that it can have.",
+            f"The store in {where} has {_READERS} readers, and can have no more.",
             path=where,
-            hint="Let go of snapshots that are no longer needed.",
+            hint="End processes that read it, or let go of snapshots.",
         )
     return StoreFailed(f"Cannot {doing} the store in {where}: {said}.", path=where)

@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -491,14 +492,19 @@ def test_r40_a_map_that_is_too_small_grows_but_not_below_snapshots(
         view.barrier()
         assert len(view) == 30
         snapshot = view.snapshot()
-        for number in range(60):
-            cluster.put(**{f"l{number}": "v" * 100_000})
-        eventually(lambda: view.state == "disconnected")
-        assert "while 1 snapshots of it are in use" in str(view.status.trouble)
+        more = count()
+
+        def has_outgrown_its_map() -> bool:
+            cluster.put(**{f"l{next(more)}": "v" * 100_000})
+            return view.state == "disconnected"
+
+        eventually(has_outgrown_its_map, 30)
+        assert "while snapshots of it are in use (1)" in str(view.status.trouble)
         assert len(snapshot) == 30
         del snapshot
         gc.collect()
-        eventually(lambda: view.state == "caught-up" and len(view) == 90)
+        total = 30 + next(more)
+        eventually(lambda: view.state == "caught-up" and len(view) == total, 30)
 
 
 # ---------------------------------------------------------------- snapshots
@@ -517,6 +523,24 @@ def test_g8_a_snapshot_of_a_store_does_not_change_and_outlives_its_view(cluster:
         assert dict(again) == {"a": "3", "c": "4"}
         assert [entry.key for entry in snapshot.prefix("")] == ["a", "b"]
     assert cluster.begun == [{0: 0}, {0: 5}]
+
+
+def test_a_store_has_a_limited_number_of_snapshots_and_the_error_says_so(
+    cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_file, "_READERS", 4)
+    cluster.put(a="1")
+    with cluster.queue().view(store=place) as view:
+        snapshots: list[Any] = []
+        with pytest.raises(StoreFailed, match="has 2 snapshots in use"):
+            snapshots.extend(view.snapshot() for _ in range(9))
+        assert view["a"] == "1"
+        snapshots.clear()
+        gc.collect()
+        assert view.snapshot()["a"] == "1"
+        cluster.put(b="2")
+        view.barrier()
+        assert dict(view) == {"a": "1", "b": "2"}
 
 
 # ---------------------------------------------------------------- options of queues

@@ -77,6 +77,7 @@ class ComposedFold:
         """Return all that is not in the tables: positions, counts, and what selection has to know."""
         selected, strays = self.selected, self.strays
         said: dict[str, object] = {
+            "partitions": self.store.table.partitions,
             "positions": self.store.progress.positions,
             "epochs": self.epochs,
             "stats": asdict(self.store.stats),
@@ -92,6 +93,7 @@ class ComposedFold:
     def recall(self, note: bytes) -> None:
         """Take over what another fold of this kind remembered, whose tables this one has."""
         said: Mapping[str, Any] = json.loads(note)
+        self.values.table.grow(max(said["partitions"], self.values.table.partitions))
         self.store.progress.advance(_by_partition(said["positions"]))
         self.epochs.update(_by_partition(said["epochs"]))
         stats = ReaderStats(**said["stats"])

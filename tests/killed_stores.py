@@ -1,0 +1,161 @@
+"""Views with stores in processes that are killed at random moments, each time compared with a view in memory (R40).
+
+``python -m tests.killed_stores --kills 200``: each process writes on the log of its seed, and reads it into the store
+that the one before has left. No process closes it. After each kill, a copy of the store is opened, and has to show what
+a view in memory shows, without reading the log from its start. The options of the queue depend on the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lvq_kafka import BYTES, Entry, LastValueQueue, Ttl
+from lvq_kafka.testing import MemoryCluster
+from tests.clock import Clock
+
+__all__ = ["World", "kill_many"]
+
+_CHUNK = 25
+_KEYS = 400
+_LONGEST = 60_000
+
+
+class World:
+    """A cluster with the log of a seed, up to a number of records: the same in every process."""
+
+    def __init__(self, seed: int) -> None:
+        chance = Random(seed)
+        self.clock = Clock()
+        self.cluster = MemoryCluster(clock=self.clock, fetch_limit=chance.choice([7, 100, 1000]))
+        self._partitions = chance.choice([1, 1, 2, 3])
+        self._options: dict[str, Any] = {
+            "ttl": chance.choice([None, None, Ttl(default=5.0)]),
+            "max_delay": chance.choice([None, None, 10.0]),
+            "order": chance.choice(["tail", "in-place"]),
+        }
+        self.selection: dict[str, Any] = chance.choice([{}, {}, {"headers": {"side": "buy"}}, {"prefix": "1"}])
+        self._chance = Random(seed + 1)
+        self.written = 0
+        self.cluster.topics.create("prices", partitions=self._partitions, config={"cleanup.policy": "compact"})
+        self.cluster._state.topics["prices"].id = f"topic-{seed}"
+
+    @property
+    def queue(self) -> LastValueQueue[bytes]:
+        return LastValueQueue("prices", key_header="ticker", cluster=self.cluster, value=BYTES, **self._options)
+
+    @property
+    def in_place(self) -> bool:
+        return self._options["order"] == "in-place"
+
+    def write_up_to(self, count: int) -> None:
+        chance = self._chance
+        while self.written < count:
+            self.written += 1
+            self.clock.now += chance.choice([0.0, 0.001, 0.05])
+            key = (
+                b"%d" % chance.randrange(_KEYS) if chance.random() < 0.98 else b"l" * 500 + b"%d" % chance.randrange(5)
+            )
+            value = None if chance.random() < 0.2 else b"%d" % self.written * chance.choice([1, 1, 20, 2000])
+            headers: list[tuple[str, bytes | None]] = [("ticker", key)]
+            if self.selection and chance.random() < 0.8:
+                headers.append(("side", chance.choice([b"buy", b"sell"])))
+            if self._options["max_delay"] and chance.random() < 0.3:
+                headers.append(("lvq-not-before", b"%d" % (1000 * self.clock.now + chance.randrange(9000))))
+            where = chance.randrange(self._partitions) if chance.random() < 0.3 else None
+            self.cluster.write("prices", key, value, headers, partition=where)
+            if chance.random() < 0.002 and not self._options["max_delay"]:  # a broker would wait for what is due
+                self.cluster.compact("prices")
+
+
+def _live(seed: int, start: int, place: Path) -> None:
+    """Read into a store, and write on, until killed: the body of a child."""
+    world = World(seed)
+    world.write_up_to(start)
+    view = world.queue.view(store=place, metadata_interval=0.02, catch_up_timeout=None, **world.selection).start()
+    count = start
+    while count < start + _LONGEST:
+        count += _CHUNK
+        print(count, flush=True)  # before they are written, so that nobody knows of fewer
+        world.write_up_to(count)
+        len(view)
+        time.sleep(0.0005)
+
+
+def _kill_one(seed: int, start: int, place: Path, chance: Random) -> int:
+    """Start a child and kill it; return how many records its log may have had."""
+    command = [sys.executable, "-m", "tests.killed_stores", "--child", str(seed), str(start), str(place)]
+    last = start
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]) as child:
+        assert child.stdout is not None
+        try:
+            if chance.random() < 0.9:
+                last = int(child.stdout.readline())
+            time.sleep(chance.choice([0.0, 0.02, 0.1, 0.4]) * chance.random())  # where it is killed must differ
+        finally:
+            child.kill()
+        for line in child.stdout:
+            last = int(line) if line.endswith("\n") else last
+        assert child.wait() == -signal.SIGKILL
+    return last
+
+
+def _entries(world: World, **how: Any) -> tuple[list[Entry[bytes]], int]:
+    with world.queue.view(**how, **world.selection) as view:
+        entries = view.entries()
+        if world.in_place:  # places depend on compaction, and on the order in which partitions are read
+            entries.sort(key=lambda entry: entry.key)
+        return entries, view.progress[1]
+
+
+def kill_many(seed: int, kills: int) -> Iterator[str]:
+    """Kill children one after another, and compare; yield a line for each.
+
+    Raises:
+        AssertionError: a store shows something else than memory.
+    """
+    chance = Random(seed + 2)
+    with TemporaryDirectory(prefix="lvq-killed-") as folder:
+        place, copy, last = Path(folder) / "store", Path(folder) / "copy", 0
+        for kill in range(kills):
+            last = _kill_one(seed, last, place, chance)
+            world = World(seed)
+            world.write_up_to(last)
+            if place.exists():
+                shutil.copytree(place, copy)
+            kept, read = _entries(world, store=copy)
+            expected, total = _entries(world)
+            differing = [(mine, other) for mine, other in zip_longest(kept, expected) if mine != other]
+            assert not differing, f"seed {seed}, kill {kill}, {last} records: {differing[:2]}"
+            shutil.rmtree(copy)
+            yield f"seed {seed}, kill {kill}: {len(kept)} keys, {read} of {total} offsets were read again"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.killed_stores", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--each", type=int, default=10, metavar="N", help="kills with one seed (default 10)")
+    parser.add_argument("--seed", type=int, default=Random().randrange(1_000_000))
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        seed, start, place = options.child
+        _live(int(seed), int(start), Path(place))
+        return
+    for number in range(0, options.kills, options.each):
+        for line in kill_many(options.seed + number, min(options.each, options.kills - number)):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

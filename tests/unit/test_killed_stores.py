@@ -1,0 +1,15 @@
+"""R40: a store of a process that is killed is the same as memory; ``python -m tests.killed_stores`` kills many."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from tests.effort import TIMES
+from tests.killed_stores import kill_many
+
+
+def test_r40_a_store_whose_process_is_killed_shows_what_memory_does_and_is_not_read_again() -> None:
+    lines = [line for _ in range(TIMES) for line in kill_many(Random().randrange(1_000_000), 4)]
+    read, total = zip(*(map(int, re.findall(r"(\d+) of (\d+)", line)[0]) for line in lines))
+    assert sum(read) < sum(total)
