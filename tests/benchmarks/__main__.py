@@ -36,6 +36,7 @@ from tests.benchmarks import (
     spark,
     spark_report,
     starting,
+    store,
 )
 from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
@@ -53,6 +54,7 @@ PARTS = (
     "limits",
     "acks",
     "rebalance",
+    "store",
     "scale",
     "spark",
 )
@@ -150,6 +152,10 @@ def run(
     if "rebalance" in parts:
         found["rebalance"] = list(rebalance.run(servers, rounds, session=sizes.session))
         print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
+    if "store" in parts:
+        found["store"] = list(store.run(servers, rounds, sizes.records))
+        print(store.store_table(found["store"]), "\n", flush=True)
+        targets += store.store_targets(found["store"])
     if "scale" in parts:
         for measured in scale.run(servers, sizes.scale):
             print(scale.progress(measured), file=sys.stderr, flush=True)

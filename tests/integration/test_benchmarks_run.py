@@ -23,6 +23,7 @@ from tests.benchmarks.prefetch import AT_ONCE, KINDS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.scale import queues_used, scale_table
+from tests.benchmarks.store import FIRST, HUNDREDTH, MEMORY, NOTHING
 from tests.benchmarks.topics import TAIL, Content, load
 from tests.benchmarks.workload import Judge, Workload
 from tests.running import run_while_it_speaks
@@ -46,6 +47,12 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     dumps = {(result["contestant"], result["keys"]) for result in results["dump"]}
     assert dumps == set(product(DUMPS, (1_000, 4_000)))
     assert all(result["beats"] > 0 for result in results["dump"] if result["contestant"] == "async watch")
+    assert {result["contestant"]: result["read"] for result in results["store"]} == {
+        MEMORY: 100_000,
+        FIRST: 100_000,
+        NOTHING: 0,
+        HUNDREDTH: 1_000,
+    }
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
