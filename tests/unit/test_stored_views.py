@@ -21,6 +21,7 @@ import pytest
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, Ttl
 from lvq_kafka.cluster import LogReader
+from lvq_kafka.core.latest import composed_fold
 from lvq_kafka.core.log.keys import home_partition
 from lvq_kafka.core.log.records import Fetch, RecordBatch
 from lvq_kafka.errors import BoundToProcess, ConfigError, MissingExtra, StoreFailed, StoreFull, StoreInUse
@@ -621,6 +622,27 @@ def test_r30_r40_a_store_of_selected_values_goes_on_with_its_selection(cluster: 
     with cluster.queue().view(store=place, headers={"exchange": "NYSE"}) as view:
         assert dict(view) == {"b": "1", "c": "2"}
     assert cluster.begun == [{0: 0}, {0: 3}]
+
+
+def test_r30_r40_very_many_keys_outside_their_partition_make_a_store_remember_all(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composed_fold, "_MOST_STRAYS", 3)
+    cluster = Prices(partitions=2)
+
+    def put(exchange: bytes, partition: int, *keys: str) -> None:
+        for key in keys:
+            cluster.put(headers=[("exchange", exchange)], partition=partition, **{key: "1"})
+
+    names = [f"k{number}" for number in range(200)]
+    at_home = [name for name in names if home_partition(name.encode(), 2) == 0]
+    put(b"XETRA", 0, *at_home)
+    put(b"NYSE", 1, *names)
+    expected = {name: "1" for name in names if name not in at_home}
+    for _ in range(2):
+        with cluster.queue().view(store=place, headers={"exchange": "NYSE"}) as view:
+            assert dict(view) == expected
+    assert len(cluster.begun) == 3, "two reads, and a restart"
 
 
 def test_r39_r40_a_store_of_a_queue_that_was_altered_is_built_again_and_shown_until_then(place: Path) -> None:

@@ -20,6 +20,8 @@ from lvq_kafka.core.timing.expiry_times import ExpiryTimes
 
 __all__ = ["ComposedFold"]
 
+_MOST_STRAYS = 10_000
+
 
 @dataclass(slots=True)
 class ComposedFold:
@@ -74,7 +76,10 @@ class ComposedFold:
     # ---------------------------------------------------------------- what it remembers
 
     def note(self) -> bytes:
-        """Return all that is not in the tables: positions, counts, and what selection has to know."""
+        """Return all that is not in the tables: positions, counts, and what selection has to know.
+
+        It stays short: with very many strays, all keys count as strays.
+        """
         selected, strays = self.selected, self.strays
         said: dict[str, object] = {
             "partitions": self.store.table.partitions,
@@ -82,8 +87,11 @@ class ComposedFold:
             "epochs": self.epochs,
             "stats": asdict(self.store.stats),
             "newest": self.values.newest_timestamp,
+            "prune_at": self.values.prune_at,
         }
         if selected is not None and strays is not None:
+            if strays.keys is not None and len(strays.keys) > _MOST_STRAYS:
+                strays.keys = None  # the last one that was noted makes the topic be read again anyway
             said["forgetful"] = sorted(selected.forgetful)
             said["reread"] = selected.needs_reread
             said["doubts"] = strays.doubts
@@ -99,7 +107,7 @@ class ComposedFold:
         stats = ReaderStats(**said["stats"])
         for name, count in asdict(stats).items():
             setattr(self.store.stats, name, count)
-        self.values.newest_timestamp = said["newest"]
+        self.values.newest_timestamp, self.values.prune_at = said["newest"], said["prune_at"]
         if self.selected is not None and self.strays is not None:
             self.selected.forgetful.update(said["forgetful"])
             self.selected.needs_reread = said["reread"]

@@ -131,7 +131,8 @@ class LatestValues:
         self._malformed = 0  # counted so far
         # The newest record in each partition, of keys that have, or may get, records in several (R14).
         self._contested = tables.contests(key_header)
-        self._prune_at = 1024
+        self.prune_at = 1024
+        """The number of contested keys beyond which old deletes are looked for."""
         self._all_new = True  # whether the last run had only new keys, so the next one may, too
 
     @property
@@ -175,7 +176,7 @@ class LatestValues:
         for partition, rows in rows_by_partition(batch.partitions):
             run = columns if rows is None else pick(rows, columns)
             changed += self._fold_run(partition, run if late else self._drop_stale(partition, run))
-        if len(self._contested) > self._prune_at:
+        if len(self._contested) > self.prune_at:
             self._forget_old_deletes()
         self._count_malformed()
         return changed
@@ -458,4 +459,4 @@ class LatestValues:
             first = next(iter(rivals.values()))
             if len(rivals) == 1 and first.timestamp < horizon and first.headers is not UNSELECTED_HEADERS:
                 del self._contested[key]
-        self._prune_at = 2 * len(self._contested) + 1024
+        self.prune_at = 2 * len(self._contested) + 1024
