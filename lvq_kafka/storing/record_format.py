@@ -10,7 +10,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import NamedTuple
 
-from lvq_kafka.core.latest.columns import IMPLIED
+from lvq_kafka.core.latest.columns import IMPLIED, Columns
 from lvq_kafka.core.latest.conditions import UNSELECTED
 from lvq_kafka.core.latest.tables import SetAside
 from lvq_kafka.core.log.records import UNSELECTED_HEADERS, Headers, RawHeaders, Record
@@ -28,7 +28,7 @@ __all__ = [
     "key_of",
     "pack_aside",
     "pack_key",
-    "pack_record",
+    "pack_records",
     "pack_rivals",
     "pack_time",
     "unpack_aside",
@@ -152,26 +152,46 @@ def _kind(key: bytes, headers: RawHeaders, key_header: str | None) -> int:
 # ---------------------------------------------------------------- the record of a key
 
 
-def pack_record(
-    packed: bytes, key: bytes, value: bytes, headers: RawHeaders, head: tuple[int, ...], key_header: str | None
-) -> bytes:
-    """Return a record as it is stored.
+def pack_records(
+    partition: int,
+    packed: Sequence[bytes],
+    columns: Columns,
+    expiries: Sequence[int],
+    queued: Sequence[int],
+    places: Sequence[int],
+    key_header: str | None,
+) -> list[tuple[bytes, bytes]]:
+    """Return records of one partition, each with the key that LMDB keeps it under.
 
     Args:
-        packed: its key, packed.
-        key: its key.
-        value: its value.
-        headers: its headers.
-        head: the fields of `Head` after the flags.
+        partition: the partition.
+        packed: the keys, packed.
+        columns: the records.
+        expiries: the `Head.expiry` of each.
+        queued: the `Head.queued` of each.
+        places: the `Head.place` of each.
         key_header: the key header of the queue.
     """
-    kind = _kind(key, headers, key_header)
-    if kind != _OWN_HEADERS and len(packed) <= _SHORT + 1:
-        return HEAD.pack(kind, *head) + value
-    long = len(packed) > _SHORT + 1
-    parts = [HEAD.pack(kind | (_LONG_KEY if long else 0), *head)]
-    if kind == _OWN_HEADERS:
-        assert headers is not None
+    items, pack = [], HEAD.pack
+    for name, offset, timestamp, key, value, headers, expiry, due, place in zip(
+        packed, *columns, expiries, queued, places
+    ):
+        assert value is not None
+        kind = _kind(key, headers, key_header) if headers else _NO_HEADERS
+        if kind != _OWN_HEADERS and len(name) <= _SHORT + 1:
+            data = pack(kind, partition, offset, timestamp, expiry, due, place) + value
+        else:
+            data = _pack_long(name, key, value, headers, (kind, partition, offset, timestamp, expiry, due, place))
+        items.append((name, data))
+    return items
+
+
+def _pack_long(name: bytes, key: bytes, value: bytes, headers: RawHeaders, head: tuple[int, ...]) -> bytes:
+    """Return a record with headers of its own, or a key that is not in its packed one."""
+    kind, *fields = head
+    long = is_long(name)
+    parts = [HEAD.pack(kind | (_LONG_KEY if long else 0), *fields)]
+    if kind == _OWN_HEADERS and headers:
         parts.append(_pack_headers(headers))
     if long:
         parts += (_LENGTH.pack(len(key)), key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import compress, count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Self
 from weakref import ref
@@ -22,7 +22,7 @@ from lvq_kafka.storing.record_format import (
     is_long,
     key_of,
     pack_key,
-    pack_record,
+    pack_records,
     pack_time,
     unpack_headers,
     unpack_time,
@@ -181,7 +181,11 @@ class StoredTable(Bound):
 
     def lacks(self, keys: Iterable[bytes | None]) -> bool:
         """See `Table.lacks`."""
-        return all(key is None or self.find(key) is None for key in keys)
+        return self._lacks(pack_key(key) for key in keys if key is not None)
+
+    def _lacks(self, packed: Iterable[bytes]) -> bool:
+        txn, records = self._source.txn, self._records
+        return all(txn.get(key, None, records) is None for key in packed)
 
     def slots(self, keys: Sequence[bytes]) -> list[Head | None]:
         """See `Table.slots`."""
@@ -216,10 +220,10 @@ class StoredTable(Bound):
 
     def append_new(self, partition: int, columns: Columns) -> bool:
         """See `Table.append_new`."""
-        keys = columns[2]
-        if len(set(keys)) < len(keys) or not self.lacks(keys):
+        packed = list(map(pack_key, columns[2]))
+        if len(set(packed)) < len(packed) or not self._lacks(packed):
             return False
-        self._write(partition, columns, [None] * len(keys), self._expiries(columns))
+        self._write(partition, columns, [None] * len(packed), self._expiries(columns), packed)
         return True
 
     def put(self, partition: int, columns: Columns, met: list[Head | None]) -> int:
@@ -246,12 +250,26 @@ class StoredTable(Bound):
             columns = pick(rows, columns)
         self._write(slots[0].partition, columns, slots, expiries)
 
-    def _write(self, partition: int, columns: Columns, slots: Sequence[Head | None], expiries: Sequence[int]) -> None:
-        """Write records of distinct keys, over those in the slots where there are any."""
-        if not columns[2]:
-            return
-        packed = list(map(pack_key, columns[2]))
-        self._file.attempt(lambda txn: self._write_in(txn, partition, columns, slots, packed, expiries))
+    def _write(
+        self,
+        partition: int,
+        columns: Columns,
+        slots: Sequence[Head | None],
+        expiries: Sequence[int],
+        packed: Sequence[bytes] | None = None,
+    ) -> None:
+        """Write records of distinct keys, over those in the slots where there are any.
+
+        Args:
+            partition: their partition.
+            columns: the records.
+            slots: the slots of their keys.
+            expiries: the last moment at which each counts.
+            packed: their keys, packed, if known.
+        """
+        names = list(map(pack_key, columns[2])) if packed is None else packed
+        if names:
+            self._file.attempt(lambda txn: self._write_in(txn, partition, columns, slots, names, expiries))
 
     def _write_in(
         self,
@@ -263,19 +281,10 @@ class StoredTable(Bound):
         expiries: Sequence[int],
     ) -> None:
         queued = self._queue(txn, packed, slots, expiries)
-        new = slots.count(None)
-        place = self._file.next_numbers(new) if new else 0
-        items = []
-        for row, (offset, timestamp, key, value, headers) in enumerate(zip(*columns)):
-            slot = slots[row]
-            if slot is None:
-                at, place = place, place + 1
-            else:
-                at = slot.place
-            head = (partition, offset, timestamp, expiries[row], queued[row], at)
-            assert value is not None
-            items.append((packed[row], pack_record(packed[row], key, value, headers, head, self.key_header)))
-        items.sort()  # what is written in order is found and written faster
+        numbers = count(self._file.next_numbers(slots.count(None)))
+        places = [next(numbers) if slot is None else slot.place for slot in slots]
+        items = pack_records(partition, packed, columns, expiries, queued, places, self.key_header)
+        items.sort()  # what is written in order is written faster
         txn.cursor(self._records).putmulti(items)
 
     def _expiries(self, columns: Columns) -> Sequence[int]:

@@ -730,6 +730,7 @@ ARGUMENTS: dict[str, object] = {
     "extra": "spark",
     "log": "the end of the log",
     "depth": Depth(3, 700),
+    "holder": {"pid": "7", "host": "here", "since": "1000.0"},
     "key_field": "Symbol",
     "field": "Exchange",
     "endpoint": "trades",

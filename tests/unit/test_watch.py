@@ -50,7 +50,7 @@ def test_g2_a_watch_that_starts_over_shows_nothing_that_is_older_or_missing_mean
         cluster.fail_next("poll", DataLoss("truncated"))
         assert half_way.wait(10)
         try:
-            assert view.state == "catching-up"
+            assert view.state == "stale"
             assert dict(view) == {"a": "new", "b": "1"}
             assert watch.drain() == dumping.drain() == []
         finally:
