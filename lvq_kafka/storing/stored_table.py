@@ -187,10 +187,14 @@ class StoredTable(Bound):
         txn, records = self._source.txn, self._records
         return all(txn.get(key, None, records) is None for key in packed)
 
+    def slot(self, key: bytes) -> Head | None:
+        """See `Table.slot`."""
+        data = self.find(key)
+        return None if data is None else head_of(data)
+
     def slots(self, keys: Sequence[bytes]) -> list[Head | None]:
         """See `Table.slots`."""
-        found = map(self.find, keys)
-        return [None if data is None else head_of(data) for data in found]
+        return list(map(self.slot, keys))
 
     def all_slots(self, keys: Sequence[bytes]) -> Sequence[Head] | None:
         """See `Table.all_slots`."""

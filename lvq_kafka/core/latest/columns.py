@@ -218,6 +218,10 @@ class ColumnTable:
         """See `Table.lacks`."""
         return self.index.keys().isdisjoint(keys)
 
+    def slot(self, key: bytes) -> int | None:
+        """See `Table.slot`."""
+        return self.index.get(key)
+
     def slots(self, keys: Sequence[bytes]) -> list[int | None]:
         """Return the slots of these keys; None for a key that is not in the table."""
         return list(map(self.index.get, keys))

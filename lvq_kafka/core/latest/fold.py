@@ -407,7 +407,9 @@ class LatestValues:
         for offset, timestamp, key, value, headers in zip(*columns):
             if key not in contested:
                 continue
-            rivals = self._contested.get(key, {})
+            rivals = self._contested.get(key)
+            if rivals is None:
+                rivals = {}
             current = None if rivals else self._held(key)
             if current is not None:
                 rivals[current.partition] = current
@@ -431,7 +433,7 @@ class LatestValues:
         table = self.table
         best = winner(key, rivals, table.partitions, self._placement)
         partition = best.partition
-        (slot,) = table.slots([key])
+        slot = table.slot(key)
         if slot is None:
             if best.value is None:
                 return False

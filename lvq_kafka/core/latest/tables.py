@@ -88,6 +88,9 @@ class Table(NewestRecords, Protocol):
     def lacks(self, keys: Iterable[bytes | None]) -> bool:
         """Return whether none of these keys is in the table."""
 
+    def slot(self, key: bytes) -> Slot | None:
+        """Return the slot of a key; None if it is not in the table."""
+
     def slots(self, keys: Sequence[bytes]) -> list[Slot | None]:
         """Return the slots of these keys; None for a key that is not in the table."""
 
