@@ -69,9 +69,10 @@ test-embedded: $(REWRITTEN) jdk $(CLASSES) ## Run the integration and Spark test
 test-docker: $(REWRITTEN) jdk ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
-prove: $(READY) ## Try to break the consume protocol, every property and readers of hostile input; takes most of an hour
+prove: $(READY) ## Try to break the consume protocol, every property, stores and readers of hostile input; takes an hour
 	@$(BIN)/python -m tests.simulator
 	@LVQ_EFFORT=10 $(BIN)/pytest tests/property tests/simulator -q -n 2 --max-worker-restart 0 --timeout 0
+	@$(BIN)/python -m tests.killed_stores
 	@LVQ_EFFORT=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
 prove-lakehouse: $(READY) java $(CLASSES) ## Test Delta and Iceberg tables, then merge random histories into them for SECONDS=300; SEED=n starts with that seed
