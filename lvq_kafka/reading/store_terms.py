@@ -33,7 +33,7 @@ def store_terms(rules: QueueRules, selector: str | None, selection: Selection[An
         "order": rules.order.order,
         "placement": rules.placement,
         "selector": "none" if selector is None else selector,
-        "times": json.dumps(rules.times.to_wire(), sort_keys=True),
+        "time rule": json.dumps(rules.times.to_wire(), sort_keys=True),
         "selection": json.dumps(selection.said, sort_keys=True),
     }
     lasting = not selection.by_function and undecodable != "skip"

@@ -154,7 +154,7 @@ def test_r40_a_store_of_other_options_is_built_again(
         queue.topic, key_header=None, ttl=Ttl(default=3600.0), value=TEXT, cluster=kafka_cluster
     ) as expiring:
         assert read_of(expiring, place, keys=["a"]) == ({"a": "1"}, 2)
-        assert "the times was" in caplog.text
+        assert "the time rule was" in caplog.text
 
 
 @pytest.fixture

@@ -526,6 +526,22 @@ def test_g8_a_snapshot_of_a_store_does_not_change_and_outlives_its_view(cluster:
     assert cluster.begun == [{0: 0}, {0: 5}]
 
 
+def test_r32_a_watch_of_a_store_adds_previous_values(cluster: Prices, place: Path) -> None:
+    cluster.put(a="1", b="1")
+    with (
+        cluster.queue().view(store=place) as view,
+        view.watch(previous=True) as watch,
+        view.watch(dump=True, previous=True) as dumping,
+    ):
+        assert [getattr(dumping.poll(5), "key", None) for _ in range(3)] == ["a", "b", None]
+        cluster.put(a="2", b=None)
+        cluster.put(a="3")
+        view.barrier()
+        for each in (watch, dumping):
+            events = [each.poll(5) for _ in range(2)]
+            assert {event.key: event.previous.value for event in events} == {"a": "1", "b": "1"}
+
+
 def test_a_store_has_a_limited_number_of_snapshots_and_the_error_says_so(
     cluster: Prices, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

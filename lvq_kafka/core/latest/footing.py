@@ -66,7 +66,7 @@ class Terms:
         return self.lasting and {**self.said, _TIMES: ""} == {**earlier, _TIMES: ""}
 
 
-_TIMES = "times"
+_TIMES = "time rule"
 """The name among terms of the rule by which messages expire and are due (R39)."""
 
 
