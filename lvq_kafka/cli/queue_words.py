@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.text.quoting import brief
 from lvq_kafka.core.text.wording import BARE, Mention
+from lvq_kafka.declared.registry import value_in_words
 
 __all__ = ["by_name", "changes_in_words", "key_in_words", "options_in_words"]
 
@@ -33,15 +34,8 @@ def options_in_words(options: Mapping[str, object]) -> str:
 
 
 def changes_in_words(before: QueueDefinition, after: QueueDefinition) -> list[str]:
-    """Return what differs as people read it: ``ttl: none → maximum_ms 60000``."""
-    differences = before.differences(after)
+    """Return what differs as people read it: ``ttl: none → 60 s at most``."""
     return [
-        f"{option}: {_value_in_words(was)} → {_value_in_words(becomes)}"
-        for option, (was, becomes) in differences.items()
+        f"{option}: {value_in_words(getattr(before, option))} → {value_in_words(getattr(after, option))}"
+        for option in before.differences(after)
     ]
-
-
-def _value_in_words(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items()) or "as messages say"
-    return "none" if value is None else str(value)

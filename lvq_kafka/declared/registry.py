@@ -27,7 +27,7 @@ from lvq_kafka.core.timing.ttl import Ttl
 from lvq_kafka.declared.compacted_topic import CompactedTopic
 from lvq_kafka.errors import ConfigError, LVQError, QueueMismatch, QueueNotDeclared, TopicMismatch, Unauthorized
 
-__all__ = ["Registry", "describe_differences"]
+__all__ = ["Registry", "describe_differences", "value_in_words"]
 
 logger = logging.getLogger("lvq_kafka.registry")
 
@@ -370,16 +370,22 @@ def _difference(declared: QueueDefinition, asked: QueueDefinition, name: str) ->
             return "messages that replace each other (requested: `conflate=False`)"
         return "`conflate=False` (requested: not)"
     spelled = name if name in _IN_WORDS else f"`{name}`"
-    return f"{spelled} {_in_words(getattr(declared, name))} (requested: {_in_words(getattr(asked, name))})"
+    return f"{spelled} {value_in_words(getattr(declared, name))} (requested: {value_in_words(getattr(asked, name))})"
 
 
 _IN_WORDS = ("ttl", "default_filters", "groups", "limits")  # not written as anybody types them
 
 
-def _in_words(value: object) -> str:
+def value_in_words(value: object) -> str:
     """Describe the value of a queue's option."""
-    if value is None:
-        return "none"
-    if isinstance(value, Limits):
-        return f"{value.described} ({value.policy})"
-    return value.described if isinstance(value, Ttl | Groups) else quoted(value)
+    match value:
+        case None:
+            return "none"
+        case Limits():
+            return f"{value.described} ({value.policy})"
+        case Ttl() | Groups():
+            return value.described
+        case float():
+            return f"{value:,g} s"
+        case _:
+            return quoted(value)

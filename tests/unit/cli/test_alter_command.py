@@ -52,7 +52,7 @@ def test_a_dry_run_only_shows(run: Run, memory_cluster: MemoryCluster) -> None:
 def test_settings_of_the_topic_go_along(run: Run, memory_cluster: MemoryCluster) -> None:
     run("declare", "q", "-k", "id")
     text = run("alter", "q", "--max-delay", "60", person=True).text
-    assert "max_delay: none → ms 60000" in text
+    assert "max_delay: none → 60 s" in text
     assert "min.compaction.lag.ms set to 120000" in text
     assert memory_cluster.topics.config("q")["min.compaction.lag.ms"] == "120000"
     run("alter", "q", "--unset", "max-delay")

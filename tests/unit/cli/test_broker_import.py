@@ -106,7 +106,7 @@ def test_r39_a_queue_is_altered_to_what_the_file_says_if_asked(
     would = run("declare", "--from", str(path), "--apply", "--dry-run")
     assert (would.code, would.row["outcome"]) == (0, "changed")
     said = run("declare", "--from", str(path), "--apply", "--dry-run", person=True).text
-    assert "queue prices would be altered: ttl: none → maximum_ms 60000" in said
+    assert "queue prices would be altered: ttl: none → 60 s at most" in said
     with LastValueQueue.open("prices", cluster=memory_cluster) as queue:
         assert queue.newest().ttl is None
         assert run("declare", "--from", str(path), "--apply").row["outcome"] == "changed"
@@ -123,7 +123,7 @@ def test_r39_settings_of_a_file_that_are_new_alter_its_queues_if_asked(
     told = run("declare", "--from", str(broker_xml))
     assert (told.code, outcomes(told.rows)["orders1"]) == (0, "same")
     assert [row["told"].partition(". ")[2] for row in told.rows if row.get("queue") == "orders1"] == [
-        "It has `max_delay` none (requested: 60.0); --apply alters that."
+        "It has `max_delay` none (requested: 60 s); --apply alters that."
     ]
     assert outcomes(run("declare", "--from", str(broker_xml), "--apply").rows)["orders1"] == "changed"
     with LastValueQueue.open("orders1", cluster=memory_cluster) as queue:

@@ -95,7 +95,7 @@ def test_r39_settings_say_what_they_would_alter_and_alter_it_if_asked(run: Run, 
     }
     assert newest(memory_cluster, "stock.us").ttl == Ttl(maximum=60.0)
     said = run(*again, person=True).stderr
-    assert "--apply would alter the queue stock.eu: max_delay: none → ms 9000" in " ".join(said.split())
+    assert "--apply would alter the queue stock.eu: max_delay: none → 9 s" in " ".join(said.split())
     assert run(*again, "--apply").code == 0
     altered = newest(memory_cluster, "stock.us")
     assert (altered.ttl, altered.max_delay, altered.key_header) == (Ttl(maximum=90.0), 9.0, "ticker")
