@@ -91,6 +91,7 @@ class ConsumerThread:
         self._starting_over = False
         self._watch = watch
         self._altered = False
+        self._lapses = 0  # of the watch, when the membership began
         self._moves_at: float | None = None  # when to start over after an alteration, at the latest
         self._stop = Event()
         self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
@@ -242,11 +243,23 @@ class ConsumerThread:
     def _adopt(self) -> None:
         """Keep to the options that the queue has by now."""
         self._altered, self._moves_at = False, None
-        if self._watch is not None and self._shared.adopt(definition := self._watch.known):
+        if self._watch is None:
+            return
+        self._lapses = self._watch.lapses
+        if self._shared.adopt(definition := self._watch.known):
             self._ring_warnings = RingWarnings(self._name, self._core.ledger.ring)
             self._expiry_letters.redirect(definition.expiry_topic)
             self._dead_letters.redirect(definition.dead_letters)
             logger.info("the consumer of %s keeps to the queue's altered options", self._name)
+
+    @property
+    def _has_lapsed(self) -> bool:
+        """True if an alteration may hold that this membership does not keep to.
+
+        That is so even if it is known by now: where a process or a machine was frozen, the watch may wake up first.
+        """
+        watch = self._watch
+        return watch is not None and (watch.lapses != self._lapses or self._shared.clock() >= watch.sure_until)
 
     def _heed_alteration(self, now: float) -> None:
         """Leave the group and rejoin, by the altered options.
@@ -270,7 +283,7 @@ class ConsumerThread:
     def _step(self, member: GroupMember) -> None:
         """Take one turn: read, check on the cluster, commit."""
         self._heed_abandonment()
-        if self._watch is not None and self._shared.clock() >= self._watch.sure_until:
+        if self._has_lapsed:
             self._starting_over = True
             return
         if self._altered or self._moves_at is not None:
@@ -352,7 +365,10 @@ class ConsumerThread:
         return _URGENT_POLL if self._urgent and not self._core.obstacles.in_trouble else _BUSY_POLL
 
     def _read(self, fetch: Fetch) -> bool:
-        """Add the records read. Return False if they are too late: read everything again (R18)."""
+        """Add the records read. Return False if everything must be read again (R18, R39)."""
+        if self._has_lapsed:  # while they were awaited
+            self._starting_over = True
+            return False
         self._ask_after_absence()
         with self._shared as core:
             lapse = core.absence.read(self._shared.clock(), fetch)

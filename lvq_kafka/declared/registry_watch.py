@@ -59,6 +59,8 @@ class RegistryWatch:
     ) -> None:
         self.history = history
         """The queue's definitions, as far as they are known."""
+        self.lapses = 0
+        """How often an alteration may have held before this watch knew of it."""
         self._cluster = cluster
         self._name = name
         self._clock = clock
@@ -122,6 +124,7 @@ class RegistryWatch:
                 if history.revisions[0].definition == before.revisions[0].definition:  # else it is another queue
                     self.history = history
                 self._end = end
+            self.lapses += then >= self.sure_until  # before it is sure again
             self._looked_at, self._trouble = then, None
         if self.history != before:
             self._notify()

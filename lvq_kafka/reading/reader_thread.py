@@ -211,6 +211,14 @@ class ReaderThread:
             self._shared.is_sure()
         return True
 
+    def _wait_until_sure(self) -> None:
+        """Keep a fetch until all alterations are known that it may be judged by (R39).
+
+        It comes only once, and may have been awaited for long, where the process was frozen.
+        """
+        while self._watch is not None and not self._check_sure(self._watch) and not self._shared.over:
+            self._shared.stop.wait(_POLL)
+
     def _step(self) -> None:
         if self._rereads():
             return
@@ -231,6 +239,7 @@ class ReaderThread:
                 shared.aim(then, *self._metadata.ends(stable=True))
             else:
                 fetch = self._poll(replay.stage)
+                self._wait_until_sure()
                 if self._rereads():  # this fetch, too
                     return
                 if fetch.positions:

@@ -28,6 +28,7 @@ from lvq_kafka.errors import (
     TopicNotFound,
 )
 from lvq_kafka.testing import MemoryCluster
+from lvq_kafka.testing.memory_member import MemoryMember
 from tests.clock import Clock
 from tests.unit.timed_readers import shown
 from tests.waiting import eventually
@@ -632,6 +633,67 @@ class TestUnsure:
             assert found is not None
             assert found.key == "BMW"
             assert consumer.stats.trouble == ""
+
+    def test_g5_r39_a_reader_that_was_frozen_while_it_awaited_messages_does_not_judge_these_yet(
+        self,
+        queue: LastValueQueue[str],
+        blind: threading.Event,
+        cluster: MemoryCluster,
+        clock: Clock,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        with queue.view() as view:
+            view_reader, watch = view._follower._reader_thread._reader, queue._watch
+            assert watch is not None
+            assert shown(view) == {"BMW": "1"}
+            poll, frozen = type(view_reader).poll, threading.Event()
+
+            def freezing(reader: Any, timeout: float) -> Fetch:
+                if reader is view_reader and not frozen.is_set():
+                    frozen.set()
+                    opened(cluster).alter(ttl=Ttl(maximum=1.0))
+                    blind.set()
+                    clock.now += NOTICE
+                    cluster.write("prices", b"IBM", b"1")
+                    clock.now += 2
+                    watch._looked_at -= NOTICE
+                return poll(reader, timeout)
+
+            monkeypatch.setattr(type(view_reader), "poll", freezing)
+            assert frozen.wait(10)
+            eventually(lambda: view.state == "disconnected")
+            assert shown(view) == {"BMW": "1"}
+            blind.clear()
+            eventually(lambda: view.state == "caught-up")
+            view.barrier(10)
+            assert shown(view) == {"BMW": "1"}
+
+    def test_g10_a_consumer_that_was_frozen_judges_nothing_by_the_terms_it_knew(
+        self, cluster: MemoryCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Even if the watch wakes up first: else it would count what lives as expired, for good."""
+        queue = LastValueQueue.declare("levels", key_header="k", cluster=cluster, value=TEXT, ttl=Ttl(maximum=1.0))
+        with queue.consumer() as consumer:
+            assert consumer.acquire(0.1) is None
+            watch, poll, frozen = queue._watch, MemoryMember.poll, threading.Event()
+            assert watch is not None
+
+            def freezing(member: MemoryMember, timeout: float) -> Fetch:
+                if not frozen.is_set():
+                    frozen.set()
+                    LastValueQueue.open("levels", cluster=cluster).alter(ttl=None)
+                    clock.now += NOTICE
+                    with LastValueQueue.open("levels", cluster=cluster, value=TEXT).producer() as producer:
+                        producer.put("BMW", "1").result(5)
+                    clock.now += 2
+                    watch._looked_at -= NOTICE
+                    watch.refresh()
+                return poll(member, timeout)
+
+            monkeypatch.setattr(MemoryMember, "poll", freezing)
+            delivery = consumer.acquire(10)
+            assert delivery is not None
+            delivery.ack()
 
     def test_an_alteration_by_a_newer_library_is_one_that_nobody_can_know(
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
