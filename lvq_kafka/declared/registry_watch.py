@@ -12,7 +12,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.queue.definition import QueueDefinition
 from lvq_kafka.core.queue.history import NOTICE, QueueHistory
 from lvq_kafka.declared.registry import Registry
-from lvq_kafka.errors import BrokerUnavailable, LVQError, QueueNotDeclared
+from lvq_kafka.errors import BrokerUnavailable, LVQError, QueueMismatch, QueueNotDeclared
 from lvq_kafka.runtime.clocks import uptime
 
 __all__ = ["TRUSTED", "Follows", "RegistryWatch"]
@@ -112,6 +112,7 @@ class RegistryWatch:
 
         Raises:
             QueueNotDeclared: the queue was dropped.
+            QueueMismatch: it was then declared otherwise, so this is another queue.
             ConfigError: its definition was altered by a newer library.
             TransportError: the cluster cannot be reached or refuses.
         """
@@ -121,9 +122,14 @@ class RegistryWatch:
             before = self.history
             if end != self._end:
                 history = registry.history(self._name)
-                if history.revisions[0].definition == before.revisions[0].definition:  # else it is another queue
-                    self.history = history
-                self._end = end
+                if history.revisions[0] != before.revisions[0]:
+                    raise QueueMismatch(
+                        f"The queue {self._name} was dropped, and declared otherwise.",
+                        queue=self._name,
+                        differences=before.revisions[0].definition.differences(history.revisions[0].definition),
+                        hint="Open it again.",
+                    )
+                self.history, self._end = history, end
             self.lapses += then >= self.sure_until  # before it is sure again
             self._looked_at, self._trouble = then, None
         if self.history != before:

@@ -695,6 +695,21 @@ class TestUnsure:
             assert delivery is not None
             delivery.ack()
 
+    def test_g5_r39_a_queue_that_was_dropped_and_declared_otherwise_is_not_read_by_the_former_rules(
+        self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(registry_watch, "TRUSTED", 0.5)
+        with queue.view() as view:
+            opened(cluster).drop()
+            again = declare(cluster, ttl=Ttl(maximum=5.0))
+            eventually(lambda: view.state == "disconnected")
+            assert "was dropped, and declared otherwise" in str(view.status.trouble)
+            with pytest.raises(QueueMismatch, match="Open it again"):
+                queue.consumer()
+            again.drop()
+            declare(cluster)
+            eventually(lambda: view.state == "caught-up")
+
     def test_an_alteration_by_a_newer_library_is_one_that_nobody_can_know(
         self, queue: LastValueQueue[str], cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
