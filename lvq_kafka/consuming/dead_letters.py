@@ -143,6 +143,8 @@ class DeadLetters:
         if letters is not None:
             letters.flush(_MOMENT)
             letters.close()
+        with self._shared as core:  # whether the other topic takes letters shows with the next one
+            core.obstacles.clear("rejecting")
 
     def reject(self, item: Item, reason: str) -> Durability:
         """Reject a held message. Return the `Durability` that knows when the rejection is durable.
