@@ -1024,6 +1024,7 @@ class LastValueQueue(Bound, Generic[V]):
         or later, as far as they are known. A topic without a declaration is never altered.
 
         Raises:
+            QueueMismatch: the queue was dropped, and declared otherwise.
             ConfigError: a newer library altered the queue.
             TransportError: the cluster cannot be reached or refuses.
         """
