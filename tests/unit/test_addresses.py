@@ -137,7 +137,7 @@ def test_a_replay_period_that_is_text_is_a_number() -> None:
         ("prices;{node:{x-declare:{exclusive:maybe}}}", 26, "exclusive='maybe' is not possible here"),
         ("prices;{node:{type:topic}}", 15, "type: topic has no meaning here"),
         ("prices;{node:{x-bindings:[]}}", 15, "there are no exchanges"),
-        ("prices;{node:{x-declare:{alternate-exchange:a}}}", 26, "each consumer names the topic"),
+        ("prices;{node:{x-declare:{alternate-exchange:a}}}", 26, "dead-letters names a topic that exists"),
         ("prices;{node:[]}", 14, "expected {"),
         ("prices;{node:{x-declare:{arguments:{'qpid.last_value':x}}}}", 37, "is not a queue option"),
         ("prices;{node:{x-declare:{arguments:{'qpid.max_count':x}}}}", 37, "is not a number"),
