@@ -727,7 +727,6 @@ ARGUMENTS: dict[str, object] = {
     "key": b"IBM",
     "shortfalls": (SHORTFALL,),
     "path": Path("/data"),
-    "holder": {"pid": "42"},
     "extra": "spark",
     "log": "the end of the log",
     "depth": Depth(3, 700),
