@@ -126,9 +126,7 @@ class StoreDirectory:
 
     def left_behind(self) -> None:
         """See `lvq_kafka.runtime.forking`. The lock stays with the parent, and ends with it."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock.fileno())
+        self._unlock()
 
     def _unlock(self) -> None:
         lock, self._lock = self._lock, None
