@@ -103,7 +103,7 @@ class Member(Working):
         self._coming.clear()
         self.fetched = None
         self.rules = replace(self.rules, times=times)
-        self.ledger.adopt(self.rules)
+        self.core.adopt(self._options.limits, self.rules, None)
         self._group.join(self.number)
         return True
 

@@ -106,7 +106,7 @@ class Ledger:
         self._keep_to(rules, pages, hand_out)
         self.bounded = bounded
 
-    def adopt(self, rules: QueueRules, pages: PageStore | None = None, *, count_deliveries: bool = False) -> None:
+    def adopt(self, rules: QueueRules, pages: PageStore | None, *, count_deliveries: bool) -> None:
         """Keep to other rules from now on: those of the queue after an alteration (R39).
 
         Their order and groups are as before. Takes the arguments of the constructor.
